@@ -31,8 +31,8 @@ class Backend:
     install : str
         The command that installs it.
     dtypes : tuple[str, ...]
-        The floating dtypes of arrays that encodings accept; each result is rounded once, to the
-        dtype of its array.
+        The floating dtypes that encodings accept for x, or for q and k. The result has the dtype of
+        the input and is rounded to it once.
     devices : callable
         ``devices()`` returns the names of the devices of this machine, the default first.
     asarray : callable

@@ -1,4 +1,4 @@
-"""The backend of CuPy, which can be imported without a GPU but cannot make arrays there."""
+"""The backend of CuPy.  Without a GPU, CuPy can be imported but cannot make arrays."""
 
 from __future__ import annotations
 

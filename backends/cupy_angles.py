@@ -27,7 +27,8 @@ _KEPT = 64
 class Group:
     """The runs of channel pairs that one launch rotates, and their angles on the device.
 
-    The runs are all interleaved, or all have their pairs in two halves.
+    The runs are all interleaved (pairs of adjacent channels), or all half-split (the first channels
+    of the pairs, then the second ones).
     """
 
     runs: tuple[PairRun, ...]
@@ -90,8 +91,9 @@ class CupyAngles:
     def table(self, phasors: np.ndarray, index: tuple[Any, ...] = ()) -> CupyTables:
         """Return the table of ``phasors`` (..., S, pairs) on the current device.
 
-        The phasors include the attention factor and the sign of the rotation.  ``index`` adds an
-        axis to the positions for each axis that only x has.
+        The phasors include the attention factor and the sign of the rotation.  ``index`` is an
+        index with None entries: it adds the axes that positions lack, such as that of the heads, so
+        that positions broadcast with x.
         """
         rows = phasors.reshape(-1, phasors.shape[-1])
         groups = []
@@ -216,8 +218,8 @@ class CupyAngles:
 
         def allowed() -> Any:
             not_captured(
-                "positions must equal those of an earlier call on this stream (whose tables are "
-                "cached), or be int64 on the device"
+                "positions must be int64 on the device, or equal those of an earlier call on this "
+                "stream, whose tables are cached"
             )
             return make()
 

@@ -38,18 +38,21 @@ def empty_like(x: Array) -> Array:
 
 
 def not_captured(reason: str) -> None:
-    """Raise while a graph is captured, because its replays would use memory freed in between."""
+    """Raise ValueError while a CUDA graph is captured.
+
+    Each replay of the graph would use memory that is freed after the capture.
+    """
     import cupy
 
     if cupy.cuda.get_current_stream().is_capturing():
-        raise ValueError(f"{reason}, while a graph is captured")
+        raise ValueError(f"while a graph is captured, {reason}")
 
 
 def _once(make: Callable[[Any], Any]) -> Any:
     """Return ``make`` with a cache, shared by all threads.
 
-    The lock keeps two threads from making a value each.  The cache would drop one of the two and
-    free it, perhaps while a launch uses it.
+    Without the lock, two threads could each make a value for the same key.  The cache would then
+    keep one of the two and free the other, perhaps while a launch uses it.
     """
     kept, lock = functools.cache(make), threading.Lock()
 

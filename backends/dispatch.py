@@ -93,7 +93,7 @@ def _instead(given: Any) -> str:
     """Return the end of the error message: the call to use for a value without a fast path."""
     if isinstance(given, ModelEncoding):
         layers = " or ".join(f".encodings[{name!r}]" for name in given.encodings)
-        return f"; choose one of its encodings: {layers}"
+        return f"; pass the encoding of one layer type: {layers}"
     if isinstance(given, Encoding):
         calls = [name for name in ("table", "add", "scores") if hasattr(given, name)]
         return f"; call its own method: {' or '.join(calls)}" if calls else ""
@@ -102,5 +102,5 @@ def _instead(given: Any) -> str:
     if isinstance(given, dict):
         return "; pass the encoding that from_dict returns for this dict"
     if isinstance(given, str):
-        return "; for the name of a model, pass preset(name).only"
+        return "; if the string is the name of a preset, pass preset(name).only, its encoding"
     return ""

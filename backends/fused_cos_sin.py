@@ -26,7 +26,7 @@ def cos_sin(
     where = foreign_library(positions, out)
     if where or type(encoding)._tables is not Rotary._tables:
         made = encoding.cos_sin(positions, seq_len=seq_len, dtype=dtype)
-        why = f"positions are arrays of {where}" if where else "the encoding overrides its tables"
+        why = f"positions are arrays of {where}" if where else "the class has its own cos and sin"
         if out is None:
             return made, f"no fast path: {why}"
         for given, table in zip(_checked(out, made[0].shape, dtype), made, strict=True):

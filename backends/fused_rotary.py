@@ -52,10 +52,11 @@ class FusedRotary:
         out: Array | None = None,
         explain: bool = False,
     ) -> Any:
-        """Return ``encoding.apply(x, positions)``; :attr:`inverse` returns ``encoding.inverse``.
+        """Return ``encoding.apply(x, positions)``.
 
-        The result is written into ``out`` if it is given; ``out=x`` rotates in place.  With
-        ``explain=True``, return a pair: the result and the name of the path that made it.
+        ``inverse(x, positions)`` returns ``encoding.inverse(x, positions)``.  The result is written
+        into ``out`` if it is given; ``out=x`` rotates in place.  With ``explain=True``, return a
+        pair: the result and the name of the path that made it.
         """
         source, layout, dim = self._tables, self.tensor_layout, self.encoding.head_dim
         if source.runs is not None and (in_graph(x) or is_wrapped(positions)):
@@ -149,8 +150,8 @@ class FusedRotary:
         """Return ``encoding.cos_sin(positions)``: float64, or in ``dtype``, or written to ``out``.
 
         ``out`` is a pair of arrays. Host positions give NumPy arrays.  For positions of another
-        library, ``encoding.cos_sin`` makes the tables in that library.  :attr:`inverse` returns the
-        same tables as this callable.
+        library, ``encoding.cos_sin`` makes the tables in that library.  ``inverse.cos_sin`` returns
+        the same tables.
         """
         made, path = cos_sin(self.encoding, positions, seq_len, dtype, out)
         return (made, path) if explain else made

@@ -2,8 +2,9 @@
 
 A phase is a fraction of a turn in units of 2^-32, and a frequency has 64 bits after the point.
 The product of position and frequency overflows by whole turns only, so the error of the phase is
-less than 2^-31 turns at every position.  Each phase is reduced to a quarter turn and a rest of at
-most an eighth of a turn, and sine and cosine are computed for the rest.
+less than 2^-31 turns at every position.  Each phase is split into a number of quarter turns and a
+rest of at most an eighth of a turn.  Sine and cosine are computed for the rest; the quarter turns
+then exchange them or change their signs.
 """
 
 from __future__ import annotations

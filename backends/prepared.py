@@ -26,7 +26,11 @@ def _names(dtype: Any) -> str:
 
 
 class Prepared:
-    """Tables of fixed positions, as a callable that rotates an array by a window of their rows."""
+    """A callable that rotates arrays by tables of cos and sin, which are made once.
+
+    Row r of the tables belongs to ``positions[r]`` of :meth:`FusedRotary.prepare`.  Each call uses
+    consecutive rows.
+    """
 
     # jax.jit needs a weak reference to the function that it traces.
     __slots__ = ("__weakref__", "_dtype", "_kind", "_layout", "_library", "_name", "_plain",

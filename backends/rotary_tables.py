@@ -92,7 +92,8 @@ class RotaryTables:
     ) -> Tables:
         """Return new tables of float64 positions ``values`` for arrays like ``x``.
 
-        ``index`` adds an axis to the tables for each axis that only x has.
+        ``index`` is an index with None entries: it adds the axes that positions lack, such as that
+        of the heads, so that the tables broadcast with x.
         """
         assert self.runs is not None
         dim = self.encoding.head_dim

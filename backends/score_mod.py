@@ -1,9 +1,9 @@
 """Attention biases as a ``score_mod`` of torch's ``flex_attention``, with no array of Q times K.
 
-The attention kernel computes the bias of each score from the indices of its query and key.  The
-kernel reads small tables: slopes for ALiBi, a learned table and the bucket of each near distance
-for T5, and a learned table by offset for windows.  Learned tensors are used directly, so gradients
-reach them.
+The attention kernel computes the bias of each score from the indices of its query and key.  It
+reads small tables.  For ALiBi these are the slopes; for T5, the learned table and the bucket of
+each offset before the last bucket; for biases of image windows, the learned table, whose row
+follows from (dy, dx).  Learned tensors are used directly, so gradients reach them.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def refuse(surface: str, declared: Declared) -> None:
             )
     if isinstance(declared, ConViTBias) and surface == "scores":
         raise ValueError(
-            "ConViTBias has no scores: its softmax is blended with that of q . k, not added to it; "
-            "judge its positional logits on surface 'bias'"
+            "ConViTBias has no scores: its attention blends two softmaxes, of q . k and of the "
+            "bias; judge its positional logits on surface 'bias'"
         )
     if isinstance(declared, XPos) and SURFACES[surface].one_map:
         raise ValueError(

@@ -8,8 +8,8 @@ any other Array API library::
     >>> rope = pr.RoPE(64, layout="half", base=500000.0)
     >>> q = rope.apply(np.ones((1, 8, 16, 64), np.float32), range(16))
 
-``posenc_ref.conformance`` judges other implementations against it; ``posenc_ref.backends`` has fast
-paths for single array libraries.
+``posenc_ref.conformance`` judges other implementations against it.  ``posenc_ref.backends`` has
+faster implementations, each written for one array library.
 """
 
 from ._json import from_dict

@@ -64,7 +64,7 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
 
 
 def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:
-    """Check that q and k have one row for each position; ``at`` holds the numbers of positions.
+    """Check that q and k have one row for each position; ``at`` is (number for q, number for k).
 
     For positions (B, Q), ``batch`` is B, which must be 1 or the size of q's first axis.
     """

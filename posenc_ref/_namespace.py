@@ -1,6 +1,6 @@
 """Array libraries: namespaces, devices, dtypes, and transfers between host and device.
 
-Only this module of ``posenc_ref`` knows array libraries.  Its rules:
+Code for the differences between array libraries belongs here.  Its rules:
 
 * NumPy is used directly; any other library goes through ``array_api_compat``, which is imported
   with the first array of another library.
@@ -188,7 +188,7 @@ def widen(x: Array) -> Array:
 def send(values: Array, xp: Namespace, device: Any = None) -> Array:
     """Copy host ``values`` to ``device`` of ``xp`` (as float32 where it has no float64).
 
-    Return arrays of other libraries unchanged.
+    Return ``values`` unchanged if they are not a NumPy array.
     """
     if not isinstance(values, np.ndarray) or xp is np:
         return values

@@ -19,7 +19,8 @@ EPS = 1e-5
 class Network:
     """Linear layers with activations between them; an activation may have a LayerNorm before it.
 
-    Each mapping holds one array per layer, in order; its keys are the names in error messages.
+    ``weights``, ``biases``, ``gains`` and ``shifts`` hold one array per layer, in the order of the
+    layers.  Their keys are the names of the arrays in error messages.
     """
 
     weights: Mapping[str, Array]
@@ -62,9 +63,10 @@ class Network:
     def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the error coefficient A of the outputs (..., H); ``size`` is A of the inputs x.
 
-        A linear layer turns A into ``|W| A + |b|``.  A LayerNorm turns A into
-        ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the standard deviation of its
-        inputs.  ReLU keeps A.  SiLU (s) turns A into ``|s(x)| + |s'(x)| A``.
+        :mod:`posenc_ref.accuracy` defines A.  A linear layer turns A into ``|W| A + |b|``.  A
+        LayerNorm turns A into ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the
+        standard deviation of its inputs.  ReLU keeps A.  SiLU (s) turns A into
+        ``|s(x)| + |s'(x)| A``.
         """
         weights, biases, gains, shifts = (
             [np.zeros(()) if array is None else _host(array) for array in part.values()]

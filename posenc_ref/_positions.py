@@ -33,9 +33,10 @@ from .angles import MAX_POSITION
 class Positions:
     """Checked positions, and the library ``xp`` and ``device`` of the caller's array.
 
-    ``values`` are float64, or int64 if the encoding takes integers only. They stay in their
-    library, except that float64 values of a device without float64 are on the host. Lazy positions
-    cannot be checked: a position that :func:`as_positions` would refuse gives a row of NaN.
+    ``values`` are float64, or int64 if the encoding takes integers only.  They stay in the caller's
+    library and on its device; if they must be float64 and the device has no float64, they are a
+    NumPy array instead.  Lazy positions cannot be checked: a position that :func:`as_positions`
+    would refuse gives a row of NaN.
     """
 
     values: Array
@@ -147,7 +148,9 @@ def as_pairs(
 
 def _as_array(positions: Any, name: str) -> Array:
     if isinstance(positions, bool):
-        raise TypeError(f"{name} must be positions, got {positions!r}")
+        raise TypeError(
+            f"{name} must be an array, a list, a range or a number, got the boolean {positions!r}"
+        )
     if isinstance(positions, int | float | np.integer | np.floating):
         return np.asarray([positions])
     if isinstance(positions, range):
@@ -163,15 +166,18 @@ def _as_array(positions: Any, name: str) -> Array:
 
 
 def first_axis(positions: Positions, num_axes: int) -> Positions:
-    """Return the positions (...) on the first of ``num_axes`` axes; unchanged with one axis."""
+    """Return the first of the ``num_axes`` coordinates of each position, as positions (...).
+
+    Positions (A, ...) with A = num_axes become (...); with one axis they stay as they are.
+    """
     return positions if num_axes == 1 else replace(positions, values=positions.values[0, ...])
 
 
 def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
     """Return the index that inserts axes so that positions broadcast with ``x`` (..., S, dim).
 
-    Positions (S,) are shared by all leading axes of x.  In positions (B, S), B is the size of x's
-    first axis, and the axes between share them.  Other positions must have ``x.ndim - 1`` axes.
+    Positions (S,) hold for all leading axes of x.  Positions (B, S) hold for x of shape
+    (B, ..., S, dim): row b for all of ``x[b]``.  Other positions must have ``x.ndim - 1`` axes.
     """
     lead = tuple(x.shape[:-1])
     shape = positions.shape
@@ -214,7 +220,7 @@ def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
 
 
 def target(p: Positions, xp: Namespace = None, device: Any = None) -> tuple[Namespace, Any]:
-    """Return the library and device of a table: ``xp`` and ``device``, by default those of p."""
+    """Return the library and the device for a table: the arguments, or else those of ``p``."""
     device = p.device if device is None else device
     if xp is None:
         return p.xp, device

@@ -79,8 +79,8 @@ def check_x(x: Array, dim: int, what: str) -> None:
         raise TypeError(f"x must be an array, got {type(x).__name__}")
     if type(x).__name__ == "DTensor":
         raise TypeError(
-            "x must be the tensor of this rank, got a DTensor: pass x.to_local() and the positions "
-            "of its tokens, then wrap the result with DTensor.from_local"
+            "x must be the local tensor of this process, got a DTensor: pass x.to_local() and the "
+            "positions of its tokens, then wrap the result with DTensor.from_local"
         )
     if dtype_name(x) not in FLOATING:
         raise TypeError(f"x must have a real floating dtype, got {dtype_name(x)}; cast it first")

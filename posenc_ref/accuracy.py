@@ -1,8 +1,8 @@
 """The error unit and the budgets. No other module defines a tolerance.
 
-The score of an element is its error, measured in its own unit.  The budget is the largest score
-that passes.  The unit follows from two error coefficients, which each element of a reference has
-(class ``Truth``)::
+The score of an element is its error, divided by the error unit of the element.  The budget is the
+largest score that passes.  The unit follows from two error coefficients A and B; each encoding
+class states them in its docstring, and ``Truth`` holds them for each element of a reference::
 
     unit  = u_out * A + u_angle * B
     score = |actual - truth| / unit          (0 / 0 counts as 0, x / 0 as inf)
@@ -12,7 +12,8 @@ that passes.  The unit follows from two error coefficients, which each element o
 ``B``        The sum over position axes of ``|position * frequency|``, times the amplitude of the
              channel pair.  The product of B and a relative error of the angle bounds the error of
              the element.
-``u_out``    The roundoff of the output dtype, or of ``precision``, if that is coarser.
+``u_out``    The roundoff of the output dtype, or of ``precision``, the dtype of the arithmetic, if
+             that dtype is coarser.
 ``u_angle``  The roundoff of ``angles``: 2**-24 for "float32", 2**-53 for "float64".  The default
              is "float64" for float64 outputs, and "float32" for all other dtypes, because float32
              angles are common practice.

@@ -17,11 +17,7 @@ from .bias import Bias
 
 @lru_cache(maxsize=64)  # 50-digit powers take longer than the rest of a bias
 def slopes(n: int, max_bias: float) -> tuple[float, ...]:
-    """Return ``m_h = 2 ** (-max_bias h / n)``, h = 1 .. n, where n is a power of two.
-
-    For other n, c is the largest power of two below n: the c slopes for c heads come first, then
-    the first n - c of every second slope for 2c heads.
-    """
+    """Return the slopes of n heads, as :class:`ALiBi` defines them."""
     c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
     first = [Decimal(h) / c for h in range(1, c + 1)]
     then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
@@ -38,13 +34,13 @@ class ALiBi(Bias):
         ``b_h(i, j) = -m_h |i - j|``.  Logits are ``q . k / sqrt(d) + b``, or
         ``(q . k + b) / sqrt(d)`` with ``bias_inside_scale``.
         If the number of heads n is a power of two, ``m_h = 2 ** (-max_bias * h / n)``, h = 1 .. n.
-        For other n, c is the largest power of two below n: the c slopes for c heads come first,
-        then the first n - c of every second slope for 2c heads.
+        For other n, let c be the largest power of two below n.  The first c slopes are those for
+        c heads.  The other n - c slopes are slopes 1, 3, 5, ... of those for 2c heads.
     Source
         Press, Smith, Lewis 2021, *Train Short, Test Long*, arXiv:2108.12409, section 3.  The rule
         for other n is in the authors' code (``get_slopes``).  BLOOM, MPT and Falcon-RW have the
         same slopes.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0.
 
     Parameters
@@ -88,9 +84,10 @@ class ALiBi(Bias):
 
     @property
     def up_to_constant(self) -> bool:  # type: ignore[override]
-        """Whether a constant per row may be added, which softmax ignores; True if causal.
+        """Whether ``check`` accepts the bias plus any constant for each query; True if causal.
 
-        For j <= i, the common form ``m_h j`` is ``b_h(i, j)`` plus the constant ``m_h i``.
+        Softmax ignores such a constant.  For j <= i, the common form ``m_h j`` is ``b_h(i, j)``
+        plus the constant ``m_h i``.
         """
         return self.causal
 

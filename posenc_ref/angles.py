@@ -98,12 +98,13 @@ def cos_sin(
 
     1. Split every position into a high and a low half of at most 26 bits each (Veltkamp).
     2. Multiply each half by each 24-bit frequency part: four products of at most 50 bits.
-    3. Drop whole turns from each product. Add the products; two-sum gives the rounding error of
-       each addition. Sum these errors, ``position * t3`` and the rounding error of ``+ offset``
-       in plain float64: all are tiny, so rounding this sum costs far less than 2**-53.
-    4. Subtract the nearest quarter turn and add the sum of step 3. The remainder lies in
-       [-1/8, 1/8] turns; there the conversion to radians and the library's cos and sin add an
-       error of about 2**-53.
+    3. Drop whole turns from each product. Add the products: this gives the total, and two-sum gives
+       the rounding error of each addition.
+    4. Add these errors, ``position * t3`` and the rounding error of ``+ offset`` in plain float64:
+       this gives the tail. All are tiny, so rounding the tail costs far less than 2**-53.
+    5. Subtract the nearest multiple of a quarter turn from the total, then add the tail. The
+       remainder lies in [-1/8, 1/8] turns; there the conversion to radians and the library's cos
+       and sin add an error of about 2**-53.
     """
     t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
     at = positions[..., None] if axes is None else _per_pair(positions, axes, xp, device)
@@ -153,8 +154,8 @@ def tables(
     """Return :func:`cos_sin` of positions on the host or on ``device``, in ``dtype`` of ``xp``.
 
     ``dtype=None`` is float64, or float32 on a device without float64.  For host positions, NumPy
-    computes the tables, which are then copied to ``device``.  Positions of a device without
-    float64 must be on the host.
+    computes the tables, which are then copied to ``device``.  If ``device`` has no float64, the
+    caller must copy the positions to the host.
     """
     if dtype is None:
         dtype = xp.float64 if has_float64(xp, device) else xp.float32

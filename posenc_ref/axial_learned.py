@@ -34,7 +34,7 @@ class AxialLearned(LearnedTable):
         (Carion et al. 2020, arXiv:2005.12872) has 50 rows for each axis and ``order=(1, 0)``: the
         columns of x come first, although in DETR's sinusoids the columns of y come first.  ViViT,
         MViT and VideoPrism add the rows of the axes (``combine="sum"``).
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         "concat": A = B = 0, because the numbers are copied from the tables.  "sum": A = the sum of
         the absolute values of the added numbers, B = 0.
 
@@ -94,13 +94,13 @@ class AxialLearned(LearnedTable):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns of the combined table."""
         widths = [int(t.shape[1]) for t in self.tables]
         return sum(widths) if self.combine == "concat" else widths[0]
 
     @property
     def rows(self) -> int:
-        """Number of rows for flat positions."""
+        """The number of flat positions: the product of the row counts of all tables."""
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def truth(self, positions: Any) -> Truth:

@@ -23,10 +23,15 @@ _ORDERS = {"yx": "hw", "xy": "wh", "zyx": "thw"}
 class AxisSinusoids(ComputedTable, abstract=True):
     """Base class of the sinusoidal tables of several axes.
 
-    A subclass supplies the number of columns of each axis (``_sections``), the letters of the axes
-    in the order of the columns (``axis_order``) and in the order of the positions (``axes``), and
-    the fields of :class:`Sinusoidal`. Each column belongs to one axis, whose :class:`Sinusoidal`
-    table gives its error coefficients A and B.
+    A subclass defines
+
+    * ``axes``: one letter for each axis, in the order of the coordinates in positions (A, ...);
+    * ``axis_order``: the same letters in the order of the columns of the table;
+    * ``_sections``: the number of columns of each axis;
+    * ``layout``, ``first``, ``base`` and ``denominator``, as in :class:`Sinusoidal`.
+
+    Each axis has its own :class:`Sinusoidal` table, which gives the error coefficients A and B of
+    its columns.
     """
 
     axes: str
@@ -41,7 +46,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         raise NotImplementedError(f"{type(self).__name__} defines no sections")
 
     def _of_axis(self) -> dict[str, Any]:
-        """Return further :class:`Sinusoidal` fields of this class's axes, by default none."""
+        """Return other :class:`Sinusoidal` fields for the tables of all axes; none by default."""
         return {}
 
     def _base(self, axis: int) -> float:
@@ -55,7 +60,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold, which are the same for all sinusoidal tables."""
+        """The properties listed in :attr:`Table.properties` that hold for sinusoidal tables."""
         return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
@@ -70,10 +75,11 @@ class AxisSinusoids(ComputedTable, abstract=True):
         )
 
     def columns(self) -> np.ndarray:
-        """Return which column of the concatenated :meth:`parts` each column of the table is.
+        """Return the order of the columns: ``table = concatenated[..., columns()]``.
 
-        The layout "grouped" puts the sines of all axes before the cosines of all axes, or the
-        cosines first with ``first="cos"``; the other layouts keep the order.
+        ``concatenated`` is the concatenation of the tables of :meth:`parts`.  The layout "grouped"
+        puts the sines of all axes before the cosines of all axes, or the cosines first with
+        ``first="cos"``; the other layouts keep the order.
         """
         order = np.arange(self.dim)
         if self.layout != "grouped":

@@ -37,19 +37,20 @@ class BoxSine(AxisSinusoids):
         nor shifts by half a pixel.  Grounding DINO encodes the integer positions of text tokens
         with the same function.  It multiplies them by 2 pi, so for every token column 0 is 0 and
         column 1 is 1 (``Sinusoidal(dim, position_scale=2 pi)``).
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = |value|, B = ``|angle|``.
 
     Parameters
     ----------
     dim : int
-        Size of a row, a multiple of 2n.
+        The number of columns, a multiple of 2n.
     axes : {"xywh", "xy"}
         The coordinates in the order in which positions (n, ...) have them.
     axis_order : str
         The coordinates in the order of their columns, a permutation of ``axes``.
     base : float
-        The temperature T, 10000 in the models above.  (DAB-DETR's :class:`DETRSine` has 20.)
+        10000 in the models above, which call it the temperature.  (DAB-DETR's :class:`DETRSine` has
+        20.)
     scale : float
         The factor on coordinates.
     """
@@ -70,8 +71,8 @@ class BoxSine(AxisSinusoids):
         dim = validate.integer("dim", self.dim, minimum=2 * len(axes))
         if dim % (2 * len(axes)):
             raise ValueError(
-                f"dim must be a multiple of {2 * len(axes)}, sin and cos of {len(axes)} "
-                f"coordinates, got {dim}"
+                f"dim must be a multiple of {2 * len(axes)}, because each of the {len(axes)} "
+                f"coordinates has pairs of a sine and a cosine; got {dim}"
             )
         self._set(dim=dim, scale=validate.real("scale", self.scale, above=0.0))
         self._check()

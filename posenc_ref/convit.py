@@ -32,7 +32,7 @@ class ConViTBias(WindowBias):
         raises.  Offsets are key minus query, x first, and not normalised.  The paper has three
         weights per head; the code's linear layer adds a bias.  The softmax ignores this bias, so an
         implementation may differ from this class by a constant per query and head.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |proj_bias|``, B = 0.
 
     Parameters
@@ -89,8 +89,8 @@ class ConViTBias(WindowBias):
     ) -> Array:
         """Raise ValueError: the attention blends two softmaxes, so no single logits exist."""
         raise ValueError(
-            "ConViTBias has no scores: its softmax is blended with the content's, not added to "
-            "q . k; use weights() for the attention, or bias() for the positional logits"
+            "ConViTBias has no scores: its attention blends two softmaxes, of q . k and of the "
+            "bias; use weights() for the attention, or bias() for the positional logits"
         )
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:

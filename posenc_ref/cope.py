@@ -27,10 +27,10 @@ class CoPE(Score):
     Traps
         The mask must be applied before the gates: an unmasked sigmoid counts later keys.  The
         position term is not scaled, and the sum runs from the key to the query.
-    Error unit
-        A = ``C_ij + (1 + p_ij + sum of C_it / 4 over t <= i) E_ij``, B = 0.  C is ``|q| |k|``,
-        scaled; E is ``|q| |e|``, summed over the two interpolated rows.  The factor of E allows
-        for rounding the gates and their sum.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``C_ij + (1 + p_ij + sum of C_it / 4 over t <= i) E_ij``, B = 0.  C is ``|scale|`` times
+        ``|q| |k|``.  E is ``|q| |e|``, summed over the two interpolated rows.  The factor of E
+        allows for rounding the gates and their sum.
 
     Parameters
     ----------
@@ -45,7 +45,10 @@ class CoPE(Score):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold; "translation" is one: only the order of positions matters."""
+        """The properties listed in :attr:`Score.properties` that hold.
+
+        "translation" does, because only the order of positions matters.
+        """
         return frozenset({"prefix", "translation"})
 
     def __post_init__(self) -> None:
@@ -53,7 +56,7 @@ class CoPE(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of channels d of a head."""
         return int(self.embedding.shape[1])
 
     def positions(self, logits: Array, q_at: Array, k_at: Array) -> Array:

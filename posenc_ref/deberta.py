@@ -27,21 +27,23 @@ class DeBERTa(Score):
     """Disentangled attention.
 
     Formula
-        ``A_ij = (q_i . k_j + q_i . Kr[d(i, j)] + k_j . Qr[d(i, j)]) / sqrt(n d)``.  n is the number
-        of terms: 3, or 2 without Kr or without Qr.  Rows are
-        ``d(i, j) = clip(b(i - j) + span, 0, 2 span - 1)`` with ``span = rows / 2``.
-        In DeBERTa v1, which has no buckets, ``b(r) = r``.  In DeBERTa v2 and v3, with
-        mid = buckets // 2, ``b(r) = r`` for |r| <= mid, and for other r
-        ``b(r) = sign(r) (mid + ceil(log(|r|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
+        ``A_ij = (q_i . k_j + q_i . Kr[r_ij] + k_j . Qr[r_ij]) / sqrt(n d)``.  n is the number of
+        terms: 3, or 2 without Kr or without Qr.  The row of both tables is
+        ``r_ij = clip(b(i - j) + span, 0, 2 span - 1)``, where span is half their number of rows.
+        In DeBERTa v1, which has no buckets, ``b(x) = x``.  In DeBERTa v2 and v3, with
+        mid = buckets // 2, ``b(x) = x`` for |x| <= mid, and for other x
+        ``b(x) = sign(x) (mid + ceil(log(|x|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
     Source
         He et al. 2020, arXiv:2006.03654, equations (2) to (4).  The buckets b are in the authors'
         code (``make_log_bucket_position``).
     Traps
-        The paper writes ``Qr[d(j, i)]`` in equation (4) (``p2c="paper"``).  The authors' code and
-        transformers have ``Qr[d(i, j)]`` (``p2c="code"``).  The offset is query minus key.  Offsets
-        span and span - 1 share the last row of a table, but -span and 1 - span have two rows.
-    Error unit
-        A = the sum of ``|q| |k|``, ``|q| |Kr|`` and ``|k| |Qr|`` over the channels, scaled; B = 0.
+        The paper writes ``Qr[r_ji]`` in equation (4) (``p2c="paper"``).  The authors' code and
+        transformers have ``Qr[r_ij]`` (``p2c="code"``).  The offset is query minus key.  The
+        largest b, span, shares the last row of a table with span - 1.  The smallest, -span, has
+        row 0, and 1 - span has row 1.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``|scale|`` times the sum of ``|q| |k|``, ``|q| |Kr|`` and ``|k| |Qr|`` over the
+        channels, B = 0.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ class DeBERTa(Score):
         ``position_buckets`` (256) and ``max_relative_positions`` (512) of DeBERTa v2 and v3; None
         in v1.
     p2c : {"code", "paper"}
-        "code": the last term has ``Qr[d(i, j)]``; "paper": it has ``Qr[d(j, i)]``.
+        "code": the last term has ``Qr[r_ij]``; "paper": it has ``Qr[r_ji]``.
     """
 
     relative_keys: Array | None
@@ -98,7 +100,7 @@ class DeBERTa(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of channels d of a head."""
         return int(self._table.shape[-1])
 
     @property
@@ -113,7 +115,7 @@ class DeBERTa(Score):
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
-        """The smallest |r| of each bucket mid + 1, mid + 2, ..., span.
+        """The smallest |i - j| of each bucket mid + 1, mid + 2, ..., span.
 
         They are found by comparing powers of integers, not rounded logarithms.
         """

@@ -14,7 +14,7 @@ from .score import Score
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecomposedRelative(Score):
-    """Relative positions decomposed over height and width.
+    """Relative positions, with separate terms for height and width.
 
     Formula
         ``A_ij = q_i . k_j / sqrt(d) + q_i . R_h[y_i - y_j + h - 1] + q_i . R_w[x_i - x_j + w - 1]``
@@ -24,8 +24,9 @@ class DecomposedRelative(Score):
     Traps
         The position terms use the unscaled query.  For a grid of another size, resize both tables
         first.
-    Error unit
-        A = the sum of ``|q| |k|``, scaled, ``|q| |R_h|`` and ``|q| |R_w|``; B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``|scale|`` times the sum of ``|q| |k|`` over the channels, plus the sums of
+        ``|q| |R_h|`` and ``|q| |R_w|``, which are not scaled.  B = 0.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class DecomposedRelative(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of channels d of a head."""
         return int(self.height_table.shape[1])
 
     @property

@@ -21,22 +21,22 @@ class DETRSine(AxisSinusoids):
     Formula
         y and x of a pixel are the cumulative sums of ``mask`` down its column and along its row, so
         the first valid pixel has 1.  ``normalize`` replaces y by
-        ``scale (y + shift) / (y_last + eps)``, where y_last is the sum over the whole column, and
-        x likewise by the sum over its row.  ``PE = [s(y), s(x)]`` with
-        ``s(c)[2k] = sin(c / T**(2k/F))``, ``s(c)[2k + 1] = cos(c / T**(2k/F))``, F = dim/2,
-        k < F/2.
+        ``scale (y + shift) / (y_last + eps)`` and x by ``scale (x + shift) / (x_last + eps)``;
+        y_last is the sum over the whole column, x_last the sum over the whole row.
+        ``PE = [s(y), s(x)]`` with ``s(c)[2k] = sin(c / T**(2k/F))``,
+        ``s(c)[2k + 1] = cos(c / T**(2k/F))``, F = dim/2, k < F/2.
     Source
         Carion et al. 2020, *End-to-End Object Detection with Transformers*, arXiv:2005.12872;
         facebookresearch/detr, models/position_encoding.py.  Deformable DETR has shift -0.5.
         DAB-DETR and Grounding DINO have base 20; DAB-DETR has two settings, ``temperatureH`` for y
         and ``temperatureW`` for x.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = |value|, B = ``|angle|``, which also covers the roundings of the normalised position.
 
     Parameters
     ----------
     dim : int
-        Size of a row, a multiple of 4.
+        The number of columns, a multiple of 4.
     base : float
         The temperature T.
     width_base : float, optional
@@ -70,7 +70,10 @@ class DETRSine(AxisSinusoids):
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=4)
         if dim % 4:
-            raise ValueError(f"dim must be a multiple of 4, sin and cos of two axes, got {dim}")
+            raise ValueError(
+                "dim must be a multiple of 4, because each of the 2 axes has pairs of a sine and a "
+                f"cosine; got {dim}"
+            )
         self._set(
             dim=dim,
             normalize=validate.boolean("normalize", self.normalize),

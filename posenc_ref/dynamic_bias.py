@@ -31,7 +31,7 @@ class DynamicBias(Bias):
         et al. 2021, arXiv:2108.00154, :class:`DynamicWindowBias`).
     Traps
         The offset is query minus key, not divided by the length.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A starts as |i - j|, or as ``1 + log(1 + |i - j|)`` with ``log_distance``; the 1 allows for
         rounding inside the logarithm.  A linear layer turns A into ``|W| A + |b|``, SiLU (s) turns
         A into ``|s(x)| + |s'(x)| A``, ReLU keeps A, and a LayerNorm turns A into
@@ -98,7 +98,7 @@ class DynamicWindowBias(WindowBias):
     Traps
         Offsets count tokens and are not normalised. Inputs of the network are (dy, dx), in that
         order.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A starts as (|dy|, |dx|) and changes in each layer as in :class:`DynamicBias`.  B = 0.
 
     Parameters

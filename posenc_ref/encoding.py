@@ -94,6 +94,11 @@ class Encoding(Value, abstract=True):
     ``score``    scores, from the content of q, k  ``terms(q, k, q_positions, ...)``
     ===========  ================================  =====================================
 
+    The section "Error unit" of a class gives two coefficients for each element of its output: A
+    bounds the error from rounding the terms of the formula, B the error from rounding the angle.
+    ``check`` divides errors by the unit ``u_out * A + u_angle * B``, in which u_out and u_angle are
+    the roundoffs of the output dtype and of the angles: see :mod:`posenc_ref.accuracy`.
+
     Raises
     ------
     TypeError, ValueError

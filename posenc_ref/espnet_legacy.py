@@ -16,8 +16,9 @@ from .transformer_xl import TransformerXL
 class ESPnetLegacy(TransformerXL):
     """Relative sinusoids of ESPnet with ``rel_pos_type: legacy``.
 
-    ESPnet shifts the logits by reshaping, as Transformer-XL does in causal attention, but in an
-    encoder, where queries attend to later keys too.
+    ESPnet aligns the logits with the keys by reshaping, as Transformer-XL does.  This gives wrong
+    logits for keys after the query.  Transformer-XL masks those keys, but ESPnet's encoder attends
+    to them.
 
     Formula
         As :class:`TransformerXL`, except for the part ``(q_i + v) . W R(i - j)``, where v is
@@ -35,7 +36,7 @@ class ESPnetLegacy(TransformerXL):
         logits of all later utterances: then pass the longest length so far as ``max_len``.
         For keys j <= i, this encoding equals ``TransformerXL`` with
         ``sinusoid=Sinusoidal(D, offset=L - K)``.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         As :class:`TransformerXL`, but B uses the argument of R above instead of i - j.
 
     Parameters
@@ -56,7 +57,10 @@ class ESPnetLegacy(TransformerXL):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold; not "prefix", because R depends on the number of keys."""
+        """The properties listed in :attr:`Score.properties` that hold.
+
+        "prefix" does not: R depends on the number of keys, so later tokens change all logits.
+        """
         return frozenset({"translation"})
 
     def __post_init__(self) -> None:

@@ -27,10 +27,10 @@ class FIRE(Bias):
     Traps
         The denominator depends on the query, so for i beyond ``length`` the bias is not a function
         of j - i alone.  Positions count from 0.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = the sum of the absolute values of all products in f(x), with x replaced by
-        ``x + 1 / psi(max(i, length))``.  The added part allows for rounding inside the logarithm.
-        B = 0.
+        ``x + 1 / psi(max(i, length))``, B = 0.  The added part allows for rounding inside the
+        logarithm.
 
     Parameters
     ----------

@@ -34,9 +34,9 @@ class ForgettingBias(Bias):
     Traps
         The sum includes the query's own gate and excludes the key's, so b(i, i) = 0.  If all tokens
         have the same gate g, this is ALiBi of slope -log g.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = the sum of ``|log f|`` up to i plus the sum up to j, because kernels subtract one
-        cumulative sum from the other; B = 0.
+        cumulative sum from the other.  B = 0.
 
     Parameters
     ----------

@@ -28,8 +28,8 @@ class FourierFeatures(ComputedTable):
 
     Formula
         ``u = position_scale (v + offset)``; ``angle = unit * matrix u``;
-        ``PE(v) = scale [sin angle, cos angle]``.  ``layout`` and ``first`` order these columns.
-        With ``include_input``, u itself precedes them.
+        ``PE(v) = scale [sin angle, cos angle]``.  The fields ``layout`` and ``first`` set the order
+        of the sines and cosines.  With ``include_input``, the columns of u come before them.
     Source
         Tancik et al. 2020, arXiv:2006.10739: ``unit="turn"``, ``first="cos"``, and a ``matrix``
         drawn from a Gaussian.
@@ -41,22 +41,22 @@ class FourierFeatures(ComputedTable):
         Li et al. 2021, arXiv:2106.02795 (learnable Fourier features): ``unit="radian"``,
         ``first="cos"``, ``scale=dim ** -0.5``.  The two-layer network that follows these features
         is not part of this class.
-    Error unit
-        With ``m = |position_scale| (|v| + |offset|)``: A = |value| and
-        B = ``|scale| * unit * |matrix| m``.  The columns of u itself have A = m, B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = |value|, B = ``|scale| * unit * |matrix| m`` with ``m = |position_scale| (|v| +
+        |offset|)``.  The columns of u have A = m, B = 0.
 
     Parameters
     ----------
-    matrix : array, shape (pairs, A)
-        One row for each pair of a sine and a cosine, one column for each coordinate.  Kept as a
-        copy in float64.
+    matrix : array, shape (pairs, n)
+        One row for each pair of a sine and a cosine, one column for each of the n coordinates.
+        Kept as a copy in float64.
     unit : {"turn", "half-turn", "radian"}
         The factor on ``matrix u``: 2 pi, pi or 1 radian. There is no default, because
         implementations differ.
     layout : {"concat", "interleaved", "grouped"}
         "concat": all sines, then all cosines.  "interleaved": sine and cosine of each pair side by
-        side.  "grouped": A sines, then their A cosines, then the next A sines, and so on; in NeRF,
-        each group of A has one frequency for all coordinates.
+        side.  "grouped": n sines, then their n cosines, then the next n sines, and so on; in NeRF,
+        each group of n has one frequency for all coordinates.
     first : {"sin", "cos"}
         "cos" puts cosines before sines in each layout.
     include_input : bool
@@ -65,7 +65,7 @@ class FourierFeatures(ComputedTable):
 
     Notes
     -----
-    Positions are coordinates (...), or (A, ...) for A > 1, in the order of the columns of
+    Positions are coordinates (...), or (n, ...) for n > 1, in the order of the columns of
     ``matrix``. Coordinates of images are usually (x, y); the caller normalises them.
     """
 
@@ -140,12 +140,12 @@ class FourierFeatures(ComputedTable):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns of the table."""
         return int(2 * self.matrix.shape[0] + self.num_axes * self.include_input)
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: as for every sinusoidal table, but none if include_input."""
+        """The properties listed in :attr:`Table.properties` that hold; none if include_input."""
         return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:

@@ -36,9 +36,10 @@ class GatedBias(Score):
         The bias is added to the scaled product.  ``gru_rel_pos_linear`` has eight outputs; the
         argument of each sigmoid is the sum of four. All layers share the table of ``bias``, but
         each layer has its own gates. WavLM has 320 buckets, up to a distance of 800.
-    Error unit
-        A is the sum of ``|q| |k|``, scaled, and ``|b| (2 + A_a (1 + |scale| A_r))``; B = 0.
-        For each sigmoid s (a or r), ``A_s = s + s (1 - s) (|w| |x| + |c|)``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the sum of ``|q| |k|``, multiplied by the factor of q . k, plus
+        ``|b| (2 + A_a (1 + |scale| A_r))``, B = 0.  For each sigmoid s (a or r),
+        ``A_s = s + s (1 - s) (|w| |x| + |c|)``.
 
     Parameters
     ----------

@@ -21,12 +21,11 @@ class Hybrid(Table):
     Formula
         ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.
     Source
-        SpeechT5's encoder prenet adds a sinusoid to the output of a convolution.  Kimi-K2.5 adds a
-        fixed table, whose positions are frames, to a learned table, whose positions are patches.
-        No known model concatenates learned and fixed columns.
-    Error unit
-        "sum": A and B are the sums of the parts' A and B, where a learned part has A = |value|.
-        "concat": each column has the A and B of its part.
+        SpeechT5's encoder prenet adds a sinusoid to the output of a convolution.  No known model
+        concatenates learned and fixed columns.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        "sum": A = the sum of the A of all parts, B = the sum of their B; here a learned part has
+        A = |value|.  "concat": each column has the A and B of its part.
 
     Parameters
     ----------
@@ -71,13 +70,16 @@ class Hybrid(Table):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns of the combined table."""
         dims = [part.dim for part in self.parts]
         return sum(dims) if self.combine == "concat" else dims[0]
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: for "concat" the common properties of all parts, else none."""
+        """The properties listed in :attr:`Table.properties` that hold.
+
+        For "concat" these are the properties that all parts share; for "sum" there are none.
+        """
         return (
             frozenset.intersection(*(part.properties for part in self.parts))
             if self.combine == "concat"

@@ -28,9 +28,9 @@ class Kerple(Bias):
     Traps
         Both parameters are positive, and r2 is at most 2 in the power form; the code clamps them to
         at least 0.01.  With form="power" and r2 = 1 this is ALiBi with slopes r1.
-    Error unit
-        A = ``r1 + |b|`` in the log form, where r1 allows for rounding inside the logarithm, and
-        ``|b| (1 + r2 log |i - j|)`` in the power form.  B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        Log form: A = ``r1 + |b|``, where r1 allows for rounding inside the logarithm.  Power form:
+        A = ``|b| (1 + r2 log |i - j|)``.  B = 0 in both.
 
     Parameters
     ----------

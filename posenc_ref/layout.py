@@ -1,10 +1,11 @@
 """Convert tensors and q/k projection weights from one channel layout to the other.
 
-With ``perm = [0, 2, 4, ..., 1, 3, 5, ...]`` over the rotary channels::
+Let ``half(x)`` and ``interleaved(x)`` be x rotated by RoPE in these layouts, and let
+``perm = [0, 2, 4, ..., 1, 3, 5, ...]`` over the rotary channels.  Then::
 
     half(x[perm]) == interleaved(x)[perm]
 
-so a model written for one layout runs in the other if the weights of the q and k projections are
+So a model written for one layout runs in the other if the weights of the q and k projections are
 permuted, and with them their biases and q/k-norm weights.  Logits do not change.  The weights of
 the v projection must not be permuted.
 """

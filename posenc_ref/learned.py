@@ -28,9 +28,9 @@ class Learned(LearnedTable):
         ``PE(p) = weight[p + offset]``
     Source
         Gehring et al. 2017, arXiv:1705.03122, section 3.1.  BERT has offset 0.  OPT and BART have
-        offset 2: the first two rows are for padding.  RoBERTa numbers the tokens that are not
-        padding from padding_idx + 1 (:meth:`ids_from_tokens`).
-    Error unit
+        offset 2: the first two rows are for padding.  In RoBERTa, padding tokens have position
+        padding_idx, and the other tokens count from padding_idx + 1 (:meth:`ids_from_tokens`).
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = B = 0: the rows of ``weight`` are copied bit for bit.
 
     Parameters
@@ -73,7 +73,7 @@ class Learned(LearnedTable):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns of ``weight``."""
         return int(self.weight.shape[1])
 
     def ids_from_tokens(self, input_ids: Array) -> Array:

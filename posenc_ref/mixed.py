@@ -24,7 +24,7 @@ class MixedRoPE(Rotary):
     Source
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
         RoPE-Mixed.  LightGlue learns its angles the same way, as a linear map of coordinates.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A as in :class:`RoPE`; B = ``hypot(x1, x2) * sum over axes a of |p[a] weight[a, j]|`` for
         the channels x1 and x2 of pair j.
 
@@ -76,7 +76,10 @@ class MixedRoPE(Rotary):
         return layout_pairs(self.layout, self.weight.shape[1], 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Return the frequency of every pair for positions that are the same on all axes."""
+        """Return the sum over the axes of the frequencies of every pair.
+
+        This is the frequency of the pair at positions (p, p, ...), equal on all axes.
+        """
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)

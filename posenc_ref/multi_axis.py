@@ -32,9 +32,8 @@ class MultiAxisRoPE(Rotary):
         code of Qwen2-VL (chunked), Qwen3-VL (interleaved), Ernie 4.5 VL (axis per pair).
         Axial: Qwen2-VL vision, Llama 4 vision, DINOv3, SAM 2, FLUX (``restart``); Pixtral
         (``strided``); Gemma 4 vision (``blockwise``).
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with the A of :class:`RoPE` and
-        B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A as in :class:`RoPE`, B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
 
     Parameters
     ----------
@@ -205,12 +204,13 @@ def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
 
 
 def _per_axis(name: str, value: Any, count: int, above: float = 0.0) -> float | tuple[float, ...]:
-    """Return one number if all axes have the same, else a tuple with one for each axis."""
+    """Return ``value`` as a float if it is equal for all axes, else as a tuple by axis."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         return validate.real(name, value, above=above)
     if len(value) != count:
         raise ValueError(
-            f"{name} must be one number or {count}, one for each axis, got {len(value)}"
+            f"{name} must be one number, or a sequence of {count} numbers, one for each axis; got "
+            f"{len(value)} numbers"
         )
     each = tuple(validate.real(f"{name}[{i}]", v, above=above) for i, v in enumerate(value))
     return each[0] if len(set(each)) == 1 else each
@@ -235,7 +235,8 @@ def _arrangement(value: Any, sections: tuple[int, ...]) -> str | tuple[int, ...]
     counted = tuple(axes.count(a) for a in range(count))
     if counted != sections or len(axes) != pairs:
         raise ValueError(
-            f"arrangement must name the axis of each of the {pairs} pairs, with {sections} pairs "
-            f"for the axes in order (sections), got {counted} in {len(axes)} entries"
+            f"arrangement must name the axis of each of the {pairs} pairs, and sections states "
+            f"that the axes have {sections} pairs; got {len(axes)} entries, in which they have "
+            f"{counted}"
         )
     return axes

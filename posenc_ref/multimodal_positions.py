@@ -43,8 +43,9 @@ def mrope_positions(
     ``"extent"``
         ``c + max(height, width)`` of the merged grid, however long the video: transformers 5.23.
 
-    The two agree for images and single frames. They differ for a video with more frames than its
-    height and width. With "extent" the text after such a video repeats positions of the video.
+    The two agree for images and single frames. They differ if a video has more frames than
+    ``max(height, width)``. With "extent" the text after such a video repeats positions of the
+    video.
     Decoding continues at the largest position plus one in both.
 
     ==================================  ======================================================
@@ -73,7 +74,8 @@ def mrope_positions(
     seconds_per_grid : floats, one per video, optional
         Seconds between frames of the grid, for Qwen2.5-VL: frame k is at time
         ``trunc(k * tokens_per_second * seconds)`` instead of k.  Computed in float32, as in that
-        model, because rounding matters: 10 * 0.7 rounds to 7, but the exact product is below 7.
+        model, because rounding can change the integer: the float32 number nearest to 0.7 is below
+        0.7, yet its product with 10 rounds to 7.
     tokens_per_second : float, optional
         Required with seconds_per_grid.
     text_after : {"max", "extent"}

@@ -34,10 +34,9 @@ class PoPE(Score):
         ``[softplus(x) cos, softplus(x) sin]`` of size 2d, and scale by 1/sqrt(2d) unless the caller
         passes 1/sqrt(d).  delta is added to the keys' angles; x-transformers clamps it to
         [-2 pi, 0] in every call.
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the sum of
-        ``s(q) s(k) |cos|`` and B = the sum of ``s(q) s(k) (|(j - i) theta| + |delta|)``, both
-        multiplied by the scale; ``s(x) = softplus(x) + sigmoid(x) |x|``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``|scale|`` times the sum of ``s(q) s(k) |cos|``, B = ``|scale|`` times the sum of
+        ``s(q) s(k) (|(j - i) theta| + |delta|)``, with ``s(x) = softplus(x) + sigmoid(x) |x|``.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Positions of text tokens: padding, packed documents, decoding, context-parallel shards.
 
 Arguments are integers: a list, a NumPy array, or a concrete array of any library, which is copied
-to the host. Results are NumPy int64 arrays, which ``apply`` accepts with any array.
+to the host. Results are NumPy int64 arrays. ``apply(x, positions)`` accepts them for x of any
+library.
 """
 
 from __future__ import annotations

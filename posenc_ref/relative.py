@@ -1,6 +1,7 @@
 """Relative positions as matrices: window indices, Transformer-XL's shift, scores by offset.
 
-Each function evaluates its formula directly. Faster implementations reshape.
+Each function evaluates its formula directly. Model code often gets the same result faster, by
+reshaping the scores.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def relative_index(window: Any) -> np.ndarray:
     Parameters
     ----------
     window : int or (int, int)
-        Height and width; one number is a square.
+        Height and width; one number means a square window.
 
     Returns
     -------
@@ -68,11 +69,14 @@ def relative_index(window: Any) -> np.ndarray:
 
 
 def relative_shift(x: Array) -> Array:
-    """Return scores by key from scores by distance, as Transformer-XL's ``_rel_shift`` does.
+    """Return scores with one column per key from scores with one column per distance.
+
+    Transformer-XL's ``_rel_shift`` does the same.
 
     Formula
-        ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for keys after the
-        query, where ``_rel_shift`` leaves other values.
+        ``y[i, j]`` belongs to query i and key j.  It is ``x[i, Q - 1 - i + j]`` for keys
+        ``j <= K - Q + i``, and 0 for keys after the query, where ``_rel_shift`` leaves other
+        values.
     Source
         Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, appendix B.
 

@@ -62,7 +62,8 @@ def resize_matrix(
     ------
     TypeError, ValueError
         A size is below 1, the mode is unknown, or options are combined that exclude each other:
-        ``align_corners`` with ``antialias`` or ``scale``, or one of the first two with "nearest".
+        ``align_corners`` with ``antialias`` or ``scale``, or "nearest" with ``align_corners`` or
+        ``antialias``.
     """
     size = validate.integer("size", size, minimum=1)
     new_size = validate.integer("new_size", new_size, minimum=1)
@@ -111,11 +112,11 @@ def resize_table(
     Source
         transformers, ``interpolate_pos_encoding`` of ViT, DeiT, CLIP, DINOv2 (bicubic), DINOv2 with
         registers (antialiased), DPT (bilinear).  Computed in float64 and rounded once.
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the sum of the absolute values
-        of the terms, and B = ``(|c_y| + 1) + (|c_x| + 1)`` times the sum of ``|old|`` over the
-        points that the kernel covers.  c is the coordinate of the new point, as in
-        :func:`resize_matrix`; B allows for float32 coordinates, which change the weights.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the sum of the absolute values of the terms, B = ``(|c_y| + 1) + (|c_x| + 1)`` times the
+        sum of ``|old|`` over the points that the kernel covers.  c is the coordinate of the new
+        point, as in :func:`resize_matrix`; B allows for float32 coordinates, which change the
+        weights.
 
     Parameters
     ----------

@@ -32,10 +32,10 @@ class RoPE(Rotary):
     Source
         Su et al. 2021, *RoFormer*, arXiv:2104.09864, equations (14), (15) and (34).
         Half-split pairs: GPT-NeoX and the Hugging Face Llama code.
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = ``m (|x1 cos| + |x2 sin|)`` in
-        the first channel of a pair (x1, x2), ``m (|x2 cos| + |x1 sin|)`` in the second, and
-        B = ``|p theta_k| m hypot(x1, x2)`` in both.  Channels that pass through have A = B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``m (|x1 cos| + |x2 sin|)`` in the first channel of a pair (x1, x2) and
+        ``m (|x2 cos| + |x1 sin|)`` in the second, B = ``|p theta_k| m hypot(x1, x2)`` in both.
+        Channels that pass through have A = B = 0.
 
     Parameters
     ----------

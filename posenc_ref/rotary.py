@@ -104,7 +104,7 @@ class Rotary(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties from this list that hold at a fixed length.
+        """The names of the properties that the rotation has, at a fixed length of the sequence.
 
         ``relative-logits``  ``R(a) q . R(b) k`` depends on a - b alone
         ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the rotated channels
@@ -124,7 +124,8 @@ class Rotary(Encoding, abstract=True):
     def frequencies(self, seq_len: int | None = None) -> np.ndarray:
         """Return the frequencies theta_k, shape (pairs,), NumPy float64, correctly rounded.
 
-        ``seq_len`` is used by length-dependent scaling only; None means the original length.
+        ``seq_len`` is the length of the sequence.  Only schedules that depend on the length use it;
+        for them, None means the trained length.
         """
         return np.array([float(w) for w in self.decimal_frequencies(_length(seq_len))])
 
@@ -284,7 +285,7 @@ class Rotary(Encoding, abstract=True):
     def _tables_for(
         self, x: Array, positions: Any, seq_len: int | None, offset: float | None = None
     ) -> tuple[Array, Array, float]:
-        """Return cos and sin, which broadcast to ``x`` and have its working dtype, and m."""
+        """Return (cos, sin, m); cos and sin broadcast to ``x`` and have its working dtype."""
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
         index = broadcast_axes(first_axis(p, self.num_axes), x)
@@ -309,7 +310,11 @@ class Rotary(Encoding, abstract=True):
         return tables(positions, self._turns(seq_len), offset=offset, axes=self.axes(), **where)
 
     def _rotate(self, x: Array, cos: Array, sin: Array, back: bool = False) -> Array:
-        """Rotate every pair from its input to its output channels; with ``back``, the reverse."""
+        """Read every pair from its input channels, rotate it, write it to its output channels.
+
+        With ``back``, read the output channels and write the input channels; the caller passes the
+        sign of ``sin``.
+        """
         read, written = self.pairs(), self.output_pairs()
         return (
             self._turn(x, cos, sin, written, read)

@@ -28,9 +28,9 @@ class Score(Encoding, abstract=True):
 
     A subclass defines ``_of_offset`` if its terms depend on key - query alone, else ``_of_pairs``.
 
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`).  A of a logit is the sum of the
-        absolute values of all products in its terms; B is 0 unless the encoding uses sin or cos.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the sum of the absolute values of all products in the terms of a logit.  B = 0 unless
+        the encoding uses sin or cos.
     """
 
     family = "score"
@@ -42,7 +42,7 @@ class Score(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties from this list that hold for all positions.
+        """The names of the properties that the logits have at all positions.
 
         ``translation``  adding the same number to all positions changes no logit
         ``prefix``       later tokens change no logit of earlier ones
@@ -107,7 +107,8 @@ class Score(Encoding, abstract=True):
     ) -> dict[str, Truth]:
         """Return each term with A and B of its error unit, for NumPy float64 q and k.
 
-        Any relative positions are allowed: pass ``q_at`` and ``k_at`` that broadcast to (Q, K).
+        ``q_at`` and ``k_at`` are the positions of queries and keys, arrays that broadcast to
+        (Q, K).  Arrays of the full shape (Q, K) allow any offset for each pair.
         """
         values = self._of_pairs(q, k, q_at, k_at, scale)
         sizes = self._sizes()._of_pairs(np.abs(q), np.abs(k), q_at, k_at, abs(scale))

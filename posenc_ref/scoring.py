@@ -19,9 +19,14 @@ def scores(
 ) -> Array:
     """Return attention logits before mask and softmax.
 
-    Tables: ``(q + PE) . (k + PE) * scale`` (identity projections).  Rotary: ``R q . R k * scale``.
-    Biases: ``q . k * scale + bias``, q and k with a head axis (..., H, Q, d); scores: the sum of
-    ``encoding.terms``.  The caller applies the mask. ``encoding.scores`` is the same function.
+    The logits depend on the family of the encoding:
+
+    * table: ``(q + PE) . (k + PE) * scale`` (identity projections);
+    * rotary: ``R q . R k * scale``;
+    * bias: ``q . k * scale + bias``, where q and k have a head axis (..., H, Q, d);
+    * score: the sum of ``encoding.terms(...)``.
+
+    The caller applies the mask. ``encoding.scores`` is the same function.
 
     Parameters
     ----------
@@ -35,7 +40,8 @@ def scores(
         On the host, or on q's device; (B, Q) and (B, K) with B on q's first axis.
     scale : float, optional
         None means the encoding's default: 1/sqrt(d), but 1 for T5 (its weights contain the scale),
-        1/sqrt(2d) for TUPE and 1/sqrt(d (1 + terms)) for DeBERTa.
+        1/sqrt(2d) for TUPE and 1/sqrt(n d) for DeBERTa, where n is 3 with both relative tables and
+        2 with one.
 
     Returns
     -------

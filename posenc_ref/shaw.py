@@ -32,9 +32,8 @@ class Shaw(Score):
         Shaw's table has 2K + 1 rows, not 2K. Implementations differ in the sign of the offset.
         Music Transformer aligns its rows by a reshape ("skew"), which puts arbitrary values at keys
         after the query; this class clips the offset of these keys to 0.
-    Error unit
-        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|q| |a|`` over the channels; B = 0.
-        :mod:`posenc_ref.accuracy` defines A and B.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|q| |a|`` over the channels, B = 0.
 
     Parameters
     ----------

@@ -30,9 +30,9 @@ class Sinusoidal(ComputedTable):
         The paper: ``PE(p, 2k) = sin(p / 10000**(2k/d))``, ``PE(p, 2k+1) = cos(...)``.
     Source
         Vaswani et al. 2017, *Attention Is All You Need*, arXiv:1706.03762, section 3.5.
-        ``denominator="half-1"``, ``layout="concat"``: the authors' own tensor2tensor code, then
-        fairseq and Whisper.
-    Error unit
+        The authors' own code, tensor2tensor, has ``denominator="half-1"`` and ``layout="concat"``
+        instead; fairseq and Whisper follow that code.
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = |value|, B = ``|angle| |scale|``; a column of zeros has A = B = 0.
 
     Parameters
@@ -130,7 +130,7 @@ class Sinusoidal(ComputedTable):
         return np.array([float(w) for w in self.decimal_frequencies()])
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with A = |value| and B = ``|angle| |scale|``; 0 in a column of zeros."""
+        """Return the table with the error coefficients A and B, as the class states them."""
         value = self.table(np.asarray(positions))
         sin_at, cos_at = self.columns()
         at = np.asarray(positions, np.float64)[..., None] + self.offset
@@ -159,7 +159,7 @@ class Sinusoidal(ComputedTable):
         return matrix
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of the sines and of the cosines, in the order of the pairs."""
+        """Return the column numbers of the sines and those of the cosines, by pair."""
         cosines = self.dim // 2
         sines = (self.dim + 1) // 2 if self.odd == "extra-sin" else cosines
         if self.layout == "interleaved":

@@ -19,16 +19,16 @@ class Sinusoidal2D(AxisSinusoids):
     Formula
         ``omega_k = base ** (-k/n)``, k < dim/4, n = dim/4 or dim/4 - 1 by ``denominator``;
         ``PE(y, x) = [sin(y omega), cos(y omega), sin(x omega), cos(x omega)]`` for ``axis_order``
-        "hw" and ``layout`` "concat".
+        "hw" and ``layout`` "concat".  So each column has the angle of one axis.
     Source
         Chen et al. 2021, *An Empirical Study of Training Self-Supervised Vision Transformers*
         (MoCo v3), arXiv:2104.02057: ``axis_order="wh"``, ``denominator="half-1"``.  He et al. 2021,
         *Masked Autoencoders*, arXiv:2111.06377: ``axis_order="wh"``; the code, which diffusers
-        (DiT, PixArt, SD3) copied, calls the columns of the width ``emb_h``.  Hugging Face's builder
-        and RT-DETR: ``axis_order="hw"``.  timm's ``build_sincos2d_pos_embed``:
+        (DiT, PixArt, SD3) copied, calls the columns of the width ``emb_h``.  RT-DETR in
+        transformers: ``axis_order="hw"``.  timm's ``build_sincos2d_pos_embed``:
         ``axis_order="hw"``, ``layout="grouped"``.
-    Error unit
-        A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = |value|, B = ``|angle| |scale|``.
 
     Parameters
     ----------
@@ -76,7 +76,10 @@ class Sinusoidal2D(AxisSinusoids):
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=4)
         if dim % 4:
-            raise ValueError(f"dim must be a multiple of 4 (sin and cos for 2 axes), got {dim}")
+            raise ValueError(
+                "dim must be a multiple of 4, because each of the 2 axes has pairs of a sine and a "
+                f"cosine; got {dim}"
+            )
         self._set(dim=dim)
         self._check()
         one, extent = self.parts()[0][1], self.extent
@@ -120,8 +123,8 @@ class Sinusoidal3D(AxisSinusoids):
         diffusers, ``get_3d_sincos_pos_embed`` (CogVideoX): ``sections=(d/4, 3d/8, 3d/8)``,
         ``axis_order="twh"``.  tatp22/multidim-positional-encoding: three equal ``sections``,
         ``layout="interleaved"``.
-    Error unit
-        A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = |value|, B = ``|angle| |scale|``.
 
     Parameters
     ----------

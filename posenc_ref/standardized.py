@@ -30,7 +30,7 @@ class StandardizedSinusoidal(ComputedTable):
     Traps
         All rows change with the number of patches. PatchTST's [CLS] counts as a patch.
         ``torch.std`` divides by n - 1, ``numpy.std`` by n.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``(|S(p)| + mean of |S|) / (divisor std)``, B = ``(|angle| + mean of |angle|) / (divisor
         std)``; std is treated as exact.
 

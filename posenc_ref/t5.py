@@ -56,12 +56,14 @@ class T5Bias(Bias):
         Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
         ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 are ``scaled``; LayoutLMv3 is
         ``scaled`` with ``bias_inside_scale``.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0; a wrong bucket is always an error.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
-    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers.  So ties
-    (n = 16, 32, 64 for 32 buckets and distance 128) get the formula's bucket on every device.
+    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers.  For some
+    n the number inside floor is exactly an integer (n = 16, 32, 64 with the defaults and
+    ``bidirectional``), and a rounded logarithm can give the bucket below.  Here these n have the
+    formula's bucket on every device.
 
     Parameters
     ----------

@@ -30,14 +30,14 @@ class Table(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties from this list that hold for all positions.
+        """The names of the properties that the table has at all positions.
 
         ``constant-norm``  ``|PE(p)|`` is the same everywhere
         ``linear-shift``   ``PE(p + k) = M(k) PE(p)`` with one matrix for each k
         ``relative-gram``  ``PE(p) . PE(q)`` depends on ``p - q`` alone
 
-        The list omits products ``PE(p) . PE(q)`` that decrease with the distance, because those of
-        sinusoidal tables do not.
+        "``PE(p) . PE(q)`` decreases with the distance" is not a property here: sinusoidal tables,
+        of which this is often said, do not have it.
         """
         return frozenset()
 

@@ -26,9 +26,9 @@ class Time2Vec(ComputedTable):
     Source
         Kazemi et al. 2019, arXiv:1907.05321, equation 1.  The code that most people copy puts the
         linear component last.
-    Error unit
-        The linear component has A = ``|w_0 t| + |b_0|`` and B = 0.  The other components have
-        A = |value| and B = ``|w_k t| + |b_k|``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        Linear component: A = ``|w_0 t| + |b_0|``, B = 0.  Other components: A = |value|,
+        B = ``|w_k t| + |b_k|``.
 
     Parameters
     ----------

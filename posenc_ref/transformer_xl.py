@@ -34,9 +34,9 @@ class TransformerXL(Score):
         That is right for causal attention only: a key after the query gets a value from the row of
         the next query.  Ports without the reshape use the key's position instead of the distance.
         ESPnet's legacy table is :class:`ESPnetLegacy`.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|scale|`` times the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|`` and
-        ``|v| |W| |R|`` over the channels.  B = ``|scale|`` times the sum of ``|q| |W|`` and
+        ``|v| |W| |R|`` over the channels, B = ``|scale|`` times the sum of ``|q| |W|`` and
         ``|v| |W|``, both times ``|(i - j) omega|``.
 
     Parameters
@@ -153,10 +153,11 @@ class XLNet(TransformerXL):
         Yang et al. 2019, *XLNet*, arXiv:1906.08237, section 2.5.  The content stream and the query
         stream have the same terms, each with its own q.
     Traps
-        With ``attn_type="bi"`` there are columns for both signs of i - j.  The reshape that aligns
-        them with the keys drops one column more than Transformer-XL's.
-    Error unit
-        As for :class:`TransformerXL`; the sum in A also contains ``|q| |e|`` and ``|s| |e|``.
+        With ``attn_type="bi"`` the code's array of scores by distance has columns for both signs of
+        i - j.  The reshape that aligns these columns with the keys drops one column more than
+        Transformer-XL's.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        As :class:`TransformerXL`, but the sum in A also contains ``|q| |e|`` and ``|s| |e|``.
 
     Parameters
     ----------

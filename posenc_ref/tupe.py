@@ -30,8 +30,8 @@ class TUPE(Score):
         [CLS], the authors' code replaces the product ``(p_i U_Q) . (p_j U_K) / sqrt(2d)`` by a
         learned number and takes b from a bucket of its own.  ``cls_to_others`` and
         ``others_to_cls`` are each the sum of that number and that b.
-    Error unit
-        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, plus ``|b|``; B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, plus ``|b|``, B = 0.
 
     Parameters
     ----------
@@ -100,7 +100,10 @@ class TUPE(Score):
     def _reset(
         self, found: dict[str, Array], q_at: Array, k_at: Array, q: Array
     ) -> dict[str, Array]:
-        """Replace the row and the column of position 0 by learned numbers."""
+        """Replace the terms of queries at position 0 and of keys at position 0 by learned numbers.
+
+        These are the first row and the first column of each Q x K matrix in ``found``.
+        """
         xp, device = namespace(q), device_of(q)
         first, last = (from_host(at, xp, device) if isinstance(at, np.ndarray) else at
                        for at in (q_at == 0, k_at == 0))  # fmt: skip

@@ -33,9 +33,10 @@ def grid_positions(
         Number of frames. If given, the result has a time axis in front and lists the patches frame
         by frame.
     merge_size : int
-        1 gives row-major order.  m lists blocks of m x m patches row by row, and the patches of a
-        block row by row, for models that merge each block into one token.  Each patch keeps its
-        own row and column.  m is 2 in Qwen2-VL, GLM-4V, PaddleOCR-VL and Ernie 4.5 VL.
+        The side m of the blocks of m x m patches that the model merges into one token.  The blocks
+        are in row-major order, and so are the patches of each block; each patch keeps its own row
+        and column.  With 1, all patches are in row-major order.  m is 2 in Qwen2-VL, GLM-4V,
+        PaddleOCR-VL and Ernie 4.5 VL.
     origin : int or "centre"
         Position of the first row and column: 0 in most models, 1 in Llama 4 and EfficientLoFTR.
         "centre" counts n rows from ``-(n - n // 2)`` to ``n // 2 - 1``, as Qwen-Image does with
@@ -104,7 +105,9 @@ def linspace_positions(
     stop: tuple[float, float],
     frames: int | None = None,
 ) -> np.ndarray:
-    """Return fractional positions of a grid that covers an area of another grid, row-major.
+    """Return the positions of an image's patches, scaled to an area of the pretrained grid.
+
+    Patches are in row-major order, and positions are fractional.
 
     Formula
         ``start + i (stop - start) / n`` for patch i of n, on each axis; time counts 0, 1, 2...
@@ -113,15 +116,15 @@ def linspace_positions(
         of the pretrained grid.  HunyuanDiT and CogVideoX:
         ``np.linspace(start, stop, n, endpoint=False)`` (diffusers 0.31,
         ``get_2d_rotary_pos_embed``, ``get_3d_rotary_pos_embed``), where start and stop bound a crop
-        of the base grid.
+        of the pretrained (base) grid.
 
     Parameters
     ----------
     height, width : int
         Size of the grid in patches.
     start, stop : (float, float)
-        The first and the last corner (height, width) of the covered area, in positions of the other
-        grid (the pretrained or base grid).
+        The first and the last corner (height, width) of the area, in positions of the pretrained
+        grid.
     frames : int, optional
         As for :func:`grid_positions`.
 
@@ -153,7 +156,7 @@ def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndar
     """Return positions with tokens at position 0 added before and after.
 
     EVA and DINOv3 put CLS and register tokens before the patches.  Llama 4 puts CLS after the
-    patches, whose positions therefore start at 1.
+    patches; its patches start at row 1 and column 1, so that only CLS has position 0.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ class SwinBias(WindowTable):
         (:func:`relative_index`).
     Traps
         The factor of ``dy + h - 1`` is 2w - 1, not 2h - 1.  Offsets are query minus key.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0.
 
     Parameters
@@ -112,12 +112,12 @@ class BEiTBias(WindowTable):
     """Relative position bias of BEiT: Swin's table with three more rows for the [CLS] token.
 
     Formula
-        As :class:`SwinBias` for the patches, which are tokens 1 .. h w.  Token 0 is [CLS], with the
-        last three of the table's n rows: ``b(0, j) = table[n - 3]``, ``b(i, 0) = table[n - 2]``,
-        ``b(0, 0) = table[n - 1]``.
+        As :class:`SwinBias` for the patches, which are tokens 1 .. h w.  Token 0 is [CLS].  The
+        biases of its pairs are the last three of the table's n rows: ``b(0, j) = table[n - 3]``,
+        ``b(i, 0) = table[n - 2]``, ``b(0, 0) = table[n - 1]``.
     Source
         Bao et al. 2021, *BEiT*, arXiv:2106.08254, and its code; also Data2Vec-vision.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0.
 
     Parameters
@@ -159,7 +159,7 @@ class LeViTBias(WindowTable):
     Traps
         In a stage that shrinks the grid, queries are at every second row and column of the *keys'*
         grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``, flattened, not 0, 1, 2, ...
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0.
 
     Parameters
@@ -195,10 +195,11 @@ class LogCPB(WindowBias):
         The bias is added to cosine attention.  Before ``scores``, divide q and k by their norms and
         multiply both by the square root of the learned factor of the cosine; the default scale of
         ``scores`` is 1.  The network takes (dy, dx), in that order.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``16 (g + g (1 - g) S)``, where g is the sigmoid's value and S is the sum of the
-        absolute values of all products in f.  S is taken at ``|x| + 1/log(8)`` instead of x, to
-        allow for rounding inside the logarithm.
+        absolute values of all products in f(x), with the inputs x = s(d) replaced by
+        ``|x| + 1/ln(8)``, B = 0.  A relative rounding error u inside the logarithm changes x by
+        ``u/ln(8)``.
 
     Parameters
     ----------

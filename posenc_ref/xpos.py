@@ -47,9 +47,10 @@ class XPos(Rotary):
     Source
         Sun et al. 2022, *A Length-Extrapolatable Transformer*, arXiv:2212.10554, equation (12)
         and Algorithm 1, which centres positions only to avoid overflow.
-    Error unit
-        A and B of the rotation, times ``zeta ** n``, with ``|n ln zeta|`` added to the angle in B,
-        because the exponent is rounded like the angle.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``zeta_k ** n`` times the A of :class:`RoPE`,
+        B = ``zeta_k ** n (|angle| + |n ln zeta_k|) hypot(x1, x2)``, both with -n in keys.  The
+        second term of B allows for rounding the exponent.
 
     Queries and keys have different maps, and both change the norm of a vector, so ``apply``,
     ``inverse``, ``adjoint``, ``shift`` and ``matrix`` raise TypeError.  Keys grow without bound:
@@ -71,8 +72,9 @@ class XPos(Rotary):
     gamma : float
         0.4 in the paper.
     centre : float
-        The position without decay. Logits do not depend on the centre if queries and keys share
-        one.  Libraries that use the middle of each *call* are wrong with cached keys.
+        The position without decay. Logits do not depend on the centre if queries and keys have the
+        same.  Some libraries take the middle of the positions in each *call* as the centre.  Their
+        logits are wrong with a KV cache, whose keys have the centres of earlier calls.
     """
 
     head_dim: int
@@ -162,7 +164,10 @@ class XPos(Rotary):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: logits depend on the offset alone, but norms change."""
+        """The properties listed in :attr:`Rotary.properties` that hold.
+
+        Logits depend on the offset alone, but norms change.
+        """
         return frozenset({"relative-logits"})
 
     def _check_size(self, n: Array, dtype: str) -> None:

@@ -1,1 +1,4 @@
-"""The loops and device kernels, for plain arrays, tables and slices of channels."""
+"""The code that computes the fast paths: loops on the host and kernels on devices.
+
+Its functions take arrays, cos and sin tables and slices of channels, not encodings.
+"""

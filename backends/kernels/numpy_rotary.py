@@ -88,7 +88,11 @@ def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np
 def _scratch(
     x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-    """Return memory for one tile: x times the sines; in half precision also x and the result."""
+    """Return uninitialised arrays for the intermediate results of one tile.
+
+    The half-split layout needs one for x times the sines.  If x is narrower than the tables, two
+    more hold x and the result in the dtype of the tables.
+    """
     wide = factors[0].real.dtype
     need = len(factors) == 2
     return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])

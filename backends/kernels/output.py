@@ -39,8 +39,8 @@ def checked_pair(out: Any, q: Array, k: Array) -> tuple[Any, Any]:
     for one, other in ((for_q, k), (for_k, q), (for_q, for_k)):
         if one is not None and _address(one) is not None and _address(one) == _address(other):
             raise ValueError(
-                "out must have an array of its own for q and for k: otherwise the result of one of "
-                "them is lost"
+                "out must be two different arrays (for q, for k); the first must not be k and the "
+                "second must not be q, or one result is lost"
             )
     return for_q, for_k
 

@@ -3,9 +3,9 @@
 ``e^(i (mK + k) w) = e^(i mK w) e^(i k w)``: for S positions only K + S/K phasors are computed, in
 float64, and each entry of the table is the product of two of them.  The K phasors ``e^(i k w)`` are
 cos and sin of exact angles.  Each of the S/K phasors ``e^(i mK w)`` is itself the product of two
-such phasors.  So an entry has three factors and two products.  Rounding gives a factor an error of
-at most 2 sqrt(2) * 2**-53 and a product one of at most sqrt(5) * 2**-53: less than 13 * 2**-53
-for the three factors and two products.
+such phasors.  So an entry has three factors and two products.  Rounding a factor causes a relative
+error of at most 2 sqrt(2) * 2**-53.  Rounding a product causes a relative error of at most
+sqrt(5) * 2**-53.  The sum for three factors and two products is less than 13 * 2**-53.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ def write(
 
 @dataclass(frozen=True)
 class _Factors:
-    """Two small tables: row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``."""
+    """Two small tables, whose products are the rows of the table of phasors.
+
+    Row r of that table is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``.
+    """
 
     coarse: np.ndarray
     fine: np.ndarray

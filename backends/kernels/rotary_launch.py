@@ -161,9 +161,10 @@ def _word(value: object) -> str:
 
 
 def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
-    """Split the leading axes of a view into loop axes, one batch axis and one head axis.
+    """Return the leading axes of a view: (axes of the loop over launches, batch axis, head axis).
 
-    Each index of the loop axes needs its own launch.
+    One launch covers the batch axis and the head axis; each index of the other axes needs its own
+    launch.
     """
     *lead, _, _ = view.shape
     axes = [Axis(*each) for each in zip(lead, view.strides, view.out_strides, place, strict=False)]
@@ -184,7 +185,8 @@ def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
 def _alike(views: Sequence[View], folded: Sequence[tuple[list[Axis], Axis, Axis]]) -> bool:
     """Return whether one launch can rotate both views.
 
-    It can if the views have the same tokens and neither needs several launches of its own.
+    It can if the views have the same number of tokens at the same positions and the same number of
+    channels, and if neither view alone needs several launches.
     """
     (q, k), ((q_loops, q_batch, _), (k_loops, k_batch, _)) = views, folded
     same = (q_batch.size, q_batch.place) == (k_batch.size, k_batch.place)

@@ -12,8 +12,8 @@ TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
 def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> Any:
     """Return ``x`` viewed as (B, H, S, D), or as (H, S, D) for the layout ``thd``.
 
-    With ``back``, do the reverse: x has those axes, and the view has the axes of ``layout`` and the
-    shape of ``back``.
+    With ``back``, an array in ``layout``, do the reverse: return x (B, H, S, D), or (H, S, D),
+    viewed in ``layout`` with the shape of ``back``.
     """
     if layout == "bhsd":
         return x

@@ -54,8 +54,9 @@ def not_captured(device: Any) -> None:
 
     if torch.device(device).type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise ValueError(
-            "positions must equal those of an earlier call on this stream (whose tables are "
-            "cached), or be given to fused(...).prepare before, while a graph is captured"
+            "while a graph is captured, positions must equal those of an earlier call on this "
+            "stream, whose tables are cached; or call fused(...).prepare(positions) before the "
+            "capture, and use its result in the capture"
         )
 
 
@@ -80,7 +81,10 @@ def in_graph(x: Any) -> bool:
 
 
 def wants_gradients(positions: Any) -> bool:
-    """Return whether positions are a tensor that requires gradients, which tables do not give."""
+    """Return whether positions are a tensor that requires gradients.
+
+    Cached tables have no gradient with respect to positions.
+    """
     if not hasattr(positions, "requires_grad") or not positions.is_floating_point():
         return False
     import torch

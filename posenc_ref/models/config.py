@@ -25,10 +25,11 @@ def from_config(
     """Return the positional encoding of a model from its Hugging Face configuration.
 
     Every spelling is read. The rotary parameters may be in ``rope_scaling`` or ``rope_parameters``,
-    and may differ by layer type. The type of scaling may be called ``type`` or ``rope_type``. Base
-    and partial factor may stand with them or at the top level. Facts that no configuration states
-    (layout, rotated slice, axis order) come from tables by ``model_type``, which follow the
-    modelling code of transformers. Missing entries have the defaults of the configuration class.
+    and may differ by layer type. The type of scaling may be called ``type`` or ``rope_type``.
+    ``rope_theta`` and ``partial_rotary_factor`` may be among the rotary parameters or at the top
+    level of the configuration. Facts that no configuration states (layout, rotated slice, axis
+    order) come from tables by ``model_type``, which follow the modelling code of transformers.
+    Missing entries have the defaults of the configuration class.
 
     Parameters
     ----------
@@ -128,7 +129,8 @@ def _inside(
 ) -> tuple[Mapping[str, Any], str]:
     """Return the configuration of a part and its model type.
 
-    Older files give no model type in the part, or that of the whole model; ``default`` replaces it.
+    ``default`` is used if the part names no model type, or the type of the whole model, as in older
+    files.
     """
     model_type = data.get("model_type") or default
     if model_type == whole and default is not None:

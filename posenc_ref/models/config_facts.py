@@ -16,7 +16,8 @@ interleave_key      A configuration entry; if it is false, input and output are 
 head                The rule for the size of a head (see ``config_heads``).
 slice               "trailing": the last channels of a head rotate instead of the first.
 rotary_dim          The configuration entry with the number of rotated channels.
-partial             The default of ``partial_rotary_factor``; the model reads this entry.
+partial             The default of the configuration entry ``partial_rotary_factor``.  Models
+                    without this key do not read that entry.
 partial_keys        Older names of ``partial_rotary_factor``.
 base                The base, if the configuration cannot change it.
 base_keys           Configuration entries outside rope_parameters that hold the base: a list, or
@@ -68,7 +69,7 @@ def known(model_type: str) -> str | None:
 
 
 def parts(model_type: str) -> Mapping[str, str]:
-    """Return the parts of a composite model that rotate, as {part: default ``model_type``}.
+    """Return {part: default ``model_type``} for the parts of a composite model that have RoPE.
 
     The name of a part is its key in the configuration, such as "vision_config".
     """
@@ -127,7 +128,10 @@ class Settings:
         return self.default(key) if value is None else value
 
     def source(self, key: str) -> str:
-        """Return where the value that :meth:`get` returns comes from, for ``provenance``."""
+        """Return the source of ``get(key)``: the configuration or the default of its class.
+
+        :attr:`ModelEncoding.provenance` holds it.
+        """
         return f"config: {key}" if self.given(key) is not None else self._class
 
     @property

@@ -58,7 +58,7 @@ def _dim(settings: Settings, rule: str, layer_type: str) -> tuple[int, str]:
         if own is None and layer_type == "full_attention":
             own = settings.config.get("global_head_dim", 512)
         if own is not None:
-            return int(own), "config: global_head_dim or per_layer_config (512 by default)"
+            return int(own), "config: per_layer_config, else global_head_dim (by default 512)"
         rule = "head_dim"
     if rule == "head_dim" and settings.get("head_dim"):
         return settings.integer("head_dim"), settings.source("head_dim")
@@ -112,8 +112,8 @@ def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
         wholes = {dim, settings.get("head_dim") or dim}  # of either size, by model
         if rope not in {int(whole * float(partial or 0)) for whole in wholes}:
             raise settings.wrong(
-                f"partial_rotary_factor is {partial!r}, but by qk_rope_head_dim {rope} of {dim} "
-                "channels rotate"
+                f"partial_rotary_factor is {partial!r}, but qk_rope_head_dim states that {rope} of "
+                f"{dim} channels rotate"
             )
     sources = [settings.source(name) for name in names]
     return Head(dim, rope, nope, "; ".join(dict.fromkeys(sources)), sources[1])

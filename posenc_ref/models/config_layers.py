@@ -14,9 +14,10 @@ _LEGACY = {"attention": "full_attention", "mamba": "linear_attention"}
 
 
 class Layers(NamedTuple):
-    """The name of each layer, and the kind of the layers that have each name.
+    """The name of each layer, and for each name the kind of its layers.
 
-    Names of layers without attention have no kind.  ``source`` is where the names come from.
+    Layers of the same kind have the same name.  Layers without attention have no entry in
+    ``kinds``.  ``source`` is where the names come from.
     """
 
     names: tuple[str, ...]
@@ -25,8 +26,9 @@ class Layers(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How layers of one type rotate: some models have layers of one type that rotate differently.
+    """A layer type, whether its layers use RoPE, and their base and scaling.
 
+    Layers of one type can be of several kinds: SmolLM3 has full attention with and without RoPE.
     ``base=None`` means the base in the rotary parameters of the layer type.
     """
 
@@ -123,7 +125,7 @@ def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
 
 
 def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
-    """Return the base of each layer from Granite SWA's list; None without a base in the list."""
+    """Return for each layer the base that the configuration lists (Granite SWA), or None."""
     key = settings.conventions.get("layer_bases")
     given = None if key is None else settings.given(key)
     if given is None:

@@ -211,7 +211,10 @@ def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) ->
 
 
 def _of_label(settings: Settings, key: str, label: str) -> Any:
-    """Return the configuration entry ``key``; if it lists a value per layer, that of ``label``."""
+    """Return the configuration entry ``key`` for the layers of type ``label``.
+
+    If the entry is a list with one value for each layer, return the value of these layers.
+    """
     value = settings.given(key)
     types = settings.config.get("layer_types")
     if not isinstance(value, list) or not types:

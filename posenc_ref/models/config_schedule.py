@@ -70,7 +70,10 @@ def _length(key: str, value: Any) -> int:
 
 
 def _factor(settings: Settings, rotary: Rotary, original: int) -> float:
-    """Return the factor; without one, max_position_embeddings divided by ``original``."""
+    """Return the scaling factor of the rotary parameters.
+
+    If they have none, it is max_position_embeddings divided by the trained length ``original``.
+    """
     factor = rotary.keys.get("factor")
     if factor is None:
         longest = settings.integer("max_position_embeddings")
@@ -127,7 +130,10 @@ def _longrope(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _phimoe(settings: Settings, keys: Mapping[str, Any]) -> float | tuple[float, float]:
-    """Return Phi-3.5-MoE's attention factors for short and long contexts, one if they are equal."""
+    """Return Phi-3.5-MoE's attention factors for short and long contexts.
+
+    If they are equal, return a single number.
+    """
     short, long = keys.get("short_mscale"), keys.get("long_mscale")
     if short is None or long is None:
         raise settings.wrong(

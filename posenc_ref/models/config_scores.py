@@ -1,4 +1,4 @@
-"""Factors on the logits other than the rotation: softmax scale and query temperature."""
+"""The factors on the logits of a model: softmax scale and query temperature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoding of a text model (or any with one stream of positions) from its configuration."""
+"""The encoding of a text or audio model from its configuration."""
 
 from __future__ import annotations
 
@@ -73,9 +73,10 @@ def _has_encoding(settings: Settings) -> bool:
 
 
 def _fraction(rotary: Rotary) -> float | None:
-    """Return the fraction of a head's channels in the rotated slice; None without an entry.
+    """Return ``partial_rotary_factor``, the fraction of a head's channels in the rotated slice.
 
-    In proportional RoPE the slice is the whole head: the entry is a parameter of the schedule.
+    Return None if the configuration has no such entry, and for proportional RoPE: its slice is the
+    whole head, and the entry is a parameter of the schedule.
     """
     return None if rotary.rope_type == "proportional" else rotary.partial
 

@@ -83,9 +83,9 @@ def _dim(settings: Settings) -> tuple[int, str]:
 
 
 def _sections(settings: Settings, dim: int, count: int) -> tuple[int, ...]:
-    """Return the number of pairs of every axis, which is the same for all axes.
+    """Return the number of pairs of every axis, ``dim // (2 * count)`` for each.
 
-    With three axes, the channels that are left over do not rotate.
+    With three axes, channels from ``6 * (dim // 6)`` on do not rotate.
     """
     pairs = dim // (2 * count)
     if count == 2 and dim % 4:
@@ -98,7 +98,7 @@ def _sections(settings: Settings, dim: int, count: int) -> tuple[int, ...]:
 
 
 def _arrangement(rule: str, sections: tuple[int, ...]) -> str | tuple[int, ...]:
-    """Return the ``arrangement`` of :class:`MultiAxisRoPE` for a rule in the table of towers."""
+    """Return the ``arrangement`` of :class:`MultiAxisRoPE` for a name in vision_models.json."""
     known: Mapping[str, Any] = {
         "chunked": "chunked",
         "alternating": "interleaved",

@@ -7,14 +7,14 @@ file; it needs the ``gguf`` package, which this module does not import.
 each ``general.architecture``:
 
 ============  =====================================================================================
-rope          How channels form pairs.  "norm": neighbours; "neox": a channel of the first half of
-              the rotated slice with that of the second half; "mrope" and "imrope": as "neox", with
-              several position axes; "none": no rotation.
+rope          How the d channels of the rotated slice form pairs.  "norm": channels 2k and 2k + 1;
+              "neox": channels k and k + d/2; "mrope" and "imrope": as "neox", with several position
+              axes; "none": no rotation.
 latent        Whether the last channels of a head rotate instead of the first.
 layers        The ``model_type`` that has the same layer schedule.
 sliding_base  The base of layers with a sliding window.
-softmax       The softmax scale; or {"blocks": n}, if models with n layers have
-              ``(embedding_length / head_count) ** -0.5``.
+softmax       The softmax scale, as a number; or {"blocks": n}: models with n layers have the scale
+              ``(embedding_length / head_count) ** -0.5``, others ``head_dim ** -0.5``.
 truncate      Whether YaRN's ramp is truncated.
 switch        Whether ``rope.scaling.finetuned = false`` means no positional encoding.
 ============  =====================================================================================
@@ -72,7 +72,10 @@ class Metadata:
         return default if value is None else value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """Return the value of ``key``, else ``default``, as an integer; raise without either."""
+        """Return the value of ``key`` as an integer, or ``default`` if the file has no such key.
+
+        Raise ValueError if there is no default either.
+        """
         value = self.get(key, default)
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
             value = max(value, default=None)  # one for each layer; some have none

@@ -59,9 +59,9 @@ def gguf_schedule(
         raise meta.wrong(f"rope.scaling.type must be one of {', '.join(TYPES)}, got {kind!r}")
     if meta.get("rope.scaling.alpha"):
         raise meta.wrong(
-            f"rope.scaling.alpha must be absent or 0, got {meta.get('rope.scaling.alpha')!r}; "
-            "include it in rope.freq_base (base * alpha ** (d / (d - 2))) if the base there is "
-            "the original one, and remove it"
+            f"rope.scaling.alpha must be absent or 0, got {meta.get('rope.scaling.alpha')!r}: "
+            "remove it. If rope.freq_base is the base without alpha, replace it by "
+            "freq_base * alpha ** (d / (d - 2))"
         )
     factor = float(meta.get("rope.scaling.factor", meta.get("rope.scale_linear", 0.0)) or 1.0)
     attention = float(meta.get("rope.scaling.attn_factor", 1.0))

@@ -123,10 +123,10 @@ _INTERVALS = {"llama4_text": 4, "mistral_large4_text": 4, "smollm3": 4}
 def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the type of every layer, from the text part of a Hugging Face ``config.json``.
 
-    ``layer_types`` is used if present. Otherwise the result is that of the configuration class of
-    ``model_type`` in transformers 5.23: from the entries that the class reads
-    (``sliding_window_pattern``, ``max_window_layers``, ``no_rope_layers``...) and its defaults. A
-    class without such entries has full attention in every layer.
+    ``layer_types`` is used if present. Otherwise this function follows the configuration class of
+    ``model_type`` in transformers 5.23: it reads the same entries (``sliding_window_pattern``,
+    ``max_window_layers``, ``no_rope_layers``...) and has the same defaults. If the class reads no
+    such entries, every layer has full attention.
 
     Parameters
     ----------
@@ -196,9 +196,11 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
 def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
     """Return which layers use RoPE, from the text part of a Hugging Face ``config.json``.
 
-    As in transformers 5.23, the first of these that applies decides:
+    As in transformers 5.23, the first of these rules that applies decides:
 
-    * ``layer_rope_theta``; in Llama 4, SmolLM3 and Mistral Large 4 also ``no_rope_layers`` and
+    * a layer uses RoPE if its entry in the list ``layer_rope_theta`` is not 0;
+    * in Llama 4, SmolLM3 and Mistral Large 4, a layer uses RoPE if its entry in the list
+      ``no_rope_layers`` is 1; without that list, every n-th layer uses none, where n is
       ``no_rope_layer_interval``;
     * Jamba, Kimi Linear, Nemotron-H and Inkling use no RoPE;
     * a layer type with a null entry in ``rope_parameters`` does not use RoPE;

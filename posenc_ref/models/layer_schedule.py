@@ -26,7 +26,8 @@ def every_nth(
         transformers 5.23, the configuration classes.  ``"last"``: full attention in Gemma 2 (n = 2)
         and 3 (6), Cohere 2 (4), OLMo 3 (4), gpt-oss (2); no RoPE in Llama 4 and SmolLM3 (4).
         ``"first"``: full attention in ModernBERT (3), CWM and Granite SWA (4).  ``"from-end"``:
-        Muse Spark (4).  In Jamba the phase is ``attn_layer_offset`` and n ``attn_layer_period``.
+        Muse Spark (4).  Jamba's configuration states both numbers: phase is ``attn_layer_offset``,
+        n is ``attn_layer_period``.
 
     Parameters
     ----------

@@ -26,9 +26,10 @@ class ModelEncoding(Value):
     """The positional encoding of a model, layer by layer.
 
     Formula
-        ``logits = t(p_q) * scale * q' . k'``, before mask and softmax. q' and k' are q and k
-        rotated by the encoding of the layer type, or q and k themselves without one. scale is
-        ``softmax_scale`` or 1/sqrt(d), and t the query scale of the layer type, or 1 without one.
+        ``logits = t(p_q) * scale * q' . k'``, before mask and softmax. If the layer type has a
+        rotary encoding, q' and k' are the rotated q and k; else they are q and k. scale is
+        ``softmax_scale`` or 1/sqrt(d). t is the query scale of the layer type; if it has none,
+        t = 1.
     Source
         Libraries apply the same factor in different places: DeepSeek on the softmax scale, Hugging
         Face on cos and sin, mlx-lm on queries and keys. The effective logits agree, and the formula

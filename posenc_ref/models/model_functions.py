@@ -96,7 +96,8 @@ def softmax_scale(model: ModelEncoding) -> float:
     Raises
     ------
     TypeError, ValueError
-        ``model`` is not a ModelEncoding, or has neither ``softmax_scale`` nor one head_dim.
+        ``model`` is not a ModelEncoding; or it has no ``softmax_scale``, and it has no rotary
+        encoding or rotary encodings that differ in head_dim.
 
     Traps
         In DeepSeek's models the result includes the square of YaRN's
@@ -108,7 +109,8 @@ def softmax_scale(model: ModelEncoding) -> float:
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, Rotary)}
     if len(sizes) != 1:
         raise ValueError(
-            f"model must have a softmax_scale or one head_dim; {model.name} has no softmax_scale, "
+            "model must have a softmax_scale, or the same head_dim in all layers; "
+            f"{model.name} has no softmax_scale, "
             + (f"and heads of {sorted(sizes)} channels" if sizes else "and no rotary encoding")
         )
     return float(sizes.pop() ** -0.5)

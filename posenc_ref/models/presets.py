@@ -65,8 +65,8 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
         One of :func:`presets`, such as ``"llama-3.1-8b"``.
     **facts
         The facts that no public source states: ``preset("palm", head_dim=256, base=10000.0,
-        layout="half")``; the message lists the missing ones.  Any other field of the encodings may
-        be changed: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
+        layout="half")``.  If facts are missing, the error message lists them.  Any other field of
+        the encodings may be changed: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
 
     Returns
     -------

@@ -33,8 +33,8 @@ from posenc_ref.encoding import Value
 class QueryScale(Value, abstract=True):
     """Base class: a factor for each query position.
 
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the factor, B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the factor, B = 0.
     """
 
     kind = "query_scale"
@@ -193,7 +193,7 @@ class LogTemperature(QueryScale):
     beta : float
         At least 0.
     length : int
-        The factor is 1 while p + 1 is at most ``length``, and grows beyond; at least 1.
+        At least 1.  The factor is 1 while p + 1 is at most ``length``; for larger p it grows.
     """
 
     beta: float

@@ -27,8 +27,10 @@ class NTKByParts(FrequencySchedule):
         bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
         and ``extrapolation_factor`` are 1 here.
     Traps
-        The YaRN paper calls another formula, without the NTK-aware part, "NTK-by-parts": that is
-        ``YaRN`` with ``attention_factor=1``.
+        The YaRN paper calls another formula "NTK-by-parts": its own blend in section 3.2, without
+        the NTK-aware part.  Written as in the paper, with a ramp linear in the number of turns,
+        that blend is :class:`Llama3Scaling`; with the ramp of the paper's code it is :class:`YaRN`
+        with ``attention_factor=1``.
 
     Parameters
     ----------

@@ -174,7 +174,8 @@ class SuNTK(FrequencySchedule):
         Su Jianlin 2023, *Transformer upgrade path 11*, kexue.fm/archives/9706, which calls the
         power b and recommends 0.625; vLLM's ``rope_type="ntk"``, ``factor`` and ``mixed_b``.
     Traps
-        Pairs are counted from 1 here: pair 0 is divided by ``factor ** (2/d)``, not kept.
+        Pair 0 does not keep its frequency, unlike in :class:`NTKScaling`, because the exponent has
+        k + 1 instead of k.  With ``power=1`` its frequency is divided by ``factor ** (2/d)``.
 
     Parameters
     ----------

@@ -4,8 +4,9 @@ The index k of a pair that turns r times within the trained length L0 is::
 
     r = L0 * base ** (-2k/d) / (2 pi)     <=>     k = d ln(L0 / (2 pi r)) / (2 ln base)
 
-This k is not an integer. The ramp rises from the k of ``beta_fast`` turns to that of ``beta_slow``
-turns: the correction range.
+This k is not an integer. The weight of the interpolated frequency is a ramp over the pairs: it
+rises from 0 where pairs turn ``beta_fast`` times to 1 where they turn ``beta_slow`` times. The pair
+indices of these two ends are the correction range.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def ramp(
     ``low = correction(fast)`` and ``high = correction(slow)`` are the pair indices at which a pair
     turns ``fast`` or ``slow`` times within ``length``. If ``truncate``, they are rounded outwards
     to whole pairs. Then ``low`` is clamped to at least 0 and ``high`` to at most d - 1, and 0.001
-    is added to ``high`` if they are equal. ``correction`` is never an integer (2 pi is
-    transcendental), so 50 digits decide floor and ceil safely.
+    is added to ``high`` if they are equal. The value of ``correction`` is never exactly an integer,
+    because 2 pi is transcendental. So its 50 digits suffice to find floor and ceil.
     """
     with decimal_context():
 
@@ -97,8 +98,8 @@ class YaRN(FrequencySchedule):
           squared.
         * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and uses g(1);
           DeepSeek's code (vLLM, Megatron) replaces a missing mscale by 1 and a missing
-          mscale_all_dim by 0, with g(0) = 1. If the two differ, this class raises unless
-          attention_factor is given.
+          mscale_all_dim by 0, with g(0) = 1. If these two rules give different m, this class raises
+          ValueError unless attention_factor is given.
         * DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
           that factor belongs to ``ModelEncoding.softmax_scale``.
 

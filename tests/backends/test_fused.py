@@ -262,7 +262,7 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
     ("call", "error", "message"),
     [
         (lambda: fused(pr.Learned(np.ones((3, 4)))), TypeError, "Learned; call its own .*table"),
-        (lambda: fused("RoPE"), TypeError, "got str; for the name of a model, pass preset"),
+        (lambda: fused("RoPE"), TypeError, "got str; if the string is the name of a preset, pass"),
         (lambda: fused(pr.ALiBi(2).to_dict()), TypeError, "got dict; .*from_dict"),
         (lambda: fused(pr.ALiBi), TypeError, r"pass an instance of the class: ALiBi\("),
         (lambda: fused(pr.preset("gemma-3-4b")), TypeError, "'sliding_attention'"),

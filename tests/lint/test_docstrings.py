@@ -18,6 +18,8 @@ import posenc_ref.conformance
 from posenc_ref import Encoding
 from tests.lint.sources import require_none
 
+#: The module that defines the coefficients A and B of an error unit.
+SEE = " (see :mod:`posenc_ref.accuracy`)"
 MODULES = (posenc_ref, posenc_ref.backends, posenc_ref.conformance)
 PUBLIC = {
     f"{module.__name__}.{name}": getattr(module, name)
@@ -75,9 +77,9 @@ def of_class(cls):
     missing = sorted(fields - named(doc, ["Parameters", "Attributes"]))
     found = [f"{name} is not under Parameters or Attributes" for name in missing]
     if issubclass(cls, Encoding):
-        for title in ("Formula", "Source", "Error unit"):
-            if not re.search(rf"^{title}\n    \S", doc, re.MULTILINE):
-                found.append(f"no {title}")
+        for title, rest in (("Formula", ""), ("Source", ""), ("Error unit", SEE)):
+            if not re.search(rf"^{title}{re.escape(rest)}\n    \S", doc, re.MULTILINE):
+                found.append(f"no {title}{rest}")
     return found
 
 
@@ -171,7 +173,7 @@ def test_a_function_without_types_is_found():
     assert of_function(untyped) == ["x is not typed", "the result is not typed"]
 
 
-@pytest.mark.parametrize("left_out", ["Formula", "Source", "Error unit"])
+@pytest.mark.parametrize("left_out", ["Formula", "Source", f"Error unit{SEE}"])
 def test_an_incomplete_encoding_is_found(left_out, monkeypatch):
     doc = posenc_ref.Kerple.__doc__
     monkeypatch.setattr(posenc_ref.Kerple, "__doc__", doc.replace(left_out, "Remark", 1))

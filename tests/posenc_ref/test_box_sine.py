@@ -185,7 +185,7 @@ def test_one_temperature_for_both_is_named():
     declared = DETRSine(32, base=20.0, width_base=500.0)
     report = check(lambda p: DETRSine(32, base=20.0).table(p, dtype=np.float32), declared, "table")
     assert report.codes == ["base"]
-    assert "the width has the base of the height" in report.findings[0].message
+    assert "the base is the same for width and height" in report.findings[0].message
 
 
 # -- values and errors -----------------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_json_and_back(value):
 
 def test_arguments():
     for make, text in (
-        (lambda: BoxSine(12), "dim must be a multiple of 8, sin and cos of 4 coordinates, got 12"),
+        (lambda: BoxSine(12), "dim must be a multiple of 8, because each of the 4 .*; got 12"),
         (lambda: BoxSine(8, axes="xyz"), "axes must be one of 'xywh', 'xy', got 'xyz'"),
         (lambda: BoxSine(8, axes="xy"), "axis_order must be one of 'xy', 'yx', got 'yxwh'"),
         (lambda: BoxSine(8, scale=0), "scale must be greater than 0"),

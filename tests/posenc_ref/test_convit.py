@@ -136,14 +136,14 @@ def test_a_given_scale_and_large_logits(rng):
 
 
 def test_the_suite_refuses_scores():
-    with pytest.raises(ValueError, match="its softmax is blended"):
+    with pytest.raises(ValueError, match="its attention blends two softmaxes"):
         check(lambda q, k: q, ENCODING, "scores")
 
 
 def test_refusals(rng):
     q = np.zeros((3, 2, 4))
     for make, error, text in (
-        (lambda: scores(ENCODING, q, q, [0, 1], [0, 1]), ValueError, "not added to q . k"),
+        (lambda: scores(ENCODING, q, q, [0, 1], [0, 1]), ValueError, "attention blends two"),
         (lambda: ENCODING.weights(q[:2], q[:2], [0, 1], [0, 1]), ValueError, "H = 3 heads"),
         (
             lambda: ENCODING.weights(q, q, [0], [0, 1]),

@@ -111,7 +111,7 @@ def test_what_construction_refuses(build, error, message):
 
 
 POSITIONS = [
-    (True, TypeError, "positions must be positions, got True"),
+    (True, TypeError, "positions must be an array, .* or a number, got the boolean True"),
     ([True, False], TypeError, "integers or real floats, got dtype bool"),
     (np.zeros(5, bool), TypeError, "integers or real floats, got dtype bool"),
     (np.zeros(5, complex), TypeError, "got dtype complex128"),

@@ -326,7 +326,7 @@ def a_captured_graph():
     library.stream.capturing = True
     try:
         again = fast(x, at).host, ready(x, 3).host, fast(x, [4, 1, 7, 7]).host
-        with pytest.raises(ValueError, match=r"of an earlier call.*while a graph is captured"):
+        with pytest.raises(ValueError, match=r"while a graph is captured.* of an earlier call"):
             fast(x, [4, 1, 7, 8])
         with pytest.raises(ValueError, match="must be int64, got int32"):
             fast(x, Array(np.arange(4, dtype=np.int32)))

@@ -213,7 +213,7 @@ def test_rotary_tables(name, dtype, by):
         truth = encoding.cos_sin(positions)
         made, path = fast.cos_sin(positions, dtype=kind, explain=True)
         if name == "mixed":
-            assert path == "no fast path: the encoding overrides its tables"
+            assert path == "no fast path: the class has its own cos and sin"
         else:
             assert path.endswith(f": angle addition, {np.dtype(kind)}")
             several = at.size > 2 and encoding.num_axes == 1 and dtype in ("float64", "float32")

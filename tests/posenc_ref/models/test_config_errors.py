@@ -62,7 +62,7 @@ REFUSED = [
     ({"model_type": "cohere2", "head_dim": 64},
      r"head_dim must be hidden_size // num_attention_heads = 128 for this model, got 64"),
     ({"model_type": "deepseek_v3", "rope_parameters": {"partial_rotary_factor": 0.5}},
-     r"is 0.5, but by qk_rope_head_dim 64 of 192 channels rotate"),
+     r"is 0.5, but qk_rope_head_dim states that 64 of 192 channels rotate"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {"mrope_section": [16, 24, 25]}},
      r"mrope_section must add up to the 64 pairs .*got \(16, 24, 25\), 65 in all"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {"mrope_section": [16.5, 23.5, 24]}},
