@@ -22,7 +22,7 @@ from .harness.report import Report
 class ExpectedFailure:
     """A known deviation: its code, or several codes if it has independent causes, and the reason.
 
-    The reason is for a later reader: an issue, a version, or the fix that it waits for.
+    The reason tells a later reader why: an issue, a version, or a fix not yet released.
 
     Attributes
     ----------

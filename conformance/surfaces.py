@@ -60,9 +60,9 @@ def refuse(surface: str, declared: Declared) -> None:
     if declared is not None and not set(families) & set(families_of(declared)):
         hint = ""
         if isinstance(declared, ModelEncoding):
-            hint = f": pass .only, or one of .encodings ({', '.join(declared.encodings)})"
+            hint = f"; pass model.only or model.encodings[name] for name in {[*declared.encodings]}"
         elif surface == "grid":
-            hint = "; a table with one axis numbers patches row by row, one with two axes has both"
+            hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )

@@ -38,7 +38,7 @@ class Cause:
 
 
 def explain(residual: Residual, causes: Sequence[Cause]) -> tuple[list[Cause], bool]:
-    """Return the causes with the lowest sum of prices that explain the failure, and True.
+    """Return the causes with the lowest sum of ``fitted`` that explain the failure, and True.
 
     If no set of causes explains the failure completely, return the set with the smallest residual,
     and False. The cause that reduces the residual most comes first.

@@ -18,11 +18,11 @@ from .mistake import JudgedCall
 
 @dataclass(frozen=True)
 class Probe:
-    """One call to make; ``facts`` determine its arguments, its reference and its predictions."""
+    """One call to make and judge."""
 
     check: str
     case: str
-    facts: Any
+    facts: Any  #: the inputs of the call; the reference and mistakes are computed from them
     required: bool = True  #: whether a refusal is an error
     words: str = ""  #: describes the call in the report; empty: the case
 

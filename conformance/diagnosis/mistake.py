@@ -31,8 +31,8 @@ class Mistake:
     None if the mistake is impossible in that call.
 
     ``fit`` measures free numbers, such as a factor, from the wrong calls. It returns the mistakes
-    with these numbers, or an empty sequence. If there are several, they occur together, and
-    ``predict`` of the first mistake returns their joint result.
+    with these numbers, or an empty sequence. If it returns several, the function makes all of them
+    at once, and ``predict`` of the first returns the result of all together.
     """
 
     code: str

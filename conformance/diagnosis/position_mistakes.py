@@ -34,7 +34,7 @@ def other_rows(offset: int) -> Iterator[Row]:
     if offset:
         text = f"the table's offset {offset} is missing: sequences start at row 0"
         yield "table-offset", text, lambda p: p - offset
-        yield "table-offset", f"the table's offset {offset} is taken twice", lambda p: p + offset
+        yield "table-offset", f"the table's offset {offset} is added twice", lambda p: p + offset
     yield "table-offset", "every row is one too late", lambda p: p + 1
     yield "table-offset", "every row is one too early", lambda p: p - 1
     for more in (2, 3):
@@ -101,7 +101,7 @@ def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth 
 def of_any_start(
     start: str, halves: Mapping[str, Callable[[Any], np.ndarray]]
 ) -> Iterator[Mistake]:
-    """Yield mistakes of calls that begin at any position; ``start`` is its name in messages.
+    """Yield mistakes of calls that begin at any position; messages call it ``start``.
 
     ``halves`` are functions that round to half-precision formats, by the name of the format.
     """

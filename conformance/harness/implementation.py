@@ -38,8 +38,8 @@ class Implementation:
     factory : callable, optional
         ``factory()`` returns a fresh instance, for the state tests.
     problems : callable, optional
-        ``problems()`` returns the errors of a program that no call shows, such as at its exit: a
-        message and its evidence for each. It is called once, after all calls.
+        ``problems()`` returns errors outside the calls, such as a program that fails when it exits:
+        a message and its evidence for each. It is called once, after all calls.
     """
 
     call: Callable[..., Any]

@@ -73,9 +73,9 @@ class Ledger:
     ) -> None:
         """Report a finding, unless the report already has one with this code.
 
-        ``by`` is the name of the check that failed. If it is not given, a code in ``DIRECT`` is
-        the name of a check itself, and a finding with another code explains recorded failures.
-        ``by=None`` marks every code as such an explanation.
+        ``by`` is the name of the check that failed, or None if the finding explains failures that
+        are recorded already. If ``by`` is not given and no failure is recorded yet, a code in
+        ``DIRECT``, such as "shape", is also the name of the check; other codes mean None.
         """
         check = code if by == "" and code in DIRECT and not self.failures else by
         counts = bool(check and kwargs.get("severity") != NOTE and self._counts(check))

@@ -44,7 +44,7 @@ def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
-    """Return x that is 1 in the ``first`` channel of every pair: its rotation is cos and sin."""
+    """Return x with 1 in the channels ``first``, one per pair: rotated, a pair is (cos, sin)."""
     x = np.zeros(shape)
     x[..., first] = 1.0
     return x

@@ -188,8 +188,8 @@ class Access(Reach):
             self.from_zero(self.refused)
         if self.mode in ("contiguous", "single"):
             self.run.limit(
-                f"positions that do not follow one another are refused ({self.refused}); "
-                "judged one position, or one window, per call"
+                f"positions that are not consecutive are refused ({self.refused}); "
+                "judged in calls with one position, or with consecutive positions"
             )
 
     def lengths(self, positions: np.ndarray) -> np.ndarray:
@@ -240,7 +240,7 @@ class Access(Reach):
                 if not most:  # the length is not the reason
                     raise
                 self.most = most
-                words = f"({error}); judged in shorter ones"
+                words = f"({error}); judged in shorter calls"
                 self.run.limit(f"calls of more than {most} tokens are refused {words}")
         rows: list[np.ndarray] = []
         start = 0

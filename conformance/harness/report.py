@@ -83,9 +83,9 @@ class Accuracy:
     worst : float
         The largest error, in units of the tolerance.
     budget : float
-        The largest score that passes.
+        The largest error that passes, in units of the tolerance.
     where : str
-        The case and the index of the worst score.
+        The case and the index of the largest error.
     precision : str
         Precision class of the angles, e.g. "float32 angles".
     errors : dict[int, float]
@@ -132,7 +132,7 @@ class Report:
     required : tuple[str, ...]
         Checks that must have judged at least one case.
     controls : dict[str, bool]
-        Whether each perturbed output was rejected.
+        Outputs made wrong on purpose, by name, and whether the comparison rejected each.
     measured : str
         The measured encoding in one line.
     """
@@ -171,7 +171,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of ``posenc check``; usage errors also exit with 2."""
+        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too."""
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property

@@ -35,9 +35,9 @@ def same_length(
     evaluate: Callable[[np.ndarray], np.ndarray],
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
-    """Judge that a later call is right if the first call of the same length is right.
+    """Judge that a call does not return the result of an earlier call of the same length.
 
-    The last call has the same length, first, last and sum of positions as the call before it. A
+    Two of the calls also have the same first position, last position and sum of positions. A
     cache keyed by any of these returns a wrong result.
     """
     early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50

@@ -1,1 +1,1 @@
-"""The reference values of every surface, with A and B of their error units."""
+"""The reference values of every surface, with the coefficients of their error units."""

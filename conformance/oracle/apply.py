@@ -164,9 +164,9 @@ def bias_truth(
 def constant_size(encoding: Bias, k_len: int, constant: np.ndarray) -> np.ndarray:
     """Return the amount by which row constants (..., H, Q, 1) increase A.
 
-    The amount is at most the largest bias of a long sequence: ``m j``, which equals ``m (j - i)``
-    up to a constant per row, has constants of this size. Larger constants, such as millions,
-    leave no correct digit of the bias in float32.
+    The amount is the size of the constant, but at most the largest bias of a long sequence. A
+    correct function may have such constants: ``m j`` is ``m (j - i)`` plus ``m i``. Larger ones,
+    such as millions, leave no correct digit of the bias in float32.
     """
     last = (getattr(encoding, "tokens", None) or max(k_len, FAR)) - 1
     most = encoding.truth(np.array([last]), np.array([0, last])).terms.max(axis=(1, 2))

@@ -3,7 +3,7 @@
 The error units of the logits of each family have these coefficients:
 
 rotary  A is ``A_q A_k``, B is ``B_q |k| + |q| B_k``, both times the scale
-table   the formulas of rotary encodings, for q and k plus their rows of the table
+table   as for rotary; q' and k' are q and k with the table's rows added
 bias    A is ``scale |q| . |k|`` plus A of the bias, B is B of the bias
 score   A and B are the sums of A and B over all terms
 """
@@ -101,7 +101,7 @@ class Scored:
         return dict(self.encoding.truths(self.q, self.k, q_at, k_at, self.scale))
 
     def by_offset(self, change: Callable[[np.ndarray], np.ndarray]) -> Parts:
-        """Return the terms of a :class:`Score` with ``change`` applied to key - query."""
+        """Return the terms of a :class:`Score`, with ``change`` applied to relative positions."""
         q_at, k_at = self.grid
         r = change(k_at - q_at)
         return self.terms(np.zeros_like(r), r)
@@ -139,11 +139,11 @@ class Scored:
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:
-        """Return the call with the ``constant`` of the actual logits: its size is part of A."""
+        """Return the call, with ``constant`` from ``actual`` if judged up to a row constant."""
         return self.replace(constant=self.own(actual)) if self.up_to_constant else self
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
-        """Return the actual logits, relative to each query's own key if a constant is ignored."""
+        """Return the actual logits, minus those at own keys if judged up to a row constant."""
         if not self.up_to_constant:
             return actual
         with np.errstate(invalid="ignore"):

@@ -12,9 +12,9 @@ from posenc_ref.rope import LAYOUTS
 
 
 class Derived(Rotary, abstract=True):
-    """An encoding with the frequencies of ``of``, but one axis and its own pairs and sign.
+    """The encoding ``of`` on a single position axis.
 
-    Amplitude and offset may differ too.
+    Its pairs, sign, offset and attention factor may differ from those of ``of``.
     """
 
     def __init__(self, of: Rotary, *, sign: int = 1, size: bool = True) -> None:
@@ -68,7 +68,7 @@ class _Several(Derived, abstract=True):
 
 
 def alike(encoding: Rotary) -> Rotary:
-    """Return ``encoding`` with one axis: text tokens have the same position on every axis."""
+    """Return ``encoding`` for text tokens, whose position is the same on every axis."""
     if encoding.num_axes == 1:
         return encoding
     if (

@@ -77,8 +77,8 @@ def _degrades_at(
     """Return the first position with a visible error, not counting the rounding of the result.
 
     Windows of positions are tried first. If one of them shows an error, every position below SCAN
-    is tried. If all of these are right, the positions just before the first error of a window are
-    tried. If ``reduced``, only the end of every eighth window is tried.
+    is tried. If all of these are right, every position between the first wrong window past SCAN
+    and the window before it is tried. If ``reduced``, only every eighth window's end is tried.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))

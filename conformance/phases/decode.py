@@ -25,7 +25,7 @@ class Decoder:
 
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
-        """Return a decoder for these frequencies; eight pairs distinguish all candidates."""
+        """Return a decoder for these frequencies; it compares at most eight of the pairs."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)

@@ -92,7 +92,7 @@ def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
 
 
 def _upright(phases: Phases) -> Phases:
-    """Return the phases with an angle of pi at position 0 replaced by an amplitude of -1."""
+    """Return the phases; an angle of pi at position 0 is removed, and the amplitude negated."""
     start = phases.start
     if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
         return phases
@@ -243,7 +243,7 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
 
 
 def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Report if position 0 has the angles of another position; return the position it has."""
+    """Return the position whose angles occur at position 0; report it if it is wrong."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:

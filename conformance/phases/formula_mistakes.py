@@ -1,7 +1,7 @@
 """Wrong forms of scaling formulas, in NumPy alone.
 
-The entry ``as declared`` of a table is the right formula, written independently of ``posenc_ref``.
-It also accepts parameters that ``posenc_ref`` refuses.
+The entry "as declared", as in ``YARN_SHAPES``, is the right formula, written independently of
+``posenc_ref``. It also accepts parameters that ``posenc_ref`` refuses.
 """
 
 from __future__ import annotations

@@ -151,10 +151,10 @@ def _unfilled(
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
     """Return whether the base is right, and only the scaling is wrong.
 
-    The ratios of measured to unscaled frequencies decide. If the declared ratio of many pairs is
-    1 or 1 / factor, one measured ratio in eight must be 1 or 1 / factor, too. The first pair does
-    not count, because its frequency is 1 for every base. If the declared ratios all differ, every
-    measured ratio must be in the range of the declared ratios.
+    The ratios of measured to unscaled frequencies decide. If an eighth or more of the pairs have
+    the smallest or the largest declared ratio (1 / factor or 1), an eighth or more of the measured
+    ratios must equal one of these, too. The first pair does not count, because its frequency is 1
+    for every base. Otherwise, every measured ratio must be in the range of the declared ratios.
     """
     assert d.plain is not None
     ratio, expected = measured / d.plain, d.declared / d.plain
@@ -241,7 +241,7 @@ def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
         ("halved, as by one floor division (// 2) too many", d.values(n=d.n * 2)),
         ("counted from 1", d.values(shift=1)),
         ("counted from -1", d.values(shift=-1)),
-        ("0 for every pair (a floor division)", np.ones(d.pairs) / d.factor),
+        ("0 for every pair, as by a floor division (//)", np.ones(d.pairs) / d.factor),
         ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
     ):
         yield FrequencyMistake("exponent", f"the exponent of the frequencies is {name}", shape)

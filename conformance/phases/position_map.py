@@ -58,7 +58,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
     """Report a wrong range reduction; return whether it was found.
 
-    Only angles up to pi are then right, at every position.
+    It is found if all angles up to pi are right, and some larger angles are wrong.
     """
     at = GENERIC[run.ledger.highest >= GENERIC]
     cos, sin = unit_size(tables, at, declared)

@@ -144,7 +144,9 @@ def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> 
 def _short_pi(
     positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
 ) -> Model | None:
-    """Return the reduction with a wrong pi that matches the values; pi has few digits if possible.
+    """Return the model that reduces angles with a wrong pi and matches the values, or None.
+
+    Values of pi with few digits are tried first.
 
     If the wrong pi is so close to pi that float32 rounds both alike, only values that occur in
     code are accepted, because a position scale rounded to float32 gives the same errors.
@@ -198,7 +200,7 @@ def _misfit(
     dtype: str,
     model: Model,
 ) -> float:
-    """Return the largest score against a model; the model already contains its own roundings."""
+    """Return the largest difference from a model's cos and sin, in units of their rounding."""
     if model.table:
         return _table_misfit(actual, positions, w, model.table)
     # Half-precision angles usually come with cos and sin in the same format.

@@ -150,7 +150,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
 
 
 def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Yield doubled and halved exponents; published bases with the same frequencies come first."""
+    """Yield doubled and halved exponents, tried after bases that give the same frequencies."""
     w, scale = encoding.frequencies(), encoding.position_scale
     for what, power in (("doubled", 2.0), ("halved", 0.5)):
         if isinstance(scale, float) and encoding.scaling is None:

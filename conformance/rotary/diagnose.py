@@ -64,7 +64,7 @@ def declared_tables(access: Access, encoding: Rotary) -> Tables:
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
-    """Report rows or heads with other positions; return whether there are any."""
+    """Report rows or heads whose positions are not the declared ones; return whether any exist."""
     first, second = live(encoding, encoding.pairs())
     w = nonzero_frequencies(encoding)
     decoder = Decoder.of(w, reach=64)

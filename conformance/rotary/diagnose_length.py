@@ -1,4 +1,4 @@
-"""Diagnose a wrong dependence on the length: another switching point, or another rule."""
+"""Diagnose frequencies that change at another length, or by another rule, than declared."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Return whether every position is judged in a call with its own length and frequencies."""
+    """Return whether each position p is judged with the frequencies of a call of length p + 1."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
@@ -199,8 +199,8 @@ def _values(run: Run, access: Access, dim: int) -> None:
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
     """Judge a larger call from position 0, or the longest one that is accepted.
 
-    Return the largest accepted number of tokens, or ``known`` if no search was needed.
-    ``known`` is the result for an earlier size, and is tried first.
+    If the call is refused, search for the largest accepted number of tokens and return it. The
+    search starts at ``known``, the result for an earlier size. Otherwise return ``known``.
     """
     x = run.random((*size, dim), size[-1])
     tokens = size[-1]

@@ -48,7 +48,7 @@ def judge(run: Run, access: Access) -> None:
     generic = GENERIC[highest >= GENERIC]
     if generic.size:
         rolled = np.stack([np.roll(generic, a) for a in range(count)])
-        cases["scattered positions, rolled by one more token on each axis"] = rolled[:, None]
+        cases["scattered positions, in another order on each axis"] = rolled[:, None]
     for case, positions in cases.items():
         if positions.max() > highest:
             continue

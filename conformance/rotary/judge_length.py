@@ -88,7 +88,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
 
 
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Judge every length that was right again, after the longest call.
+    """Repeat the calls that were right, after the longest call; judge that results stay equal.
 
     A function may keep the frequencies of its longest call until a call within the original
     length resets them. A repetition of the first call, which is short, does not reveal this.

@@ -31,7 +31,7 @@ base: Frequencies are geometric with another base (theta, rope_theta).
   trigger: the slope of log frequency over the pair index fits another base, for every pair
   remedy: Pass the declared base; a configuration's default is often not the checkpoint's.
 
-exponent: The exponent of the frequencies is doubled, halved, shifted, or computed from the channel.
+exponent: The exponent is doubled, halved or shifted, or uses the channel's index, not the pair's.
   trigger: log frequency over the pair index fits a multiple or a shift of the exponent
   remedy: Pair k has exponent 2k/d with k = 0 .. d/2 - 1; arange(0, d, 2) is already 2k.
 
@@ -41,7 +41,7 @@ denominator: The exponent is divided by another size: head_dim for rotary_dim, d
     tensor2tensor, fairseq and Whisper use the exponent k / (d/2 - 1).
 
 frequency-spacing: Frequencies differ from the declared ones and no single rule explains them.
-  trigger: the measured and the declared frequency of every pair
+  trigger: measured frequencies differ from the declared ones, and no known mistake predicts them
   remedy: Compare the printed pairs with base ** (-2k/d).
 
 rotary-dim: More, fewer or other channels are rotated than declared.
@@ -68,8 +68,8 @@ sections: Channel pairs follow other position axes than declared.
 
 axis-order: The position axes are taken in another order (h and w exchanged, t last).
   trigger: if one position axis changes and the others are 0, another declared axis's pairs rotate
-  remedy: Stack the positions in the declared order of axes, or exchange them when the table is
-    built.
+  remedy: Stack the positions in the declared order of axes, or exchange the axes when the table
+    is built.
 
 attention-factor: cos and sin carry another attention factor than declared.
   trigger: the common amplitude of all rotated pairs
@@ -96,7 +96,7 @@ position-scale: All positions are multiplied by a common factor.
   remedy: Apply the interpolation factor once, as positions / factor.
 
 position-origin: All positions are shifted by a constant.
-  trigger: the angles at position 0 correspond to the same other position for every pair
+  trigger: the angles at position 0 are those of another position, the same one for every pair
   remedy: The first token has position 0 (unless offset= declares otherwise).
 
 position-axis: The head or batch index is used as the position.
@@ -116,8 +116,8 @@ wrong-row: Single positions get the values of another position.
   remedy: Check the table's indexing at the reported positions.
 
 decode-offset: A call that does not start at position 0 is not rotated to offset + index.
-  trigger: the positions decoded from the angles ignore the offset, apply it twice, are off by one,
-    or equal the number of the call
+  trigger: the positions decoded from the angles begin at 0, at twice the offset, one before or
+    after it, or at the number of earlier calls
   remedy: Use the given positions (or add the length of the cache), also for single tokens.
 
 proportional: Partial rotation is spread over the whole head (p-RoPE) instead of a leading slice.
@@ -135,10 +135,10 @@ uninitialised: A table or buffer was never filled: it holds what was in memory.
 
 state: The result depends on earlier calls.
   trigger: the same call, replayed after longer ones, returns other values
-  remedy: Key caches by everything they depend on, or rebuild them.
+  remedy: Make every input that cached values depend on a part of the cache's key, or do not cache.
 
 angle-precision: Angles or frequencies are computed in half precision.
-  trigger: the values equal those of bfloat16 or float16 frequencies, products or angles
+  trigger: the values equal those of frequencies, timescales or angles in bfloat16 or float16
   remedy: Build frequencies and angles in float32 or better, cast cos and sin last.
 
 position-precision: Positions are held in half precision, so that several positions become equal.

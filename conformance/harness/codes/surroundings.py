@@ -8,25 +8,25 @@ padding: Padding tokens take up positions, or do not use the table row reserved 
 
 packing: Documents that share a row do not start again at position 0.
   trigger: positions of packed documents, compared with counting from each one's start
-  remedy: Subtract where the document starts: arange(total) - repeat(starts, lengths).
+  remedy: Subtract the start of each token's document: arange(total) - repeat(starts, lengths).
 
 shard-offset: A rank's part of the sequence (or of the heads) is treated as the whole.
   trigger: the rank's values equal those of tokens or heads that another rank holds
   remedy: Give every rank the positions (and slopes) that its tokens (and heads) have in the whole;
     zig-zag shards hold chunks r and 2 size - 1 - r.
 
-permutation: Projection weights are permuted the wrong way, along the wrong axis, or over heads.
+permutation: Projection weights are permuted the wrong way, along the wrong axis, or across heads.
   trigger: the permuted rows equal those of the inverse, or of another, permutation
   remedy: Take the rows of each head in the order [0, d/2, 1, d/2 + 1, ...] to get from half to
     interleaved pairs, in the weights of q and k.
 
 norm-order: Norm and rotation are applied in the wrong order, or another norm than declared is used.
-  trigger: the values equal those of the other order, with weights that are not all equal
+  trigger: with unequal norm weights, the values equal those of another order or of another norm
   remedy: Normalise and weight q and k over head_dim first, then rotate.
 
 layer-schedule: Layers with and without positional encoding are not the declared ones.
   trigger: the flags of all layers equal those of another schedule
-  remedy: Compare the flags with the configuration's own; beware of names that say the opposite.
+  remedy: Compare the flags with the configuration's own; no_rope_layers is 1 if a layer rotates.
 
 softmax-scale: Logits are multiplied by another factor than declared.
   trigger: the factor, or the common ratio of the logits to the declared ones
@@ -46,7 +46,8 @@ index-collision: Different offsets share an index, so that they share a bias.
 
 relative-shift: Scores (queries, distances) are moved to the wrong keys.
   trigger: the result equals another shift of the input
-  remedy: Drop the first row of the reshaped matrix. If queries see later keys, use 2S - 1 offsets.
+  remedy: In the Transformer-XL shift (pad, reshape), drop the first row of the reshaped matrix. If
+    queries see later keys, use 2S - 1 offsets.
 
 relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset

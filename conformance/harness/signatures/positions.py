@@ -12,25 +12,25 @@ _IDS = ("position_ids",)
 POSITIONS = (
     Surface(
         "relative_index",
-        "fn((height, width)) -> (N, N) integers; equal offsets, and only these, get equal ones",
+        "fn((height, width)) -> (N, N) integers; two are equal if and only if their offsets are",
         plain(posenc_ref.relative_index),
         ("window",),
         _NONE,
     ),
     Surface(
         "relative_shift",
-        "fn(x (Q, K)) -> (Q, K); column c of x is distance K-1-c, column j of the result is key j; "
-        "keys after the query are not judged",
+        "fn(x (Q, K)) -> (Q, K); column c of x holds distance K-1-c, column j of the result "
+        "key j; keys after the query are not judged",
         plain(posenc_ref.relative_shift),
         ("x",),
         _NONE,
         outputs=("y",),
-        meaning="x (Q, K), with column c for distance K-1-c, moved to columns of keys; keys after "
+        meaning="x (Q, K) has column c for distance K-1-c, y has column j for key j; keys after "
         "the query are not judged",
     ),
     Surface(
         "relative_scores",
-        "fn(q (S, d), rel (2S-1, d)) -> (S, S); rel[m] is the offset i-j = S-1-m",
+        "fn(q (S, d), rel (2S-1, d)) -> (S, S); rel[m] belongs to offset i-j = S-1-m",
         plain(posenc_ref.relative_scores),
         ("q", "rel"),
         _NONE,

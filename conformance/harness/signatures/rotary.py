@@ -43,7 +43,7 @@ def _permuted(e: Any, dtype: str) -> Function:
 ROTARY = (
     Surface(
         "apply",
-        "fn(x, positions) -> like x; in another tensor layout with --tensor-layout",
+        "fn(x, positions) -> like x; --tensor-layout sets the axis order of both",
         method("apply"),
         ("x", "positions"),
         ("rotary",),

@@ -43,10 +43,10 @@ def load(place: str) -> Function:
 
 
 def method(name: str) -> Callable[[Any, str], Function]:
-    """Return ``own`` for a surface whose function is the encoding's method ``name``."""
+    """Return an :attr:`Surface.own` that gives the encoding's method ``name``."""
     return lambda e, dtype: getattr(e, name)
 
 
 def plain(fn: Function) -> Callable[[Any, str], Function]:
-    """Return ``own`` for a surface whose function ``fn`` needs no encoding."""
+    """Return an :attr:`Surface.own` that gives ``fn`` for every encoding."""
     return lambda e, dtype: fn

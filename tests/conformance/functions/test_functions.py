@@ -159,7 +159,7 @@ def test_state_is_told_from_a_mistake():
     [
         (pr.ALiBi(4), "packed", "'packed' is for functions without an encoding, got ALiBi"),
         (pr.ALiBi(4), "layers", "'layers' is for whole models .* got ALiBi"),
-        (MODEL, "apply", r"got ModelEncoding: pass .only, or one of .encodings \(full, nope\)"),
+        (MODEL, "apply", r"model.only or model.encodings.name. for name in \['full', 'nope'\]"),
         (pr.Learned(WEIGHT), "ids_from_tokens", "is for Learned tables with padding_idx, got"),
         (pr.XPos(8, layout="half"), "normed_apply", "but XPos scales them differently"),
         (None, "rows", "encoding must be given"),

@@ -25,8 +25,8 @@ def from_zero(p):
 
 MODES = {
     "any": (lambda p: True, ""),
-    "contiguous": (contiguous, "do not follow one another"),
-    "single": (single, "do not follow one another"),
+    "contiguous": (contiguous, "are not consecutive"),
+    "single": (single, "are not consecutive"),
     "prefix": (from_zero, "do not start at 0"),
 }
 

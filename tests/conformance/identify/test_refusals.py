@@ -22,11 +22,11 @@ REFUSING = {
     "from 0 on only": (only(lambda p: np.ndim(p) == 1 and p[0] == 0, rope()), "do not start at 0"),
     "one after the other": (
         only(lambda p: p.ndim == 1 and (np.diff(p) == 1).all() and (p >= 0).all(), rope()),
-        "do not follow one another",
+        "are not consecutive",
     ),
     "one position, or from 0": (
         only(lambda p: p.ndim == 1 and (p.size == 1 or p[0] == 0), rope()),
-        "do not follow one another",
+        "are not consecutive",
     ),
     "integers only": (only(lambda p: p.dtype.kind == "i" and (p >= 0).all(), rope()), "refused"),
 }
