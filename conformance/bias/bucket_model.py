@@ -32,13 +32,17 @@ def starts(size: int, exact: int, max_distance: int, last: int | None = None) ->
 def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
     """Return the buckets of the relative positions r by the declared rule with parts changed.
 
-    ``change`` may contain num_buckets, max_distance and the following.  ``sign``: a factor on r.
-    ``shift``: a number subtracted from r.  ``size``: the number of buckets of one direction.
-    ``exact``: the number of distances with a bucket of their own.  ``starts`` and
-    ``future_starts``: the first distance in each bucket.  ``clamp``: False if there is no last
-    bucket.  ``half``: the format of the logarithm and the order of operations.  ``own``: the bucket
-    of r = 0.  ``future``: whether later keys have the second half of the buckets ("offset"), the
-    buckets of earlier keys ("same"), or bucket 0 ("zero").
+    ``change`` may contain:
+
+    - ``num_buckets``, ``max_distance``: other values of these fields;
+    - ``sign``: a factor on r; ``shift``: a number subtracted from r;
+    - ``size``: the number of buckets of one direction; ``clamp``: False if there is no last one;
+    - ``exact``: how many of the smallest distances have a bucket of their own;
+    - ``starts``: the smallest distance in each bucket; ``future_starts``: the same for later keys;
+    - ``half``: the dtype of the logarithm, and the ``order`` of :func:`_half_log`;
+    - ``own``: the bucket of r = 0;
+    - ``future``: later keys have the second half of the buckets ("offset"), the same buckets as
+      earlier keys ("same"), or bucket 0 ("zero").
     """
     both = encoding.bidirectional
     number = change.get("num_buckets", encoding.num_buckets)
@@ -67,7 +71,8 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
 def _half_log(max_distance: int, size: int, distances: int, name: str, order: str) -> np.ndarray:
     """Return the buckets of ``range(distances)``, with the logarithm in half precision.
 
-    ``order`` is one of the usual orders of operations.
+    ``order`` is "one factor" if the logarithm is multiplied by a single constant. Otherwise it is
+    divided by ``log(max_distance / exact)``, which is first rounded if ``order`` is "rounded".
     """
 
     def half(x: Any) -> np.ndarray:
@@ -84,14 +89,14 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:
-    """Return changes of sign and direction; a shift of r is tried with each of them, and alone."""
+    """Return three changes: none, the opposite sign, and the other of causal and bidirectional."""
     half, both = encoding.num_buckets // 2, encoding.bidirectional
     other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
     return [{}, {"sign": -1}, other]
 
 
 def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
-    """Return the smallest shift of r for which the buckets of ``change`` best match ``b``."""
+    """Return the smallest shift of r with which ``model`` gives most of the buckets ``b`` of r."""
     known = (b >= 0) & (np.abs(r) <= WIDEST)
     r, b = r[known], b[known]
     reach = int(np.abs(r).max(initial=0)) + 8

@@ -60,7 +60,7 @@ class Ruler:
         return bool((scores <= self.budget).all()), float(np.mean(np.log2(1 + scores)))
 
     def beyond(self, terms: float) -> float:
-        """Return an error that fails if it is added to a sum of terms of size ``terms``."""
+        """Return an error larger than the tolerance of a sum of terms of size ``terms``."""
         roundoff = max(ROUNDOFF[self.dtype], ROUNDOFF[self.precision or self.dtype])
         return 8 * self.budget * roundoff * terms or 1.0
 
@@ -73,12 +73,12 @@ class BiasCase:
     k_len: int
     actual: np.ndarray
     judged: np.ndarray
-    up_to_constant: bool = False  #: subtract each row's value at its own key
+    up_to_constant: bool = False  #: subtract from each row its value at key = query
     at_end: bool = True  #: whether queries have the last positions of the keys, or the first ones
 
     @property
     def name(self) -> str:
-        """The lengths in words."""
+        """The numbers of queries and keys, in words."""
         return f"q_len {self.q_len}, k_len {self.k_len}"
 
     @cached_property
@@ -93,12 +93,12 @@ class BiasCase:
 
     @cached_property
     def own(self) -> np.ndarray:
-        """The value at each query's own key, (H, Q, 1)."""
+        """The value of each query at the key with the same position, (H, Q, 1)."""
         return self.actual[:, np.arange(self.q_len), self.rows][..., None]
 
     @cached_property
     def moved(self) -> np.ndarray:
-        """The values to judge; if ``up_to_constant``, the value at the own key is subtracted."""
+        """The values to judge: ``actual``, minus ``own`` if ``up_to_constant``."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.actual - self.own) if self.up_to_constant else self.actual
 
@@ -171,7 +171,7 @@ def ask(driver: Driver, *args: Any, shape: tuple[int, ...] | None = None) -> Ans
 
 @dataclass(frozen=True)
 class Span:
-    """The numbers of keys with which a bias of limited length is called."""
+    """The sizes of the calls if a bias is defined for a limited number of tokens."""
 
     tokens: int  #: number of keys in the longest call
     square: int  #: number of keys in the longest call with Q = K
@@ -179,7 +179,7 @@ class Span:
 
 
 def span(run: Run, bias: Any) -> Span | None:
-    """Return the numbers of keys that ``bias`` defines, or None if it defines every number."""
+    """Return the sizes of the calls, or None if ``bias`` is defined for any number of tokens."""
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
@@ -190,5 +190,5 @@ def span(run: Run, bias: Any) -> Span | None:
 
 
 def fresh(run: Run) -> Driver | None:
-    """Return a driver that calls a new instance, or None if there is no factory to make one."""
+    """Return a :class:`Driver` of a new instance of the function, or None without a factory."""
     return None if run.driver.factory is None else run.driver.fresh()

@@ -54,7 +54,8 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
         yield Cause(
             "bias-sign",
             "the bias grows with the distance: far keys are rewarded",
-            f"head {head}: {-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}",
+            f"head {head}: the bias changes by {-first.before[head]:+.9g} per key of distance, "
+            f"declared {-true[head]:+.9g}",
             {"sign": -1.0},
             values={"declared": -1, "measured": 1},
         )
@@ -110,7 +111,9 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
     assert long.before is not None
     mirror = -long.before
     head, ratio = int(np.argmax(np.abs(mirror))), float(np.median(after / mirror))
-    evidence = f"head {head}: {after[head]:+.9g} per later key, expected {mirror[head]:+.9g}"
+    evidence = (
+        f"head {head}: slope {after[head]:+.9g} after the query, expected {mirror[head]:+.9g}"
+    )
     values = {"declared": mirror.tolist(), "measured": after.tolist()}
     wrong = ruler.differ(after, mirror, 4 * np.abs(mirror)).any()
     if wrong and not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
@@ -147,7 +150,8 @@ def _aligned(
 ) -> Iterator[Cause]:
     """Yield wrong alignments of queries with keys.
 
-    A call without a change of slope has no shift, or the most frequent shift of other calls.
+    A call without a change of slope does not show its shift. Two shifts are tried for it: 0, and
+    the most frequent shift of the other calls.
     """
     bends = [k for k in kinks.values() if k]
     for common in {0, max(bends, key=bends.count)} if bends else ():
@@ -159,14 +163,14 @@ def _aligned(
 def alignment_cause(
     kinks: dict[str, int], cases: Sequence[BiasCase], change: dict[str, Any]
 ) -> Cause:
-    """Return the cause that distance 0 is at another key than the query's own."""
+    """Return the cause of wrong query positions: the distance is not 0 at key = query."""
     first = {case.name: case.q_len - case.k_len for case in cases}
     kinks = {name: k for name, k in kinks.items() if k}
     shifts = set(kinks.values())
     # A shift for every call can explain anything, so a single rule is preferred.
-    rule, fitted = "the shift differs between calls", 2
+    rule, fitted = "the shift of queries differs between calls", 2
     if all(k == first[name] for name, k in kinks.items()):
-        rule, fitted = "query i sits at key i", 1
+        rule, fitted = "query i has the position of key i", 1
     elif len(shifts) == 1:
         rule, fitted = f"every query is shifted by {min(shifts):+d}", 1
     shown = ", ".join(f"{k:+d} at {name}" for name, k in kinks.items())

@@ -32,7 +32,7 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
     for change in bases(encoding):
         if moved := shift(encoding, change, r, b):
             text = f"relative positions are shifted by {-moved:+d}"
-            where = f"bucket(r) is the declared bucket(r {-moved:+d})"
+            where = f"bucket(r) equals the declared bucket(r {-moved:+d})"
             values = {"declared": 0, "measured": -moved}
             causes.append(Cause("bucket-spacing", text, where, {"shift": moved}, values=values))
     found, complete = explain(residual, unique(causes))
@@ -77,7 +77,7 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
-    text = "the relative position enters with the opposite sign"
+    text = "the relative position has the opposite sign"
     opposite = model(encoding, {}, -r[at : at + 1])[0]
     evidence = f"{where}; the declared bucket({-r[at]}) is {opposite}"
     yield Cause("bucket-sign", text, evidence, {"sign": -1}, values={"declared": 1, "measured": -1})
@@ -122,7 +122,7 @@ def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
 
 
 def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator[Cause]:
-    """Yield rules for one direction: other parameters, or measured starts of buckets."""
+    """Yield causes that may explain the buckets of one direction, from specific to general."""
     both, half = encoding.bidirectional, encoding.num_buckets // 2
     low, first = _low(encoding, profile), _first(encoding, profile)
     top = max(profile.values()) - low
@@ -181,7 +181,7 @@ def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> 
         text = f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}"
         used = f"{len(first)} of {len(true)} buckets are used"
         values = {"declared": list(true), "measured": list(first)}
-        yield Cause(code, text, f"only {name} keys have wrong starts; {used}", change, 2, values)
+        yield Cause(code, text, f"only buckets of {name} keys are wrong; {used}", change, 2, values)
 
 
 def _free(
@@ -197,7 +197,10 @@ def _free(
 
 
 def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int) -> list[int]:
-    """Return each max_distance whose buckets start at ``first``, the likeliest first."""
+    """Return each max_distance with which buckets start at the distances ``first``.
+
+    The likeliest one comes first.
+    """
     if len(first) != size - 1 or first[:exact] != tuple(range(1, exact + 1)) or size - exact < 2:
         return []
     power = (size - exact) / (size - 1 - exact)
@@ -242,7 +245,7 @@ def _list(first: tuple[int, ...]) -> str:
 
 
 def unique(causes: list[Cause]) -> list[Cause]:
-    """Return the first cause with each change."""
+    """Return the causes; of several causes with the same change, keep only the first."""
     found: dict[str, Cause] = {}
     for cause in causes:
         found.setdefault(str(cause.change), cause)

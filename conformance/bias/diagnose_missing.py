@@ -19,7 +19,7 @@ CALLS: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
 
 
 def missing(run: Run, cases: Sequence[BiasCase]) -> bool:
-    """Report a bias of zeros if all other calls are correct; return True if reported."""
+    """Report a missing bias if every call is correct or all zeros; return True if reported."""
     calls = []
     for case in cases:
         if case.actual.size == 0:

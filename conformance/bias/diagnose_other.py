@@ -45,9 +45,9 @@ def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
 
 
 def _of_cases(mistake: Mistake) -> Mistake:
-    """Return the mistake in a bias, predicted for a :class:`BiasCase`.
+    """Return ``mistake`` with a prediction for each :class:`BiasCase`.
 
-    If needed, a factor on the bias is fitted to the largest wrong case.
+    ``fit`` also fits a factor on the bias, to the wrong case with the most values.
     """
 
     def predicts(factor: float) -> Callable[[BiasCase], Truth | None]:
@@ -87,7 +87,11 @@ def factor_on_bias(
         (1.0, "", ""),
         (-1.0, "bias-sign", "the bias has the opposite sign"),
         (0.0, "bias-missing", "the bias is missing"),
-        (d**-0.5, "bias-scale", f"the bias is inside the scale: divided by sqrt({d})"),
+        (
+            d**-0.5,
+            "bias-scale",
+            f"the bias is divided by sqrt({d}): it is added before q.k is scaled",
+        ),
         (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})"),
     )
     code, text = next(

@@ -70,7 +70,7 @@ def scale_cause(scale: float, where: str) -> Cause:
 
 
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
-    """Return the cause that the measured slopes ``m`` replace the declared ones."""
+    """Return the cause of wrong slopes: ``m``, measured, differ from ``true``, declared."""
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
@@ -114,7 +114,7 @@ def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> st
     power = float(np.median(np.log2(m) / np.log2(true)))
     for words, slopes in (
         ("the declared slopes", true),
-        (f"the declared slopes in another order, those of heads {order.tolist()}", true[order]),
+        (f"the declared slopes in the order of heads {order.tolist()}", true[order]),
         (f"{_factor(ratio)} times the declared slopes", ratio * true),
         (f"max_bias {max_bias * power:.6g} in place of {max_bias:g}", true**power),
         *_series(m),

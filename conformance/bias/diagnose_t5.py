@@ -59,7 +59,8 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
 def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
     """Report wrong query positions; return whether they explain every call.
 
-    All calls must agree: in a causal bias, a query at key 0 has the same bucket for every key.
+    A single call may agree by chance: in a causal bias, a query at position 0 has bucket 0 for
+    every key.
     """
     for message, place in QUERIES:
         values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
@@ -124,7 +125,7 @@ def _table(table: np.ndarray, change: dict[str, Any]) -> np.ndarray:
 
 
 def _share(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> float:
-    """Return the share of values that are rows of the table."""
+    """Return the fraction of the biases (N, H) that equal exactly one row of the table."""
     return float((_decode(seen, table, ruler) >= 0).mean())
 
 

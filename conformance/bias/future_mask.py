@@ -1,8 +1,8 @@
-"""Masks on keys after the query, which usually the caller of an encoding applies.
+"""Detect masked keys after the query; usually the caller of an encoding applies this mask.
 
 A mask is an error if the encoding defines a bias for later keys, as ``ALiBi(causal=False)`` and a
-bidirectional ``T5Bias`` do. Other encodings define nothing there; then only keys up to the query
-are judged.
+bidirectional ``T5Bias`` do. Other encodings define no bias for later keys, and later keys are not
+judged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def masked(values: np.ndarray, later: np.ndarray) -> bool:
 
 
 def without_masked(run: Run, cases: Sequence[BiasCase]) -> list[BiasCase]:
-    """Report masks on keys that the encoding defines; return the cases without masked keys."""
+    """Report masked keys that have a declared bias; return cases in which they are not judged."""
     kept = []
     for case in cases:
         later = case.offsets > 0

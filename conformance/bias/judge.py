@@ -227,7 +227,7 @@ def _empty(run: Run) -> None:
         return
     answer = _call(run, run.driver, (0, LENGTHS[0][1]))
     if answer.case is None:
-        run.limit(f"q_len 0 gives nothing to use ({answer.answer.problem})")
+        run.limit(f"q_len 0 has no usable result ({answer.answer.problem})")
 
 
 def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
@@ -246,7 +246,7 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         if is_mask and worst == -np.inf:
             last = kept - 1 - case.rows
             if (last == last[0]).all() and last[0] < 0:
-                text = f"the mask ends at key - query = {last[0]}, not 0"
+                text = f"keys are masked from key - query = {last[0] + 1} on, declared from 1 on"
                 values = {"declared": 0, "measured": int(last[0])}
                 run.add("bias-alignment", text, where, values=values, by="nonfinite")
         run.add("nonfinite", "the bias is not finite where keys are visible", where)

@@ -138,7 +138,7 @@ def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
 
     found = [
         _property("bucket(0) = 0", lambda r, b: (r == 0) & ~(b == 0), "", 0, lambda b: 1.0),
-        _property("buckets are 0 .. the last", lambda r, b: ~((b >= 0) & (b <= last)),
+        _property("buckets are in 0 .. num_buckets - 1", lambda r, b: ~((b >= 0) & (b <= last)),
                   f": not in 0 .. {last}", -2, lambda b: last + 1.0),
         _property("buckets grow with the distance", steps_back,
                   ", less than at a smaller distance", -2, lambda b: farther),
@@ -164,10 +164,10 @@ def _property(
     at: int,
     spoiled: Callable[[np.ndarray], Any],
 ) -> Property:
-    """Return the property that ``bad(r, b)`` is false for all buckets b of the positions r.
+    """Return a property of the buckets b of relative positions r: ``bad(r, b)`` marks violations.
 
-    ``words`` say in the message what is wrong with a bucket. As a control, the bucket of the
-    relative position ``at`` is replaced by ``spoiled(b)``.
+    The message is ``bucket(r) = b``, then ``words``. For the control, which must be a violation,
+    ``spoiled(b)`` replaces the bucket of the relative position ``at``.
     """
 
     def violations(data: Buckets, ruler: Ruler) -> Iterator[str]:

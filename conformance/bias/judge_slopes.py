@@ -54,9 +54,11 @@ def judge_slopes(run: Run) -> None:
 
 
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
-    """Compare repeated calls; replace or delete slopes in ``got`` that earlier calls changed.
+    """Report slopes that change after other calls, and correct ``got``.
 
-    The first call is repeated on the same instance, and each wrong call on a new instance.
+    The first call is repeated on the same instance, and each wrong call on a new instance. Slopes
+    of a new instance replace those in ``got``. If no new instance can be made, only the slopes of
+    the first call are kept.
     """
     ruler = Ruler.of(run)
     n, first = next(iter(got.items()))
@@ -141,7 +143,7 @@ PREFIX = Property(
     lambda s, r: _increased(s, r, next(n for n in s if 2 * n in s and not n & (n - 1)), 0),
 )
 GEOMETRIC = Property(
-    "one ratio for powers of two",
+    "one ratio between slopes of 2^k heads",
     geometric,
     lambda s, r: _increased(s, r, max(n for n in s if not n & (n - 1)), 1),
 )

@@ -1,6 +1,6 @@
 """Known mistakes in biases other than ALiBi and T5.
 
-The mistakes of an encoding are its fields with other values, or other functions for its bias.
+A mistake changes a field of the encoding, or replaces the function that computes the bias.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _fire(declared: FIRE) -> Iterator[Change]:
 
 
 def _from_zero(declared: FIRE, q: np.ndarray, k: np.ndarray) -> Truth:
-    """Return FIRE's bias with the normalisation of a query at position 0, psi(length)."""
+    """Return FIRE's bias with the denominator psi(length), that of query 0, for every query."""
     r, at = np.unique(k[None, :] - q[:, None], return_inverse=True)
     at = at.reshape(len(q), len(k))
     return each_part(declared.truth(np.array([0]), r), lambda part: part[:, 0][:, at])
@@ -103,7 +103,7 @@ def _swin(declared: SwinBias) -> Iterator[Change]:
     n, table = len(declared.table), np.asarray(declared.table, np.float64)
 
     def row(index: Callable[[Any, Any], Any]) -> Values:
-        """Return the bias with the row ``index(q, k)`` of the table."""
+        """Return a function whose bias of query q and key k is the row ``index(q, k)``."""
 
         def truth(q: np.ndarray, k: np.ndarray) -> Truth:
             rows = np.broadcast_to(index(q[:, None], k[None, :]), (q.size, k.size)) % n
@@ -189,7 +189,7 @@ def _dynamic_window(declared: DynamicWindowBias) -> Iterator[Change]:
     for code, text, weight in (
         ("axis-order", "the network takes (dx, dy), declared (dy, dx)", first[:, ::-1]),
         ("bucket-sign", "the offsets have the opposite sign: key minus query", -first),
-        ("position-scale", "offsets are divided by the side less 1", first / sides),
+        ("position-scale", "offsets are divided by the window size minus 1", first / sides),
     ):
         yield code, text, {"weights": (weight, *rest)}
 
@@ -209,7 +209,7 @@ def _forgetting(declared: ForgettingBias) -> Iterator[Change]:
 
 def _convit(declared: ConViTBias) -> Iterator[Change]:
     weight, (_, w) = np.asarray(declared.weight), declared.window
-    text = "the first number of a head belongs to dy, the second to dx"
+    text = "the weights of dx and dy are exchanged"
     yield "axis-order", text, {"weight": weight[:, [1, 0, 2]]}
     text = "the offsets have the opposite sign: query minus key"
     yield "bucket-sign", text, {"weight": weight * np.array([-1, -1, 1])}

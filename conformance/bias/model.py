@@ -31,7 +31,7 @@ PLACES = {
 
 
 def _some(n: int, most: int) -> np.ndarray:
-    """Return numbers of ``range(n)`` with both ends; the odd step includes both parities."""
+    """Return about ``most`` of the numbers 0 .. n - 1: both ends, then even and odd numbers."""
     part = most // 3
     if n <= most:
         return np.arange(n)

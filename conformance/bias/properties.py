@@ -105,7 +105,7 @@ def zero_at_own(cases: Cases, ruler: Ruler) -> Iterator[str]:
 
 
 def one_run(cases: Cases, ruler: Ruler) -> Iterator[str]:
-    """Report distances with the same bias, between which the bias differs (T5)."""
+    """Report two distances with the same bias if a distance between them has another one (T5)."""
     for case, i, keys in _sides(cases):
         if i not in (0, case.q_len - 1):
             continue
@@ -129,8 +129,8 @@ def level_beyond(distance: int, cases: Cases, ruler: Ruler) -> Iterator[str]:
         row = case.actual[:, i][:, far]
         for n in np.flatnonzero((row != row[:, :1]).any(axis=0)):
             yield (
-                f"{case.name}, row {i}: key - query = {far[n] - case.rows[i]} and "
-                f"{far[0] - case.rows[i]} differ, both beyond {distance}"
+                f"{case.name}, row {i}: the bias differs between key - query = "
+                f"{far[n] - case.rows[i]} and {far[0] - case.rows[i]}, both beyond {distance}"
             )
 
 
@@ -155,7 +155,7 @@ def _heads(cases: Cases) -> Iterator[tuple[BiasCase, int, np.ndarray, np.ndarray
 
 
 def _sides(cases: Cases) -> Iterator[tuple[BiasCase, int, np.ndarray]]:
-    """Yield the judged keys of each query twice: those up to the query, then those from it on."""
+    """Yield two sets of judged keys for each query: key <= query, then key >= query."""
     for case in cases:
         for i, row in enumerate(case.rows):
             keys = np.flatnonzero(case.judged[i])
@@ -171,7 +171,7 @@ def _size(values: np.ndarray) -> float:
 def _increased(cases: Cases, ruler: Ruler, offset: int) -> list[BiasCase]:
     """Return the cases with one element increased, at key - query = ``offset`` of one case.
 
-    The increase exceeds the rounding of the largest row constant.
+    The increase is larger than the rounding error of the largest element of all cases.
     """
     found = list(cases)
     for n, case in reversed(list(enumerate(found))):

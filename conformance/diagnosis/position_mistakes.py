@@ -15,11 +15,11 @@ from .mistake import Mistake, mistakes, with_value
 #: Wrong positions of queries: a message, and a function of (q_len, k_len) that returns them.
 QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
     (
-        "queries are not aligned with the last keys: query i sits at key i",
+        "queries are not aligned with the last keys: query i has the position of key i",
         lambda q_len, k_len: np.arange(q_len),
     ),
     (
-        "queries are not aligned with the last keys: every query sits at the last key",
+        "queries are not aligned with the last keys: every query has the position of the last key",
         lambda q_len, k_len: np.full(q_len, k_len - 1),
     ),
 )

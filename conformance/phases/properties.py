@@ -134,7 +134,7 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
     run.judge("properties", name, actual, truth)
     factor = perturbation(run)
     moved, truth = prop(factor)
-    control = f"property {name}: output scaled by {factor:g}"
+    control = f"property {name}: output times {factor:g} is rejected"
     run.report.controls[control] = not run.fits(moved, truth)
 
 

@@ -43,7 +43,7 @@ def _without(of: Callable[[int, int], bool]) -> OfCall:
 
 
 def _added(of: Callable[[Scored], Truth | np.ndarray]) -> OfCall:
-    """Return the parts with the bias ``of(call)``: a reference, or exact values."""
+    """Return a function of a call that returns the parts of its logits, with bias ``of(call)``."""
 
     def parts(call: Scored) -> Parts:
         bias = of(call)

@@ -1,4 +1,7 @@
-"""Mistakes in logits, predicted as a sum of changed parts; each part may have a fitted factor."""
+"""Mistakes in logits. They are predicted as sums of parts: q.k and a bias, or terms of a score.
+
+A mistake changes some parts. A factor on each part may be fitted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ Change = tuple[str, str, Any] | tuple[str, str, Any, str]
 
 
 def mistakes_of(declared: Any, changes: Iterable[Change]) -> Iterator[Mistake]:
-    """Yield the mistake of each change of the declared encoding."""
+    """Yield a :class:`Mistake` for each change; it predicts logits with this change."""
     for code, message, change, *remedy in changes:
         encoding = declared.replace(**change) if isinstance(change, dict) else change
         yield _changed(code, message, change if callable(change) else _other(encoding), *remedy)
@@ -31,7 +34,7 @@ def _other(encoding: Any) -> OfCall:
 
 
 def _changed(code: str, message: str, parts: OfCall, remedy: str = "") -> Mistake:
-    """Return the mistake of summing ``parts`` in place of the declared parts."""
+    """Return a mistake that predicts the logits as the sum of ``parts(call)``."""
 
     def predicts(by: dict[str, float]) -> Callable[[Scored], Truth | None]:
         def predict(call: Scored) -> Truth | None:

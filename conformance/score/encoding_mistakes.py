@@ -37,7 +37,7 @@ _AT_ONCE = 2**10
 def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and mistakes common to all.
 
-    The first of the ``calls`` shows the length of the table, if that can be wrong.
+    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``.
     """
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
     common = chain(changes_of_any(declared), _table_length(declared, calls[0]))
@@ -93,7 +93,7 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
 
 def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
     parts = (declared.projection, declared.content_bias, declared.position_bias)
-    text = "ESPnet's current encoding is used: rows of R follow key - query, also for later keys"
+    text = "ESPnet's current encoding is used: the sinusoid of key - query, also for later keys"
     yield "relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid)
     for length, words in ((1, "no more rows than the sequence has tokens"), (5000, "5000 rows")):
         text = f"the table has {words}, declared {declared.max_len}"
@@ -133,9 +133,9 @@ def _gated(declared: GatedBias) -> Iterator[Change]:
         lambda call: _positions_of(call, call.replace(q=call.q * call.scale)),
     )
     sign = np.array([-1, 1])
-    text = "the first gate is 1 - g, declared g: the paper's update gate"
+    text = "the first gate a is replaced by 1 - a, the paper's update gate"
     yield "score-term", text, {"weight": weight * sign[:, None], "linear_bias": c * sign}
-    text = "the gates have the mean of the four outputs, not their sum"
+    text = "the gates are computed from the mean of four linear outputs, not from their sum"
     yield "score-term", text, {"weight": weight / 4, "linear_bias": c / 4}
     yield "score-term", "the bias is not gated", _not_gated
     ones = np.ones_like(np.asarray(declared.scale))
@@ -145,7 +145,7 @@ def _gated(declared: GatedBias) -> Iterator[Change]:
 
 
 def _positions_of(call: Scored, changed: Scored) -> Parts:
-    """Return the terms of ``call``, except the content-position term, which is of ``changed``."""
+    """Return the terms of ``call``, with the content-position term of the call ``changed``."""
     return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 

@@ -69,7 +69,7 @@ def of_terms(
     whole = common * own_scale
     text = f"logits are multiplied by {whole:.6g}, declared {own_scale:.6g}"
     if abs(whole - head_dim**-0.5) <= near:
-        text = f"logits are divided by sqrt({head_dim}), without the factor for the number of terms"
+        text = f"logits are divided by sqrt({head_dim}), not by sqrt({head_dim} * number of terms)"
     elif abs(whole - 1.0) <= near * max(whole, 1.0):
         text = "logits are not scaled at all"
     yield "softmax-scale", text, {"declared": own_scale, "measured": whole}

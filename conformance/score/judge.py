@@ -63,7 +63,7 @@ def _probes(run: Run) -> Iterator[Probe]:
 
 
 def _of_score(run: Run, size: Size) -> Scored | None:
-    """Return a call of the given size, cut to the window, or None if it does not fit."""
+    """Return a call of the given size, None if it is too large; cut square calls to the window."""
     encoding: Score = run.encoding
     b, h, n_q, n_k = size
     whole = encoding.rows
@@ -76,7 +76,7 @@ def _of_score(run: Run, size: Size) -> Scored | None:
 
 
 def _of_encoding(run: Run, size: Size) -> Scored | None:
-    """Return a call of the given size, cut to the encoding's limits, or None if it does not fit."""
+    """Return a call of the given size or of a size that the encoding allows, or None to omit it."""
     declared: Any = run.encoding
     b, h, n_q, n_k = size
     model = declared if isinstance(declared, ModelEncoding) else None
@@ -161,6 +161,9 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:
-    """Return the reference with a tolerance that includes the row constants, or None."""
+    """Return the reference with a larger tolerance, for constants added to rows of logits.
+
+    The result is None if the declared encoding allows no such constants.
+    """
     constant, t = one.facts.constant, one.truth
     return None if constant is None else Truth(t.value, t.terms + np.abs(constant), t.angle)

@@ -31,7 +31,7 @@ def _changes(declared: Any) -> Iterator[Change]:
     if isinstance(declared, Rotary) and declared.num_axes == 1:
         yield (
             "position-axis",
-            "the head index is the position",
+            "the head index is used as the position",
             lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k)).parts(),
         )
     missing = "amplitude"
@@ -69,7 +69,7 @@ def _positions(code: str) -> Iterator[Change]:
 
 def _rotary(declared: Rotary) -> Iterator[Change]:
     def turned(q: int = 1, k: int = 1) -> OfCall:
-        """Return the parts with query positions times ``q`` and key positions times ``k``."""
+        """Return logits' parts with the positions of queries times ``q``, and of keys times ``k``."""
 
         def parts(call: Scored) -> Parts:
             q_at, k_at = call.positions
@@ -93,7 +93,8 @@ def _xpos(declared: XPos) -> Iterator[Change]:
 def _mirrored(call: Scored, declared: XPos) -> Scored:
     """Return the call with the rotation of position p, and the decay of position -p.
 
-    A rotation by p is the rotation by -p if the second channel of each pair is negated before.
+    All positions are negated. The second channel of each pair is negated too, so that the logits
+    have the declared rotations.
     """
     _, second = declared.pairs()
     q, k = np.array(call.q), np.array(call.k)

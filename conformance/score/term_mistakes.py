@@ -39,12 +39,12 @@ ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
 
 
 def absolute(place: Callable[[Scored], np.ndarray]) -> OfCall:
-    """Return the parts with ``place(call)``, (Q, 1) or (1, K), in place of key - query."""
+    """Return a function for the terms of a call, with ``place(call)`` used as key - query."""
     return lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape))
 
 
 def by_offset(change: Callable[[np.ndarray], np.ndarray]) -> OfCall:
-    """Return the parts with ``change`` applied to key - query."""
+    """Return a function for the terms of a call, with ``change`` applied to key - query."""
     return lambda call: call.by_offset(change)
 
 

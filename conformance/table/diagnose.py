@@ -20,7 +20,7 @@ from posenc_ref.conformance.phases.properties import perturbation
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
-    """Return the declaration of the sine and cosine columns as angles with frequencies."""
+    """Return the declared frequencies, scale and offset, and the exact cosine and sine columns."""
     dim = encoding.dim
     known: dict[Any, float] = {"dim": dim / 2, "half-1": dim // 2 - 1}
     n = known.get(encoding.denominator, encoding.denominator)
@@ -62,10 +62,11 @@ def tables_of(access: TableAccess, columns: tuple[np.ndarray, np.ndarray]) -> Ta
 
 
 def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
-    """Judge constant norm, ``PE(p+k) = M(k) PE(p)`` and the Gram matrix, without the reference.
+    """Judge properties of sinusoids without the reference: the norm, shifts, and inner products.
 
-    If there is an extra sine column without a cosine, these properties do not hold, and are not
-    judged.
+    All rows have the same norm. A matrix M(k) maps each row to the row k positions later. The inner
+    product of two rows (Gram matrix) depends only on the difference of their positions. An extra
+    sine column without a cosine breaks these properties; then they are not judged.
     """
     if encoding.dim % 2 and encoding.odd == "extra-sin":
         run.count("properties")
@@ -89,7 +90,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     def judge(name: str, actual: np.ndarray, truth: Truth, scaled: np.ndarray) -> None:
         run.judge("properties", name, actual, truth)
         rejected = bool((run.scores(scaled, truth) > run.budget).any())
-        run.report.controls[f"property {name}: output scaled by {factor:g}"] = rejected
+        run.report.controls[f"property {name}: output times {factor:g} is rejected"] = rejected
 
     more = (factor - 1) * norm
     truth = Truth(np.sum(a * a, 1), 4 * norm, 0 * norm)
@@ -108,7 +109,10 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
 
 
 def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
-    """Return M(k) of the measured frequencies and columns, or None if columns form no pairs."""
+    """Return M(k), which maps a row to the row k positions later, computed from measurements.
+
+    The result is None if columns form no pairs, or a frequency is pi or more.
+    """
     columns = quadrature(access, dtype)
     fastest = float(np.abs(encoding.frequencies()).max())
     if columns is None or fastest >= np.pi:
@@ -285,7 +289,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
 
 
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
-    """Report which rows of a learned table are returned: all shifted, or some wrong."""
+    """Report how the rows of a learned table are wrong: shifted, exchanged, or other values."""
     weight = run.driver.rounded(np.asarray(encoding.weight, dtype=np.float64))
     count = encoding.rows - max(encoding.offset, 0)
     got = access.rows(np.arange(count))
@@ -304,7 +308,7 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     if wrong.size:
         p = int(wrong[0])
         evidence = f"position {p} gets row {used[p]}, declared row {p + encoding.offset}"
-        run.add("wrong-row", f"{wrong.size} of {count} positions get other rows", evidence)
+        run.add("wrong-row", f"{wrong.size} of {count} positions get wrong rows", evidence)
     else:
         p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
         evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."

@@ -32,7 +32,7 @@ def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
             run.add(
                 "exponent",
                 message,
-                "rows 0..16 are equal to the rows with these frequencies, to rounding",
+                "rows 0..16 equal the rows computed by this mistake, within the tolerance",
                 remedy="Divide with /, not //, and put the quotient into parentheses.",
                 equivalent=("frequency-spacing",),
             )
@@ -54,7 +54,7 @@ def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 def reversed_length(encoding: Sinusoidal, first: np.ndarray, least: int) -> int | None:
     """Return the number of rows of a reversed table that starts with the row ``first``.
 
-    The search goes from ``least`` to LONGEST rows; None means that there are no such numbers.
+    Numbers from ``least`` to LONGEST are tried; the result is None if ``least`` is larger.
     Only eight sines and eight cosines are compared, which is enough to tell rows apart; the
     caller compares all columns.
     """
@@ -87,7 +87,7 @@ def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
 
 
 def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
-    """Return the table with other frequencies, at small positions."""
+    """Return the table with frequencies ``waves``; float64 angles suffice for small positions."""
     used = (encoding.position_scale * (at + encoding.offset))[:, None]
     value, size = np.zeros((2, at.size, encoding.dim))
     for columns, function, w in zip(encoding.columns(), (np.sin, np.cos), waves, strict=True):

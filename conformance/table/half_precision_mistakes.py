@@ -45,8 +45,8 @@ def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
     """Report rows that are rounded to half precision in a result of a finer dtype.
 
-    Every value must be a half-precision number, and within that format's tolerance of the declared
-    rows or of the rows at rounded positions. Return whether a finding was reported.
+    They are reported if all values are half-precision numbers, and equal the declared rows, or the
+    rows at rounded positions, within half-precision tolerance. Return whether one was reported.
     """
     for half in _HALF:
         if (
@@ -61,7 +61,7 @@ def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
                 run.add(
                     "table-precision",
                     f"{message}; {mistake.message}" if mistake.message else message,
-                    f"none of {sum(one.actual.size for one in seen)} values has more bits",
+                    f"all {sum(one.actual.size for one in seen)} values are {half} numbers",
                     values={"declared": run.dtype, "measured": half},
                 )
                 return True

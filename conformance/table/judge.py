@@ -55,7 +55,12 @@ def judge_cos_sin(run: Run) -> None:
     cos, sin = tables(access.within(ONE_HOT))
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
-    run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
+    run.judge(
+        "properties",
+        "cos^2 + sin^2 = attention_factor^2",
+        cos**2 + sin**2,
+        Truth(size, 2 * size, 0 * size),
+    )
     _state(run, access, first, truth)
     declared = declare(encoding.replace(sign=1) if encoding.sign != 1 else encoding)
     measure_accuracy(run, access, tables, declared)
@@ -94,7 +99,7 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
     if not fits:
         run.add(
             "mixed-layout",
-            "the two columns of a pair differ in both arrangements",
+            "the two copies of a column differ in both layouts, half and interleaved",
             "columns compared at every position",
             by="arrangement",
         )
@@ -243,7 +248,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth: Rows | None 
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Diagnose the measured phases; if they are as declared, report wrong optional inputs."""
+    """Diagnose the phases; if they are right, report e.g. wrong rows at fractional positions."""
     diagnose_phases(run, tables, unaliased(tables, run.coarse), declared)
     if not run.report.findings and {f.check for f in run.failures} == {"optional inputs"}:
         first = run.failures[0]

@@ -1,6 +1,6 @@
 """Judge tables over coordinates or several axes, learned factors, and sums of tables.
 
-The coefficients A and B are those of ``Table.truth``.
+The tolerance follows from the error coefficients A and B in ``Table.truth``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rows_of(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
 
 
 def judge_table(run: Run) -> None:
-    """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (A, S), height before width."""
+    """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (axes, S), height before width."""
     run.report.required = ("required inputs", "values", "state")
     probes = (
         Probe(check, case, at, required, f"{case}, positions of shape {at.shape}" * required)
@@ -94,7 +94,7 @@ def table_mistakes(
 ) -> Iterator[Mistake]:
     """Yield mistakes with one field of the declaration changed.
 
-    ``positions(table, facts)`` returns the positions of the rows in the call with these facts.
+    ``positions(table, facts)`` returns the positions in a call; ``facts`` are the call's arguments.
     """
     for code, message, table in changed_tables(run.encoding):
         predict = looked_up(partial(rows_of, run, table), partial(positions, table))
@@ -108,8 +108,11 @@ def _mistakes(run: Run) -> Iterator[Mistake]:
         yield from mistakes(
             "axis-order",
             moved,
-            ("the axes of positions are taken in reverse", lambda p: p[::-1]),
-            ("all axes have the position of the first", lambda p: np.broadcast_to(p[:1], p.shape)),
+            ("the axes of positions are in reverse order", lambda p: p[::-1]),
+            (
+                "all axes have the positions of the first axis",
+                lambda p: np.broadcast_to(p[:1], p.shape),
+            ),
         )
     yield from mistakes(
         "position-origin",
@@ -191,6 +194,6 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
 
 
 def _shaped(axes: int, values: np.ndarray) -> np.ndarray:
-    """Return coordinates (S,) or (A, S) in float32; integers are not converted."""
+    """Return coordinates (S,) or (axes, S) in float32; integers are not converted."""
     values = values if values.dtype.kind == "i" else values.astype(np.float32)
     return values[0] if axes == 1 else values

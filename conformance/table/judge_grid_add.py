@@ -1,7 +1,7 @@
 """Judge ``add`` and ``grid``: a table added to x, and a table over the patches of an image.
 
-``grid`` has the error unit of the table. The unit of ``add`` has ``A = |x| + |PE|`` and the B of
-the table.
+The error coefficients A and B (see :mod:`posenc_ref.accuracy`) are those of the table; for ``add``,
+``A = |x| + |PE|``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Added:
     rows: Rows
 
     def truth(self, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """Return ``x`` plus the rows of positions 0 .. S-1, each multiplied by a factor."""
+        """Return ``x`` times the input plus ``pe`` times the rows of positions 0 .. S-1."""
         return self.at(np.arange(self.x.shape[1]), x, pe)
 
     def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
@@ -196,7 +196,7 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
 
 def _grid_mistakes(run: Run) -> Iterator[Mistake]:
     def at(number: Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]) -> Any:
-        """Return a prediction from the wrong number of the patch at (y, x) of an h x w grid."""
+        """Return a prediction of grids in which ``number(y, x, h, w)`` is patch (y, x)'s number."""
 
         def rows(size: tuple[int, int]) -> Truth:
             h, w = size
@@ -218,8 +218,8 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         ("patches are numbered column by column", lambda y, x, h, w: x * h + y),
         ("tokens are listed column by column", by_columns),
         ("patch (y, x) has the number y * height + x", lambda y, x, h, w: y * h + x),
-        ("rows come from bottom to top", lambda y, x, h, w: (h - 1 - y) * w + x),
-        ("columns come from right to left", lambda y, x, h, w: y * w + w - 1 - x),
+        ("rows of patches come from bottom to top", lambda y, x, h, w: (h - 1 - y) * w + x),
+        ("columns of patches come from right to left", lambda y, x, h, w: y * w + w - 1 - x),
         (
             "patches are numbered from the last to the first",
             lambda y, x, h, w: h * w - 1 - y * w - x,

@@ -43,9 +43,9 @@ Change = tuple[str, str, dict[str, Any] | Callable[[], Table]]
 def looked_up(
     rows: Callable[[Any], Truth], *steps: Callable[[Any], Any]
 ) -> Callable[[Any], Truth | None]:
-    """Return a ``predict`` that applies ``steps`` to the facts of a call, then returns ``rows``.
+    """Return a function that applies ``steps``, then ``rows``, to the arguments of a call.
 
-    It returns None for positions that the table does not have.
+    The function returns None for positions that the table does not have.
     """
 
     def predict(facts: Any) -> Truth | None:
@@ -60,7 +60,7 @@ def looked_up(
 
 
 def changed_tables(declared: Table) -> Iterator[Changed]:
-    """Yield every single mistake, then each of them combined with exchanged axes."""
+    """Yield tables with one mistake, then tables with exchanged axes and one more mistake."""
     single = list(_single(declared))
     yield from single
     orders = [(message, table) for code, message, table in single if code == "axis-order"]
@@ -199,7 +199,7 @@ def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
     text = f"the deviation has {every} in its denominator, declared {every - 1}"
     yield "amplitude", text, {"divisor": declared.divisor * (1 - 1 / every) ** 0.5}
     for divisor in (1.0, 10.0):
-        text = f"rows are divided by {divisor:g} deviations, declared {declared.divisor:g}"
+        text = f"the divisor is {divisor:g} standard deviations, declared {declared.divisor:g}"
         yield "amplitude", text, {"divisor": divisor}
     for rows in (n - 1, n + 1):
         text = f"mean and deviation are computed over {rows} rows, declared {n}"
@@ -231,10 +231,10 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
     if declared.combine == "concat":
         for order in permutations(range(len(declared.parts))):
             parts = tuple(declared.parts[i] for i in order)
-            yield "layout", f"the parts come in the order {order}", {"parts": parts}
+            yield "layout", f"the encodings in 'parts' come in the order {order}", {"parts": parts}
     elif len(declared.parts) == 2:
         for missing, left in zip((1, 0), declared.parts, strict=True):
-            yield "amplitude", f"part {missing} is not added", lambda left=left: left  # type: ignore[misc]
+            yield "amplitude", f"the encoding parts[{missing}] is not added", lambda left=left: left  # type: ignore[misc]
     for i, part in enumerate(declared.parts):
         inner = _sinusoid(part) if isinstance(part, Sinusoidal) else _single(part)
         for code, message, table in inner:
@@ -246,7 +246,7 @@ def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[C
     """Yield sinusoids mistaken for the declared one: another arrangement or exponent."""
     layout = "concat" if declared.layout == "interleaved" else "interleaved"
     first = "cos" if declared.first == "sin" else "sin"
-    text = f"the denominator is {{}}, declared {declared.denominator}"
+    text = f"the denominator of the exponent is {{}}, declared {declared.denominator}"
     changes: list[Change] = [
         ("layout", f"{what} are {layout}, declared {declared.layout}", {"layout": layout}),
         ("phase-order", f"{first} comes first, declared {declared.first}", {"first": first}),

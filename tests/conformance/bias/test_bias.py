@@ -172,7 +172,7 @@ def test_slopes_come_with_their_rule():
 
 def test_alignment_names_the_rule_and_the_shift_of_every_length():
     found = only(check(lambda q, k: -SLOPES * np.abs(front(q, k)), BOTH, "bias"))
-    assert "query i sits at key i" in found.message
+    assert "query i has the position of key i" in found.message
     assert found.values["measured"]["q_len 3, k_len 11"] == -8
     found = only(check(lambda q, k: -SLOPES * np.abs(offsets(q, k) - 1), BOTH, "bias"))
     assert "every query is shifted by +1" in found.message

@@ -9,8 +9,8 @@ from posenc_ref.conformance import check
 TABLE = np.random.default_rng(5).standard_normal((32, 1)).astype(np.float32)
 CAUSAL, BOTH = T5Bias(TABLE, bidirectional=False), T5Bias(TABLE)
 RULES = {
-    "query i sits at key i": lambda q, k: np.arange(q),
-    "every query sits at the last key": lambda q, k: np.full(q, k - 1),
+    "query i has the position of key i": lambda q, k: np.arange(q),
+    "every query has the position of the last key": lambda q, k: np.full(q, k - 1),
     "every query is shifted by +1": lambda q, k: np.arange(k - q, k) + 1,
     "every query is shifted by -1": lambda q, k: np.arange(k - q, k) - 1,
 }
@@ -22,7 +22,7 @@ def placed(encoding, at):
 
 @pytest.mark.parametrize(
     ("encoding", "words"),
-    [*((CAUSAL, words) for words in RULES), (BOTH, "every query sits at the last key")],
+    [*((CAUSAL, words) for words in RULES), (BOTH, "every query has the position of the last key")],
 )
 def test_the_rule_is_named(encoding, words):
     (finding,) = check(placed(encoding, RULES[words]), encoding, "bias").findings
@@ -32,7 +32,7 @@ def test_the_rule_is_named(encoding, words):
 
 def test_alibi_says_the_same():
     encoding = ALiBi(1)
-    rule = "query i sits at key i"
+    rule = "query i has the position of key i"
     (finding,) = check(placed(encoding, RULES[rule]), encoding, "bias").findings
     assert finding.message.endswith(rule)
 
@@ -46,4 +46,4 @@ def test_a_number_that_does_vary_is_said_to():
     encoding = BOTH
     fn = placed(encoding, lambda q, k: np.arange(k - q, k) + k % 3)
     (finding,) = check(fn, encoding, "bias").findings
-    assert finding.message.endswith("the shift differs between calls")
+    assert finding.message.endswith("the shift of queries differs between calls")
