@@ -34,13 +34,12 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
 
     ``change`` may contain:
 
-    - ``num_buckets``, ``max_distance``: other values of these fields;
+    - ``num_buckets``, ``max_distance``: these fields; ``own``: the bucket of r = 0;
     - ``sign``: a factor on r; ``shift``: a number subtracted from r;
     - ``size``: the number of buckets of one direction; ``clamp``: False if there is no last one;
     - ``exact``: how many of the smallest distances have a bucket of their own;
     - ``starts``: the smallest distance in each bucket; ``future_starts``: the same for later keys;
     - ``half``: the dtype of the logarithm, and the ``order`` of :func:`_half_log`;
-    - ``own``: the bucket of r = 0;
     - ``future``: later keys have the second half of the buckets ("offset"), the same buckets as
       earlier keys ("same"), or bucket 0 ("zero").
     """

@@ -54,8 +54,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
         yield Cause(
             "bias-sign",
             "the bias grows with the distance: far keys are rewarded",
-            f"head {head}: the bias changes by {-first.before[head]:+.9g} per key of distance, "
-            f"declared {-true[head]:+.9g}",
+            f"head {head}: slope {-first.before[head]:+.9g} per key, declared {-true[head]:+.9g}",
             {"sign": -1.0},
             values={"declared": -1, "measured": 1},
         )
@@ -111,9 +110,7 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
     assert long.before is not None
     mirror = -long.before
     head, ratio = int(np.argmax(np.abs(mirror))), float(np.median(after / mirror))
-    evidence = (
-        f"head {head}: slope {after[head]:+.9g} after the query, expected {mirror[head]:+.9g}"
-    )
+    evidence = f"head {head}: slope {after[head]:+.9g} for later keys, expected {mirror[head]:+.9g}"
     values = {"declared": mirror.tolist(), "measured": after.tolist()}
     wrong = ruler.differ(after, mirror, 4 * np.abs(mirror)).any()
     if wrong and not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():

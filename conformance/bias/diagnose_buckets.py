@@ -197,10 +197,7 @@ def _free(
 
 
 def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int) -> list[int]:
-    """Return each max_distance with which buckets start at the distances ``first``.
-
-    The likeliest one comes first.
-    """
+    """Return each max_distance that gives buckets with the starts ``first``, likeliest first."""
     if len(first) != size - 1 or first[:exact] != tuple(range(1, exact + 1)) or size - exact < 2:
         return []
     power = (size - exact) / (size - 1 - exact)

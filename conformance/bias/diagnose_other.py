@@ -87,11 +87,7 @@ def factor_on_bias(
         (1.0, "", ""),
         (-1.0, "bias-sign", "the bias has the opposite sign"),
         (0.0, "bias-missing", "the bias is missing"),
-        (
-            d**-0.5,
-            "bias-scale",
-            f"the bias is divided by sqrt({d}): it is added before q.k is scaled",
-        ),
+        (d**-0.5, "bias-scale", f"the bias is divided by sqrt({d}), like q.k"),
         (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})"),
     )
     code, text = next(

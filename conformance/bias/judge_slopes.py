@@ -56,9 +56,8 @@ def judge_slopes(run: Run) -> None:
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
     """Report slopes that change after other calls, and correct ``got``.
 
-    The first call is repeated on the same instance, and each wrong call on a new instance. Slopes
-    of a new instance replace those in ``got``. If no new instance can be made, only the slopes of
-    the first call are kept.
+    The first call is repeated on the same instance, and each wrong call on a new instance, whose
+    slopes replace those in ``got``. Without new instances, only the first slopes are kept.
     """
     ruler = Ruler.of(run)
     n, first = next(iter(got.items()))

@@ -1,7 +1,4 @@
-"""Mistakes in logits. They are predicted as sums of parts: q.k and a bias, or terms of a score.
-
-A mistake changes some parts. A factor on each part may be fitted.
-"""
+"""Mistakes in logits, predicted as sums of parts (q.k and bias, or terms) with fitted factors."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _changes(declared: Any) -> Iterator[Change]:
 
 def _positions(code: str) -> Iterator[Change]:
     def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
-        """Return the parts at positions computed from the numbers of queries and keys."""
+        """Return a function for logits at positions computed from the numbers of queries and keys."""
         return lambda call: call.replace(
             **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
         ).parts()
@@ -69,7 +69,7 @@ def _positions(code: str) -> Iterator[Change]:
 
 def _rotary(declared: Rotary) -> Iterator[Change]:
     def turned(q: int = 1, k: int = 1) -> OfCall:
-        """Return logits' parts with the positions of queries times ``q``, and of keys times ``k``."""
+        """Return a function for logits at query positions * ``q`` and key positions * ``k``."""
 
         def parts(call: Scored) -> Parts:
             q_at, k_at = call.positions

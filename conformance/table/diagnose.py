@@ -109,10 +109,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
 
 
 def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
-    """Return M(k), which maps a row to the row k positions later, computed from measurements.
-
-    The result is None if columns form no pairs, or a frequency is pi or more.
-    """
+    """Return the measured M(k), which maps rows to rows k positions later, or None without it."""
     columns = quadrature(access, dtype)
     fastest = float(np.abs(encoding.frequencies()).max())
     if columns is None or fastest >= np.pi:

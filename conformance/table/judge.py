@@ -55,12 +55,8 @@ def judge_cos_sin(run: Run) -> None:
     cos, sin = tables(access.within(ONE_HOT))
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
-    run.judge(
-        "properties",
-        "cos^2 + sin^2 = attention_factor^2",
-        cos**2 + sin**2,
-        Truth(size, 2 * size, 0 * size),
-    )
+    norm = Truth(size, 2 * size, 0 * size)
+    run.judge("properties", "cos^2 + sin^2 = attention_factor^2", cos**2 + sin**2, norm)
     _state(run, access, first, truth)
     declared = declare(encoding.replace(sign=1) if encoding.sign != 1 else encoding)
     measure_accuracy(run, access, tables, declared)

@@ -109,10 +109,7 @@ def _mistakes(run: Run) -> Iterator[Mistake]:
             "axis-order",
             moved,
             ("the axes of positions are in reverse order", lambda p: p[::-1]),
-            (
-                "all axes have the positions of the first axis",
-                lambda p: np.broadcast_to(p[:1], p.shape),
-            ),
+            ("all axes have the positions of axis 0", lambda p: np.broadcast_to(p[:1], p.shape)),
         )
     yield from mistakes(
         "position-origin",

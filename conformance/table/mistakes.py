@@ -199,7 +199,7 @@ def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
     text = f"the deviation has {every} in its denominator, declared {every - 1}"
     yield "amplitude", text, {"divisor": declared.divisor * (1 - 1 / every) ** 0.5}
     for divisor in (1.0, 10.0):
-        text = f"the divisor is {divisor:g} standard deviations, declared {declared.divisor:g}"
+        text = f"the divisor is {divisor:g} * standard deviation, declared {declared.divisor:g}"
         yield "amplitude", text, {"divisor": divisor}
     for rows in (n - 1, n + 1):
         text = f"mean and deviation are computed over {rows} rows, declared {n}"

@@ -159,13 +159,7 @@ def no_bias_with_a_cache(q_len, k_len):
     return dense(paper_slopes(12), -np.abs(relative(q_len, k_len)))
 
 
-@wrong(
-    DECODING,
-    "bias-alignment",
-    "query i has the position of key i",
-    surface="bias",
-    encoding=alibi(4),
-)
+@wrong(DECODING, "bias-alignment", "the position of key i", surface="bias", encoding=alibi(4))
 def first_rows_of_the_bias(q_len, k_len):
     n = max(q_len, k_len)
     at = np.arange(n)

@@ -131,7 +131,7 @@ def table(positions, rows=43, ddof=1, centred=True, by=10):
         ({"rows": 42}, "mean and deviation are computed over 42 rows, declared 43"),
         ({"ddof": 0}, "the deviation has 688 in its denominator, declared 687"),
         ({"centred": False}, "the mean is not subtracted"),
-        ({"by": 1}, "the divisor is 1 standard deviations, declared 10"),
+        ({"by": 1}, "the divisor is 1 * standard deviation, declared 10"),
     ],
 )
 def test_the_suite_names_what_is_wrong(wrong, said):
