@@ -161,6 +161,6 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:
-    """Return the reference with tolerance for a constant in each row, or None if not allowed."""
+    """Return the reference with tolerance for a constant per row, None if none is allowed."""
     constant, t = one.facts.constant, one.truth
     return None if constant is None else Truth(t.value, t.terms + np.abs(constant), t.angle)

@@ -53,7 +53,7 @@ def _changes(declared: Any) -> Iterator[Change]:
 
 def _positions(code: str) -> Iterator[Change]:
     def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
-        """Return a function for logits at positions computed from the numbers of queries and keys."""
+        """Return a function for logits at ``place(number of queries, number of keys)``."""
         return lambda call: call.replace(
             **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
         ).parts()

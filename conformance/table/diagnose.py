@@ -109,7 +109,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
 
 
 def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
-    """Return the measured M(k), which maps rows to rows k positions later, or None without it."""
+    """Return the measured M(k), which shifts rows by k positions, or None if there is none."""
     columns = quadrature(access, dtype)
     fastest = float(np.abs(encoding.frequencies()).max())
     if columns is None or fastest >= np.pi:

@@ -45,8 +45,8 @@ def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
     """Report rows that are rounded to half precision in a result of a finer dtype.
 
-    They are reported if all values are half-precision numbers, and equal the declared rows, or the
-    rows at rounded positions, within half-precision tolerance. Return whether one was reported.
+    Rows are reported if all values are half-precision numbers and equal the declared rows, or the
+    rows at rounded positions, within half-precision tolerance. Return whether any were reported.
     """
     for half in _HALF:
         if (

@@ -196,13 +196,13 @@ def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
     n, plain = declared.length, Sinusoidal(declared.dim, base=declared.base)
     every = n * declared.dim
     yield "amplitude", "rows are not standardised", lambda: plain
-    text = f"the deviation has {every} in its denominator, declared {every - 1}"
+    text = f"the standard deviation has the denominator {every}, declared {every - 1}"
     yield "amplitude", text, {"divisor": declared.divisor * (1 - 1 / every) ** 0.5}
     for divisor in (1.0, 10.0):
         text = f"the divisor is {divisor:g} * standard deviation, declared {declared.divisor:g}"
         yield "amplitude", text, {"divisor": divisor}
     for rows in (n - 1, n + 1):
-        text = f"mean and deviation are computed over {rows} rows, declared {n}"
+        text = f"mean and standard deviation are computed over {rows} rows, declared {n}"
         yield "amplitude", text, {"length": rows}
     deviation = float(plain.table(range(n)).std(ddof=1))
     scale = 1 / (declared.divisor * deviation)
@@ -239,7 +239,7 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
         inner = _sinusoid(part) if isinstance(part, Sinusoidal) else _single(part)
         for code, message, table in inner:
             parts = tuple(table if j == i else p for j, p in enumerate(declared.parts))
-            yield code, f"part {i}: {message}", {"parts": parts}
+            yield code, f"parts[{i}]: {message}", {"parts": parts}
 
 
 def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[Changed]:

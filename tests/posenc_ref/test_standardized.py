@@ -128,8 +128,8 @@ def table(positions, rows=43, ddof=1, centred=True, by=10):
     ("wrong", "said"),
     [
         ({}, None),
-        ({"rows": 42}, "mean and deviation are computed over 42 rows, declared 43"),
-        ({"ddof": 0}, "the deviation has 688 in its denominator, declared 687"),
+        ({"rows": 42}, "mean and standard deviation are computed over 42 rows, declared 43"),
+        ({"ddof": 0}, "the standard deviation has the denominator 688, declared 687"),
         ({"centred": False}, "the mean is not subtracted"),
         ({"by": 1}, "the divisor is 1 * standard deviation, declared 10"),
     ],
