@@ -134,7 +134,7 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
     run.judge("properties", name, actual, truth)
     factor = perturbation(run)
     moved, truth = prop(factor)
-    control = f"property {name}: output times {factor:g} is rejected"
+    control = f"property {name}: output multiplied by {factor:g}"
     run.report.controls[control] = not run.fits(moved, truth)
 
 

@@ -90,7 +90,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     def judge(name: str, actual: np.ndarray, truth: Truth, scaled: np.ndarray) -> None:
         run.judge("properties", name, actual, truth)
         rejected = bool((run.scores(scaled, truth) > run.budget).any())
-        run.report.controls[f"property {name}: output times {factor:g} is rejected"] = rejected
+        run.report.controls[f"property {name}: output multiplied by {factor:g}"] = rejected
 
     more = (factor - 1) * norm
     truth = Truth(np.sum(a * a, 1), 4 * norm, 0 * norm)
