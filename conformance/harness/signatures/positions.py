@@ -25,8 +25,8 @@ POSITIONS = (
         ("x",),
         _NONE,
         outputs=("y",),
-        meaning="x (Q, K), with column c for distance K-1-c, moved to columns of keys; keys after "
-        "the query are not judged",
+        meaning="x (Q, K), whose column c is distance K-1-c, rearranged so that column j is key j; "
+        "keys after the query are not judged",
     ),
     Surface(
         "relative_scores",
@@ -53,7 +53,7 @@ POSITIONS = (
         ("lengths",),
         _NONE,
         outputs=_IDS,
-        meaning="positions of documents one after the other",
+        meaning="positions in packed documents; each document starts at 0",
     ),
     Surface(
         "decode_positions",
@@ -96,7 +96,7 @@ POSITIONS = (
         ),
         ("height", "width", "merge_size"),
         outputs=_IDS,
-        meaning="row and column (2, height * width) of every patch; the patches of a block of "
-        "merge_size squared follow each other",
+        meaning="row and column (2, height * width) of every patch; the merge_size x merge_size "
+        "patches of a block are consecutive",
     ),
 )

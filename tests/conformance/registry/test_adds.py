@@ -155,7 +155,7 @@ def test_explain_shows_what_it_declares(entry, monkeypatch):
 def test_no_pipe_hides_that_a_command_of_the_walk_through_failed():
     """A pipe would hide the exit status of the first."""
     said = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (commands,) = re.findall(r"^### What follows by itself\n\n```sh\n(.*?)^```$", said, re.M | re.S)
+    (commands,) = re.findall(r"^### Run these commands\n\n```sh\n(.*?)^```$", said, re.M | re.S)
     assert len(commands.splitlines()) == 5
     assert not {"|", ";"} & set(commands)
 
