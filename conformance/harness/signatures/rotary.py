@@ -71,8 +71,8 @@ ROTARY = (
         ("rotary",),
         "sequences.judge_vjp:judge",
         outputs=("dx",),
-        meaning="the gradient of x for the gradient dy of y: dy rotated by the transpose, whatever x "
-        "is",
+        meaning="the gradient of x for the gradient dy of y: dy rotated by the transpose, whatever "
+        "x is",
         one_map=True,
         least=_LEAST,
     ),
