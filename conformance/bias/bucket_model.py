@@ -30,11 +30,15 @@ def starts(size: int, exact: int, max_distance: int, last: int | None = None) ->
 
 
 def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
-    """Return the declared buckets of the relative positions r, with parts of the rule changed.
+    """Return the buckets of the relative positions r by the declared rule with parts changed.
 
-    ``change`` replaces sign, num_buckets, size (buckets of one direction), future ("offset",
-    "same", "zero"), exact, max_distance, starts, future_starts, clamp, half, own (the bucket of
-    0) or shift (of r).
+    ``change`` may contain num_buckets, max_distance and the following.  ``sign``: a factor on r.
+    ``shift``: a number subtracted from r.  ``size``: the number of buckets of one direction.
+    ``exact``: the number of distances with a bucket of their own.  ``starts`` and
+    ``future_starts``: the first distance in each bucket.  ``clamp``: False if there is no last
+    bucket.  ``half``: the format of the logarithm and the order of operations.  ``own``: the bucket
+    of r = 0.  ``future``: whether later keys have the second half of the buckets ("offset"), the
+    buckets of earlier keys ("same"), or bucket 0 ("zero").
     """
     both = encoding.bidirectional
     number = change.get("num_buckets", encoding.num_buckets)
@@ -76,12 +80,11 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
         far = half(log * ((size - exact) / whole))
     else:
         far = half(half(log / (half(whole) if order == "rounded" else whole)) * (size - exact))
-    far = np.minimum(exact + np.trunc(far), size - 1).astype(np.int64)
-    return np.where(n < exact, n, far)
+    return np.where(n < exact, n, np.minimum(exact + np.trunc(far), size - 1).astype(np.int64))
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:
-    """Return the changes to combine with a shift: none, the other sign, the other direction."""
+    """Return changes of sign and direction; a shift of r is tried with each of them, and alone."""
     half, both = encoding.num_buckets // 2, encoding.bidirectional
     other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
     return [{}, {"sign": -1}, other]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 from typing import Any
@@ -34,19 +34,18 @@ class Ruler:
         return cls(run.dtype, run.settings.precision)
 
     @property
-    def roundoff(self) -> float:
-        """The roundoff of the dtype or the precision, whichever is larger."""
-        return max(ROUNDOFF[self.dtype], ROUNDOFF[self.precision or self.dtype])
-
-    @property
     def budget(self) -> float:
         """The largest score that passes."""
         return budget(self.dtype, self.precision)
 
     def score(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
-        """Return ``|actual - expected|`` in units of ``roundoff * terms``; infinity for NaN."""
-        actual, expected, terms = (np.asarray(a, np.float64) for a in (actual, expected, terms))
-        actual, expected, terms = np.broadcast_arrays(actual, expected, terms)
+        """Return the score of every element: ``|actual - expected| / (roundoff * terms)``.
+
+        ``terms`` is the sum of the absolute values from which ``expected`` is computed. A NaN has
+        the score infinity.
+        """
+        given = (np.asarray(a, np.float64) for a in (actual, expected, terms))
+        actual, expected, terms = np.broadcast_arrays(*given)
         with np.errstate(invalid="ignore"):
             truth = Truth(expected, terms, np.zeros(()))
             return np.asarray(truth.score(actual, dtype=self.dtype, precision=self.precision))
@@ -56,13 +55,14 @@ class Ruler:
         return self.score(actual, expected, terms) > self.budget
 
     def residual(self, scores: np.ndarray) -> tuple[bool, float]:
-        """Return whether all ``scores`` pass, and the mean of their logarithms."""
+        """Return whether all ``scores`` pass, and the mean of ``log2(1 + score)``."""
         scores = np.minimum(scores, WORST)
         return bool((scores <= self.budget).all()), float(np.mean(np.log2(1 + scores)))
 
     def beyond(self, terms: float) -> float:
-        """Return a step larger than the rounding of a sum of terms of size ``terms``."""
-        return 8 * self.budget * self.roundoff * terms or 1.0
+        """Return an error that fails if it is added to a sum of terms of size ``terms``."""
+        roundoff = max(ROUNDOFF[self.dtype], ROUNDOFF[self.precision or self.dtype])
+        return 8 * self.budget * roundoff * terms or 1.0
 
 
 @dataclass(frozen=True)
@@ -98,32 +98,32 @@ class BiasCase:
 
     @cached_property
     def moved(self) -> np.ndarray:
-        """The values to judge, relative to the query's own key if ``up_to_constant``."""
+        """The values to judge; if ``up_to_constant``, the value at the own key is subtracted."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.actual - self.own) if self.up_to_constant else self.actual
 
     @cached_property
     def terms(self) -> np.ndarray:
-        """The sum of the absolute values of the terms of ``moved``."""
+        """The sum of the absolute values from which each element of ``moved`` is computed."""
         size = np.abs(self.actual)
         return np.asarray(size + np.abs(self.own)) if self.up_to_constant else np.asarray(size)
-
-    def with_values(self, actual: np.ndarray) -> BiasCase:
-        """Return the same case with other values."""
-        return replace(self, actual=actual)
 
 
 @dataclass(frozen=True)
 class Property:
     """A property of correct outputs, judged without a reference.
 
-    ``violation`` describes the first violation, or returns an empty string.  ``spoil`` changes one
-    number of the data so that the property is violated.
+    ``violations`` describes each violation. ``spoil`` returns the outputs with one wrong number,
+    which must be a violation.
     """
 
     name: str
-    violation: Callable[[Any, Ruler], str]
+    violations: Callable[[Any, Ruler], Iterator[str]]
     spoil: Callable[[Any, Ruler], Any]
+
+    def violation(self, data: Any, ruler: Ruler) -> str:
+        """Describe the first violation, or return an empty string."""
+        return next(self.violations(data, ruler), "")
 
 
 def right(run: Run, case: BiasCase) -> bool:
@@ -134,16 +134,15 @@ def right(run: Run, case: BiasCase) -> bool:
 
 
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
-    """Judge each property, and verify that it rejects the function's output with one error."""
+    """Judge each property, and verify that it rejects the outputs after one number is changed."""
     ruler = Ruler.of(run)
     for item in properties:
         run.count(item.name)
         run.ledger.judged.add(f"property {item.name}")
-        problem = item.violation(data, ruler)
-        if problem:
+        if problem := item.violation(data, ruler):
             run.failed(f"property {item.name}", item.name, np.inf, problem)
-        flawed = item.violation(item.spoil(data, ruler), ruler)
-        run.report.controls[f"property: {item.name}"] = bool(flawed)
+        rejected = bool(item.violation(item.spoil(data, ruler), ruler))
+        run.report.controls[f"property: {item.name}"] = rejected
 
 
 @dataclass(frozen=True)
@@ -156,11 +155,14 @@ class Answer:
     problem: str = ""
 
 
-def ask(driver: Driver, *args: Any) -> Answer:
+def ask(driver: Driver, *args: Any, shape: tuple[int, ...] | None = None) -> Answer:
     """Call the function; return a copy of its result, or the failure."""
     try:
         raw = driver.call(*args)
-        return Answer(np.array(driver.array(raw)), raw)
+        values = np.array(driver.array(raw))
+        if shape not in (None, values.shape):
+            raise Malformed(f"expected shape {shape}, got {values.shape}")
+        return Answer(values, raw)
     except Refused as refusal:
         return Answer(None, code="raises", problem=str(refusal))
     except Malformed as flaw:
@@ -169,7 +171,7 @@ def ask(driver: Driver, *args: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Span:
-    """The sizes of calls of a bias that is defined for one window or a limited sequence."""
+    """The numbers of keys with which a bias of limited length is called."""
 
     tokens: int  #: number of keys in the longest call
     square: int  #: number of keys in the longest call with Q = K
@@ -177,7 +179,7 @@ class Span:
 
 
 def span(run: Run, bias: Any) -> Span | None:
-    """Return the call sizes that ``bias`` defines, or None if it defines every length."""
+    """Return the numbers of keys that ``bias`` defines, or None if it defines every number."""
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
@@ -188,5 +190,5 @@ def span(run: Run, bias: Any) -> Span | None:
 
 
 def fresh(run: Run) -> Driver | None:
-    """Return a driver with a fresh instance, or None if there is no factory."""
+    """Return a driver that calls a new instance, or None if there is no factory to make one."""
     return None if run.driver.factory is None else run.driver.fresh()

@@ -26,21 +26,21 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
         return
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         fits = [fit(case, ruler) for case in usable]
-        causes = list(_causes(encoding, fits, ruler))
-        found = explain(residual_of(encoding, cases, ruler), causes)
-    report(run, found)
+        suggested = list(_causes(encoding, fits, ruler))
+        causes, complete = explain(residual_of(encoding, cases, ruler), suggested)
+    report(run, causes)
     run.report.measured = _words(fits)
     failed = any(f.check == "values" for f in run.failures)
-    if found.complete and not found.causes and failed and not run.report.findings:
-        if encoding.up_to_constant:
-            large_constants(run, [(case.name, case.own) for case in cases])
-            return
-        run.add(
-            "inaccurate",
-            "rows are off by a constant each, which softmax does not see; the declared bias "
-            "is 0 at the query's own key",
-            f"{usable[0].name}: {usable[0].own[:, 0, 0].tolist()} at query 0's own key, per head",
-        )
+    if causes or not (complete and failed) or run.report.findings:
+        return
+    if encoding.up_to_constant:
+        large_constants(run, [(case.name, case.own) for case in cases])
+        return
+    run.add(
+        "inaccurate",
+        "a constant is added to each row; the declared bias is 0 at the query's own key",
+        f"{usable[0].name}: {usable[0].own[:, 0, 0].tolist()} at query 0's own key, per head",
+    )
 
 
 def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
@@ -51,11 +51,22 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     toward = float(np.sign(np.median(first.before / true))) or 1.0
     if toward < 0:
         head = int(np.argmax(true))
-        text = "the bias grows with the distance: far keys are rewarded"
-        away = f"{-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}"
-        values = {"declared": -1, "measured": 1}
-        yield Cause("bias-sign", text, f"head {head}: {away}", {"sign": -1.0}, values=values)
-    kinks, edges = _alignment(fits, toward)
+        yield Cause(
+            "bias-sign",
+            "the bias grows with the distance: far keys are rewarded",
+            f"head {head}: {-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}",
+            {"sign": -1.0},
+            values={"declared": -1, "measured": 1},
+        )
+    # In some calls, all keys are on the far side of the change of slope.
+    edges = {
+        f.case.name
+        for f in fits
+        if f.kink is None and f.before is not None and np.median(np.sign(f.before)) * toward <= 0
+    }
+    kinks = {
+        f.case.name: -int(f.case.rows[0]) if f.case.name in edges else f.kink or 0 for f in fits
+    }
     usable = [f for f in fits if f.before is not None and f.case.name not in edges]
     long = max(usable, key=lambda f: f.case.k_len) if usable else first
     assert long.before is not None
@@ -75,30 +86,12 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     yield from _rounded(long, encoding)
 
 
-def _alignment(fits: Sequence[Lines], toward: float) -> tuple[dict[str, int], set[str]]:
-    """Return each call's offset where the slope changes, and the calls entirely past it."""
-    kinks: dict[str, int] = {}
-    edges: set[str] = set()
-    for f in fits:
-        if f.kink is not None:
-            kinks[f.case.name] = f.kink
-        elif f.before is not None and np.median(np.sign(f.before)) * toward <= 0:
-            kinks[f.case.name] = -int(f.case.rows[0])
-            edges.add(f.case.name)
-        else:
-            kinks[f.case.name] = 0
-    return kinks, edges
-
-
 def _sizes(
     fits: Sequence[Lines], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
 ) -> Iterator[Cause]:
     scale = float(np.median(measured / true))
-    ratios = {
-        f.case.name: float(np.median(f.before * toward / true))
-        for f in fits
-        if f.before is not None
-    }
+    slopes = {f.case.name: f.before for f in fits if f.before is not None}
+    ratios = {name: float(np.median(m * toward / true)) for name, m in slopes.items()}
     each = np.array(list(ratios.values()))
     if len(each) > 1 and ruler.differ(each, scale, 4 * abs(scale)).any():
         text = "the bias is multiplied by a factor that depends on the lengths"
@@ -110,47 +103,42 @@ def _sizes(
 
 
 def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
-    """Yield mistakes of keys after the query, which should mirror the keys before it."""
+    """Yield causes for keys after the query.
+
+    Their bias should equal that of keys before the query at the same distance.
+    """
     assert long.before is not None
     mirror = -long.before
-    if ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
-        ratio = float(np.median(after / mirror))
-        if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
-            yield _signed(after, mirror, np.sign(long.before).sum() < 0)
-        else:
-            kind = "are rewarded" if ratio < 0 else "get another penalty"
-            head = int(np.argmax(np.abs(mirror)))
-            kind = "are free" if ratio == 0 else kind
-            text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
-            evidence = f"head {head}: {after[head]:+.9g} per key after the query, "
-            evidence += f"{mirror[head]:+.9g} would mirror the keys before it"
-            values = {"declared": mirror.tolist(), "measured": after.tolist()}
-            yield Cause("future-keys", text, evidence, {"after": after}, values=values)
+    head, ratio = int(np.argmax(np.abs(mirror))), float(np.median(after / mirror))
+    evidence = f"head {head}: {after[head]:+.9g} per later key, expected {mirror[head]:+.9g}"
+    values = {"declared": mirror.tolist(), "measured": after.tolist()}
+    wrong = ruler.differ(after, mirror, 4 * np.abs(mirror)).any()
+    if wrong and not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
+        past = bool(np.sign(long.before).sum() < 0)
+        formula, side = ("m (i - j)", "before") if past else ("m (j - i)", "after")
+        yield Cause(
+            "bias-sign",
+            f"the bias is signed, {formula}: keys {side} the query are rewarded",
+            evidence,
+            {"sign": -1.0 if past else 1.0, "after": after},
+            values=values,
+            equivalent=("future-keys",),
+            remedy="Take the absolute distance: -slope * |i - j|.",
+        )
+    elif wrong:
+        kind = "are rewarded" if ratio < 0 else "have another penalty"
+        kind = "have no penalty" if ratio == 0 else kind
+        text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
+        yield Cause("future-keys", text, evidence, {"after": after}, values=values)
     case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
     yield Cause(
         "future-keys",
-        "keys after the query have a bias of another kind",
+        "the bias of keys after the query is not linear in the distance",
         f"{case.name}, head 0: {', '.join(f'{v:.6g}' for v in shown[0])} at key - query = 0, 1, 2",
         {"anything after": True},
         fitted=3,
         values={"declared": mirror.tolist(), "measured": shown.tolist()},
-    )
-
-
-def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause:
-    """Return the cause that the distance is signed: one line through both sides of the query."""
-    formula, side = ("m (i - j)", "before") if past_rewarded else ("m (j - i)", "after")
-    head = int(np.argmax(np.abs(mirror)))
-    return Cause(
-        "bias-sign",
-        f"the bias is signed, {formula}: keys {side} the query are rewarded",
-        f"head {head}: {after[head]:+.9g} per key on both sides of the query, {mirror[head]:+.9g} "
-        "after it would mirror the keys before it",
-        {"sign": -1.0 if past_rewarded else 1.0, "after": after},
-        values={"declared": mirror.tolist(), "measured": after.tolist()},
-        equivalent=("future-keys",),
-        remedy="Take the absolute distance: -slope * |i - j|.",
     )
 
 
@@ -159,7 +147,7 @@ def _aligned(
 ) -> Iterator[Cause]:
     """Yield wrong alignments of queries with keys.
 
-    Calls without a change of slope are assumed to be correct, or shifted like the others.
+    A call without a change of slope has no shift, or the most frequent shift of other calls.
     """
     bends = [k for k in kinks.values() if k]
     for common in {0, max(bends, key=bends.count)} if bends else ():
@@ -174,19 +162,18 @@ def alignment_cause(
     """Return the cause that distance 0 is at another key than the query's own."""
     first = {case.name: case.q_len - case.k_len for case in cases}
     kinks = {name: k for name, k in kinks.items() if k}
-    values = set(kinks.values())
+    shifts = set(kinks.values())
     # A shift for every call can explain anything, so a single rule is preferred.
-    rule, fitted = "shifted by a number that varies", 2
+    rule, fitted = "the shift differs between calls", 2
     if all(k == first[name] for name, k in kinks.items()):
         rule, fitted = "query i sits at key i", 1
-    elif len(values) == 1:
-        rule, fitted = f"shifted by {min(values):+d}", 1
+    elif len(shifts) == 1:
+        rule, fitted = f"every query is shifted by {min(shifts):+d}", 1
     shown = ", ".join(f"{k:+d} at {name}" for name, k in kinks.items())
     text = f"queries are not aligned with the last keys: {rule}"
-    evidence = f"key - query where the distance is zero, declared 0: {shown}"
-    return Cause(
-        "bias-alignment", text, evidence, change, fitted, values={"declared": 0, "measured": kinks}
-    )
+    evidence = f"the distance is 0 at key - query = {shown}; declared at key - query = 0"
+    values = {"declared": 0, "measured": kinks}
+    return Cause("bias-alignment", text, evidence, change, fitted, values)
 
 
 def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[Cause]:
@@ -201,13 +188,13 @@ def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[C
     for words, key, value in (
         ("distances are clamped at {}", "clamp", own - int(odd[-1]) - 1),
         ("key positions are clamped at {}", "hold", start),
-        ("positions start again at 0 from {}", "wrap", start + 1),
+        ("key positions start again at 0 after {} keys", "wrap", start + 1),
     ):
         yield Cause(
             "position-range",
             words.format(value),
-            f"{longest.name}, head {head}: the step from key {start} to {start + 1} is "
-            f"{steps[start]:.6g} times the one near the query",
+            f"{longest.name}, head {head}: from key {start} to key {start + 1} the bias changes "
+            f"{steps[start]:.6g} times as much as near the query",
             {key: value},
             values={"measured": value},
             # In half precision, adding 1 has no effect from these numbers on.
@@ -226,7 +213,7 @@ def _rounded(long: Lines, encoding: ALiBi) -> Iterator[Cause]:
             yield Cause(
                 code,
                 f"{words} rounded to {name}",
-                f"{where}: the declared bias with {words} rounded to {name} gives the same",
+                f"{where}: equal to the declared bias if {words} rounded to {name}",
                 {"round": (name, place)},
                 values={"declared": "exact", "measured": name, "where": place},
                 equivalent=(other,) if same and place != "slopes" else (),
@@ -237,7 +224,7 @@ def _words(fits: Sequence[Lines]) -> str:
     long = max(fits, key=lambda f: f.case.k_len)
     if long.before is None:
         return ""
-    shown = ", ".join(f"{s:.6g}" for s in long.before[:4])
+    shown = ", ".join(f"{s:.6g}" for s in long.before[:4]) + ", ..." * (len(long.before) > 4)
     kinks = sorted({f.kink for f in fits if f.kink is not None})
-    bends = f"bends at key - query = {kinks}" if kinks else "no bend before the query"
-    return f"change per key {shown}{', ...' if len(long.before) > 4 else ''} by head; {bends}"
+    where = f"the slope changes at key - query = {kinks}" if kinks else "the slope does not change"
+    return f"slopes of the heads: {shown}; {where}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,9 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
             where = f"bucket(r) is the declared bucket(r {-moved:+d})"
             values = {"declared": 0, "measured": -moved}
             causes.append(Cause("bucket-spacing", text, where, {"shift": moved}, values=values))
-    found = explain(residual, unique(causes))
+    found, complete = explain(residual, unique(causes))
     run.report.measured = words(encoding, r, b)
-    if found.complete:
+    if complete:
         report(run, found)
     else:
         by_no_rule(run, encoding, r, b)
@@ -50,7 +51,7 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
     far = np.abs(r[wrong]) >= encoding.thresholds[-1]
     run.add(
         "bucket-clamp" if outside.any() or far.all() else "bucket-spacing",
-        f"{wrong.size} of {r.size} relative positions are in another bucket, by no rule found",
+        f"{wrong.size} of {r.size} relative positions have a wrong bucket, and no known rule fits",
         f"bucket({r[n]}) = {b[n]}, declared {model(encoding, {}, r[n : n + 1])[0]}",
         values={"declared": list(encoding.thresholds), "measured": words(encoding, r, b)},
     )
@@ -58,20 +59,17 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
 
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
     """Describe the measured buckets."""
-    past, later = _profile(r, b, -1), _profile(r, b, 1)
     shown = [
-        f"{name}: buckets {min(p.values())}..{max(p.values())} first at {_list(_first(p, low))}"
-        for name, p, low in (
-            ("earlier keys", past, _low(encoding, past)),
-            ("later keys", later, _low(encoding, later)),
-        )
+        f"{name}: buckets {min(p.values())}..{max(p.values())}, starting at distances "
+        f"{_list(_first(encoding, p))}"
+        for name, p in (("earlier keys", _profile(r, b, -1)), ("later keys", _profile(r, b, 1)))
         if p
     ]
     return "; ".join(shown)
 
 
 def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Cause]:
-    """Yield the mistakes that the measured buckets suggest."""
+    """Yield the causes that the measured buckets suggest."""
     declared = model(encoding, {}, r)
     wrong = np.flatnonzero(declared != b)
     if not wrong.size or np.ptp(b) > max(_MOST, 4 * encoding.num_buckets):
@@ -80,23 +78,21 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
     text = "the relative position enters with the opposite sign"
-    evidence = f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}"
+    opposite = model(encoding, {}, -r[at : at + 1])[0]
+    evidence = f"{where}; the declared bucket({-r[at]}) is {opposite}"
     yield Cause("bucket-sign", text, evidence, {"sign": -1}, values={"declared": 1, "measured": -1})
     own = int(b[r == 0][0]) if (r == 0).any() else 0
     if own != 0:
-        text = "like a later key" if own == encoding.num_buckets // 2 else "as another distance"
-        text = f"a token's own position counts {text}: bucket(0) = {own}"
-        evidence = f"bucket(0) = {own}, declared 0"
-        yield Cause(
-            "bucket-sign", text, evidence, {"own": own}, values={"declared": 0, "measured": own}
-        )
+        other = "a later key" if own == encoding.num_buckets // 2 else "another distance"
+        text = f"a token's own position has the bucket of {other}: bucket(0) = {own}"
+        values: dict[str, Any] = {"declared": 0, "measured": own}
+        yield Cause("bucket-sign", text, "bucket(0) is declared 0", {"own": own}, values=values)
     yield from _directions(encoding, where)
-    for name in ("bfloat16", "float16"):
-        for order in ("plain", "rounded", "one factor"):
-            text = f"the logarithm is evaluated in {name}"
-            evidence = f"{where}; recomputed in {name}, every bucket is as measured"
-            values: dict[str, Any] = {"declared": "exact", "measured": name}
-            yield Cause("bucket-spacing", text, evidence, {"half": (name, order)}, values=values)
+    for half in product(("bfloat16", "float16"), ("plain", "rounded", "one factor")):
+        text = f"the logarithm is evaluated in {half[0]}"
+        evidence = f"{where}; the measured buckets equal those of a {half[0]} logarithm"
+        values = {"declared": "exact", "measured": half[0]}
+        yield Cause("bucket-spacing", text, evidence, {"half": half}, values=values)
     number = int(b.max()) + 1
     if number != encoding.num_buckets and not (number % 2 and encoding.bidirectional):
         text = f"there are {number} buckets, not {encoding.num_buckets}"
@@ -112,24 +108,24 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
 
 def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
     half, both = encoding.num_buckets // 2, encoding.bidirectional
-    kinds = {"offset": "have their own half", "same": "share those of earlier keys",
-             "zero": "are all in bucket 0"}  # fmt: skip
-    for size, share in ((half, "half of"), (encoding.num_buckets, "all")):
-        for future, kind in kinds.items():
-            if (size == half, future) == (both, "offset" if both else "zero"):
-                continue
-            declared = "bidirectional" if both else "causal"
-            text = f"declared {declared}, but earlier keys have {share} the buckets and later keys "
-            values = {"declared": declared, "measured": f"{size} buckets, later keys {future}"}
+    declared = "bidirectional" if both else "causal"
+    kinds = {"offset": "have the second half", "same": "have the same buckets",
+             "zero": "have bucket 0"}  # fmt: skip
+    shares = {half: "half of the buckets", encoding.num_buckets: "all buckets"}
+    for (size, share), (future, kind) in product(shares.items(), kinds.items()):
+        if (size == half, future) != (both, "offset" if both else "zero"):
+            measured = f"earlier keys have {share}, later keys {kind}"
+            values = {"declared": declared, "measured": measured}
             change = {"size": size, "future": future}
-            yield Cause("bucket-direction", text + kind, where, change, values=values)
+            text = f"{measured}; declared {declared}"
+            yield Cause("bucket-direction", text, where, change, values=values)
 
 
 def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator[Cause]:
     """Yield rules for one direction: other parameters, or measured starts of buckets."""
     both, half = encoding.bidirectional, encoding.num_buckets // 2
-    low = _low(encoding, profile)
-    first, top = _first(profile, low), max(profile.values()) - low
+    low, first = _low(encoding, profile), _first(encoding, profile)
+    top = max(profile.values()) - low
     values = {"declared": list(encoding.thresholds), "measured": list(first)}
     other: tuple[str, ...] = ()
     yield from _linear(first, half if both else encoding.num_buckets, where, values)
@@ -177,16 +173,15 @@ def _linear(
 def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:
     true = encoding.thresholds
     for name, profile in (("earlier", past), ("later", later)):
-        first = _first(profile, _low(encoding, profile))
+        first = _first(encoding, profile)
         change = {"future_starts": first}
         if name == "earlier":
             change = {"starts": first, "future_starts": true}
-        short = first == true[: len(first)]
-        code = "bucket-clamp" if short else "bucket-spacing"
+        code = "bucket-clamp" if first == true[: len(first)] else "bucket-spacing"
         text = f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}"
         used = f"{len(first)} of {len(true)} buckets are used"
         values = {"declared": list(true), "measured": list(first)}
-        yield Cause(code, text, f"the other direction has its own rule; {used}", change, 2, values)
+        yield Cause(code, text, f"only {name} keys have wrong starts; {used}", change, 2, values)
 
 
 def _free(
@@ -214,7 +209,7 @@ def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int)
 
 
 def _is_round(distance: int, declared: int) -> bool:
-    """Return whether a distance is a round number, or within 1 of the declared one."""
+    """Return whether a distance is a multiple of 10 or 16, or within 1 of the declared distance."""
     return distance % 10 == 0 or distance % 16 == 0 or abs(distance - declared) < 2
 
 
@@ -231,9 +226,9 @@ def _low(encoding: T5Bias, profile: dict[int, int]) -> int:
     return half if upper else 0
 
 
-def _first(profile: dict[int, int], low: int = 0) -> tuple[int, ...]:
+def _first(encoding: T5Bias, profile: dict[int, int]) -> tuple[int, ...]:
     """Return the smallest distance in each bucket 1, 2, ... of one direction."""
-    found: list[int] = []
+    low, found = _low(encoding, profile), list[int]()
     for n, v in profile.items():
         found += [n] * (min(v - low, WIDEST) - len(found))
     return tuple(found)
@@ -247,9 +242,8 @@ def _list(first: tuple[int, ...]) -> str:
 
 
 def unique(causes: list[Cause]) -> list[Cause]:
-    """Return the causes without those that repeat the change of an earlier one."""
-    found: list[Cause] = []
+    """Return the first cause with each change."""
+    found: dict[str, Cause] = {}
     for cause in causes:
-        if all(str(cause.change) != str(other.change) for other in found):
-            found.append(cause)
-    return found
+        found.setdefault(str(cause.change), cause)
+    return list(found.values())

@@ -33,13 +33,10 @@ def missing(run: Run, cases: Sequence[BiasCase]) -> bool:
     without = [(q, k) for q, k, flat in calls if flat]
     if not without:
         return False
-    where = ", ".join(f"fn({q}, {k})" for q, k in without[:4])
+    kinds = [words for words, of in CALLS if all(of(q, k) == flat for q, k, flat in calls)]
+    text = f"the bias is missing {[*kinds, 'in some calls'][0]}"
     if len(without) == len(calls):
-        run.add("bias-missing", "the bias is missing: zeros come out", where)
-        return True
-    for words, of in CALLS:
-        if all(of(q, k) == flat for q, k, flat in calls):
-            run.add("bias-missing", f"the bias is missing {words}", f"zeros from {where}")
-            return True
-    run.add("bias-missing", "the bias is missing in some calls", f"zeros from {where}")
+        text = "the bias is missing: all values are 0"
+    where = ", ".join(f"fn({q}, {k})" for q, k in without[:4])
+    run.add("bias-missing", text, f"only zeros in the result of {where}")
     return True

@@ -1,8 +1,8 @@
-"""Diagnose biases other than ALiBi and T5 by substitution of known mistakes."""
+"""Diagnose biases other than ALiBi and T5: compare them with the predictions of known mistakes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,16 +35,20 @@ def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
     where, size = max(((name, float(np.abs(own).max())) for name, own in rows), key=lambda p: p[1])
     run.add(
         "inaccurate",
-        f"rows have constants of up to {size:.3g}: softmax does not see them, but the bias is "
-        "rounded beside them",
+        f"constants of up to {size:.3g} are added to the rows: softmax ignores them, but they make "
+        "the rounding of the bias coarser",
         f"{where}, at the queries' own keys",
-        remedy="Take the constant off before the bias is rounded: at the query's own key it is 0.",
+        remedy="Subtract the constant of each row, the value at the query's own key, before the "
+        "bias is rounded.",
         values={"measured": size},
     )
 
 
 def _of_cases(mistake: Mistake) -> Mistake:
-    """Return the mistake with a prediction for a ``BiasCase``, to which a factor can be fitted."""
+    """Return the mistake in a bias, predicted for a :class:`BiasCase`.
+
+    If needed, a factor on the bias is fitted to the largest wrong case.
+    """
 
     def predicts(factor: float) -> Callable[[BiasCase], Truth | None]:
         def predict(case: BiasCase) -> Truth | None:
@@ -67,19 +71,32 @@ def _of_cases(mistake: Mistake) -> Mistake:
         factor = float((value * actual).sum()) / bottom if bottom else 1.0
         named = replace(mistake, predict=predicts(factor))
         return [named] * bool(mistake.code) + [
-            replace(named, code=code, message=text, values={"declared": 1.0, "measured": factor})
-            for code, text in _factor(run, factor)
+            replace(named, code=code, message=text, values=values)
+            for code, text, values in factor_on_bias(run, factor)
         ]
 
     return replace(mistake, predict=predicts(1.0), fit=fit)
 
 
-def _factor(run: Run, factor: float) -> list[tuple[str, str]]:
-    slack = run.budget * ROUNDOFF[run.coarse]
-    if abs(factor - 1.0) <= slack:
-        return []
-    if abs(factor + 1.0) <= slack:
-        return [("bias-sign", "the bias has the opposite sign")]
-    if abs(factor) <= slack:
-        return [("bias-missing", "the bias is missing")]
-    return [("bias-scale", f"the bias is multiplied by {factor:.6g}")]
+def factor_on_bias(
+    run: Run, factor: float, head_dim: int = 1
+) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """Yield the code, message and values of a finding, if the factor on the bias is not 1."""
+    d, near = head_dim, run.budget * ROUNDOFF[run.coarse]
+    known = (
+        (1.0, "", ""),
+        (-1.0, "bias-sign", "the bias has the opposite sign"),
+        (0.0, "bias-missing", "the bias is missing"),
+        (d**-0.5, "bias-scale", f"the bias is inside the scale: divided by sqrt({d})"),
+        (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})"),
+    )
+    code, text = next(
+        (
+            (code, text)
+            for value, code, text in known
+            if abs(factor - value) <= near * max(value, 1)
+        ),
+        ("bias-scale", f"the bias is multiplied by {factor:.6g}"),
+    )
+    if code:
+        yield code, text, {"declared": 1.0, "measured": factor}

@@ -39,7 +39,8 @@ def diagnose_slopes(run: Run, got: Slopes) -> None:
             scores.append(ruler.score(m, model, np.abs(model)))
         return ruler.residual(np.concatenate(scores))
 
-    report(run, explain(residual, list(_causes(got, true, n, encoding.max_bias, ruler))))
+    causes, _ = explain(residual, list(_causes(got, true, n, encoding.max_bias, ruler)))
+    report(run, causes)
 
 
 def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) -> Iterator[Cause]:
@@ -54,11 +55,10 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
         yield scale_cause(scale, f"{n} heads, every slope")
     for name, _ in half_precision(true[n]):
         text, values = f"the slopes are rounded to {name}", {"declared": "exact", "measured": name}
-        evidence = f"{where}; the declared slopes rounded to {name} give the same"
+        evidence = f"{where}: the declared slopes, rounded to {name}"
         yield Cause("table-precision", text, evidence, {"round": name}, values=values)
     free = {count: sign * m for count, m in got.items()}
-    other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
-    yield replace(other, change={"slopes": free})
+    yield replace(slopes_cause(sign * got[n], true[n], max_bias, ruler), change={"slopes": free})
 
 
 def scale_cause(scale: float, where: str) -> Cause:
@@ -70,16 +70,15 @@ def scale_cause(scale: float, where: str) -> Cause:
 
 
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
-    """Return the cause that the slopes are the measured ones, and describe them."""
+    """Return the cause that the measured slopes ``m`` replace the declared ones."""
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
-    message = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
-    remedy = ""
+    count, remedy = f"{int(bad.sum())} of {len(m)} slopes are wrong", ""
+    message = f"{count}; measured: {words}"
     for series, what_to_do, slopes in known_series(len(m), max_bias):
         if not ruler.differ(m, slopes, slopes).any():
-            words, message = series, f"{series}: {int(bad.sum())} of {len(m)} slopes are wrong"
-            remedy = what_to_do
+            words, message, remedy = series, f"{series}: {count}", what_to_do
             break
     evidence = f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}"
     values = {"declared": true.tolist(), "measured": m.tolist(), "recipe": words}
@@ -110,42 +109,38 @@ def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> st
     n = len(m)
     if not (m > 0).all():
         return f"heads {np.flatnonzero(~(m > 0)).tolist()} have no positive slope"
-    if not ruler.differ(m, true, true).any():
-        return "the declared slopes"
     order = np.argsort(-true)[np.argsort(np.argsort(-m))]
-    if not ruler.differ(m, true[order], true[order]).any():
-        return f"the declared slopes in another order, those of heads {order.tolist()}"
     ratio = float(np.median(m / true))
-    if not ruler.differ(m, ratio * true, ratio * true).any():
-        return f"{_factor(ratio)} times the declared slopes"
     power = float(np.median(np.log2(m) / np.log2(true)))
-    if not ruler.differ(m, true**power, true**power).any():
-        return f"max_bias {max_bias * power:.6g} for {max_bias:g}"
-    words = _series(m, ruler)
-    if words:
-        return words
+    for words, slopes in (
+        ("the declared slopes", true),
+        (f"the declared slopes in another order, those of heads {order.tolist()}", true[order]),
+        (f"{_factor(ratio)} times the declared slopes", ratio * true),
+        (f"max_bias {max_bias * power:.6g} in place of {max_bias:g}", true**power),
+        *_series(m),
+    ):
+        if not ruler.differ(m, slopes, slopes).any():
+            return words
     c = 1 << (n.bit_length() - 1)
     if c < n and not ruler.differ(m[:c], true[:c], true[:c]).any():
-        rest = _series(m[c:], ruler) or f"{_list(m[c:])} for {_list(true[c:])}"
-        return f"the first {c} slopes are right, the other {n - c} are {rest}"
+        rest = f"{_list(m[c:])} in place of {_list(true[c:])}"
+        for words, slopes in _series(m[c:]):
+            rest = rest if ruler.differ(m[c:], slopes, slopes).any() else words
+        return f"the first {c} slopes are right; the other {n - c} slopes are {rest}"
     return f"no rule found in {_list(m)}, declared {_list(true)}"
 
 
-def _series(m: np.ndarray, ruler: Ruler) -> str:
-    """Describe the slopes as a geometric series, or return an empty string."""
-    if len(m) < 2:
-        return ""
-    exponents = -np.log2(m)
-    step = float((exponents[-1] - exponents[0]) / (len(m) - 1))
-    line = 2.0 ** -(exponents[0] + step * np.arange(len(m)))
-    if ruler.differ(m, line, line).any():
-        return ""
-    start = exponents[0] - step
-    return f"one series 2 ** -({start:.6g} + {step:.6g} h), h = 1 .. {len(m)}"
+def _series(m: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the geometric series from the first to the last slope: its formula and its values."""
+    if len(m) > 1:
+        first, last = -np.log2(m[[0, -1]])
+        step = float((last - first) / (len(m) - 1))
+        words = f"one series 2 ** -({first - step:.6g} + {step:.6g} h), h = 1 .. {len(m)}"
+        yield words, 2.0 ** -(first + step * np.arange(len(m)))
 
 
 def _factor(x: float) -> str:
-    """Return a number in words, as a root or reciprocal root if it is one."""
+    """Return a number as text; the root of an integer is named too, as in 0.25 = 1/sqrt(16)."""
     for words, square in (("sqrt({})", x * x), ("1/sqrt({})", 1 / (x * x) if x else 0.0)):
         whole = round(square)
         if whole > 3 and abs(square - whole) * 2**12 < whole:

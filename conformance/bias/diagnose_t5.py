@@ -20,6 +20,9 @@ from .diagnose_alibi import alignment_cause
 from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
 from .diagnose_slopes import scale_cause
 
+#: Relative positions (N,), and the bias (N, H) or the bucket (N,) of each.
+Line = tuple[np.ndarray, np.ndarray]
+
 
 def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     """Report the causes that together explain the biases of all calls."""
@@ -44,10 +47,11 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
         aligned = [(r - shifts[c.name], b) for c, (r, b) in zip(cases, decoded, strict=True)]
         found += bucket_causes(encoding, *_merged(aligned))
     kept = unique([*found, *bucket_causes(encoding, *_merged(decoded))])
-    explanation = explain(_residual(encoding, table, cases, ruler), kept)
-    report(run, explanation)
+    names = [case.name for case in cases]
+    causes, _ = explain(_residual(encoding, table, names, lines, ruler), kept)
+    report(run, causes)
     r, b = _merged(decoded)
-    if not explanation.causes and (model(encoding, {}, r) != b).any():
+    if not causes and (model(encoding, {}, r) != b).any():
         by_no_rule(run, encoding, r, b)
     run.report.measured = words(encoding, r, b)
 
@@ -55,7 +59,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
 def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
     """Report wrong query positions; return whether they explain every call.
 
-    One call is not enough: a causal query at key 0 has the same bucket for every key.
+    All calls must agree: in a causal bias, a query at key 0 has the same bucket for every key.
     """
     for message, place in QUERIES:
         values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
@@ -63,13 +67,13 @@ def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
             not ruler.differ(case.actual, value, np.abs(value))[:, case.judged].any()
             for case, value in zip(cases, values, strict=True)
         ):
-            evidence = "with this put into the declaration, the biases of all lengths agree"
+            evidence = "the declared bias with these query positions equals the biases of all calls"
             run.add("bias-alignment", message, evidence)
             return True
     return False
 
 
-def _line(case: BiasCase) -> tuple[np.ndarray, np.ndarray]:
+def _line(case: BiasCase) -> Line:
     """Return the relative positions r (N,) in one call, and the bias (N, H) of each."""
     r = case.offsets[case.judged]
     values = case.actual[:, case.judged].T
@@ -77,39 +81,36 @@ def _line(case: BiasCase) -> tuple[np.ndarray, np.ndarray]:
     return kept, values[first]
 
 
-def _merged(decoded: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bucket of each relative position in any call; omit undecoded ones."""
-    r = np.concatenate([r[b >= 0] for r, b in decoded])
-    b = np.concatenate([b[b >= 0] for r, b in decoded])
-    kept, first = np.unique(r, return_index=True)
-    return kept, b[first]
+def _merged(decoded: Sequence[Line]) -> Line:
+    """Return all relative positions with a known bucket (not -1), and their buckets."""
+    r, b = (np.concatenate(parts) for parts in zip(*decoded, strict=True))
+    kept, first = np.unique(r[b >= 0], return_index=True)
+    return kept, b[b >= 0][first]
 
 
-def _tables(
-    table: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], ruler: Ruler
-) -> list[Cause]:
-    """Return mistakes of the table: permuted heads, a factor, half precision."""
+def _tables(table: np.ndarray, lines: Sequence[Line], ruler: Ruler) -> list[Cause]:
+    """Return causes in the table: permuted heads, a common factor, and rounded values."""
     seen = np.unique(np.concatenate([v for _, v in lines]), axis=0)
     found = []
     best = _share(seen, table, ruler)
     order = _order(seen, table, ruler)
     if best < 1 and order is not None:
-        shown = ", ".join(f"{h} has that of {k}" for h, k in enumerate(order) if h != k)
+        shown = ", ".join(f"{h} has the bias of {k}" for h, k in enumerate(order) if h != k)
         values: dict[str, Any] = {"declared": list(range(len(order))), "measured": order}
         text, evidence = "heads have each other's bias", f"head {shown}"
         found.append(Cause("head-order", text, evidence, {"heads": order}, values=values))
         table = table[:, order]
         best = _share(seen, table, ruler)
-    for scale in _scales(seen, lines, table):
-        if _share(seen, scale * table, ruler) > best:
-            best = _share(seen, scale * table, ruler)
-            found = [c for c in found if c.code != "bias-scale"]
-            found.append(scale_cause(scale, "every head and distance"))
+    scales = _scales(seen, lines, table)
+    shares = [_share(seen, scale * table, ruler) for scale in scales]
+    if max(shares, default=0.0) > best:
+        best = max(shares)
+        found.append(scale_cause(scales[shares.index(best)], "every head and distance"))
     for name, half in half_precision(table):
         if _share(seen, half, ruler) > best:
             values = {"declared": "exact", "measured": name}
             text = f"the table is rounded to {name}"
-            evidence = f"the declared table rounded to {name} gives the same"
+            evidence = f"the values are those of the declared table rounded to {name}"
             found.append(Cause("table-precision", text, evidence, {"round": name}, values=values))
     return found
 
@@ -147,9 +148,7 @@ def _order(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> list[int] | Non
     return order if whole and order != sorted(order) else None
 
 
-def _scales(
-    seen: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], table: np.ndarray
-) -> list[float]:
+def _scales(seen: np.ndarray, lines: Sequence[Line], table: np.ndarray) -> list[float]:
     """Return candidates for a common factor on the table."""
     found = []
     norms = (table * table).sum(axis=1)
@@ -168,12 +167,10 @@ def _scales(
 
 
 def _residual(
-    encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
+    encoding: T5Bias, table: np.ndarray, names: list[str], lines: Sequence[Line], ruler: Ruler
 ) -> Residual:
-    lines = [_line(case) for case in cases]
     # Compare all near positions and every third far one.
     lines = [(r[keep], v[keep]) for r, v in lines for keep in [(np.abs(r) < 600) | (r % 3 == 0)]]
-    names = [case.name for case in cases]
     sizes = [len(r) for r, _ in lines]
     r, v = (np.concatenate(parts) for parts in zip(*lines, strict=True))
     last = len(table) - 1

@@ -1,8 +1,8 @@
-"""Masked keys after the query; usually the caller of an encoding applies this mask.
+"""Masks on keys after the query, which usually the caller of an encoding applies.
 
-If an encoding defines later keys (``ALiBi(causal=False)``, a bidirectional T5), a mask is an
-error on every surface.  Rotations and tables define nothing about later keys, so only the other
-keys are judged.
+A mask is an error if the encoding defines a bias for later keys, as ``ALiBi(causal=False)`` and a
+bidirectional ``T5Bias`` do. Other encodings define nothing there; then only keys up to the query
+are judged.
 """
 
 from __future__ import annotations

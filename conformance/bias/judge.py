@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,7 @@ from .diagnose_missing import missing
 from .diagnose_other import diagnose_other
 from .diagnose_t5 import diagnose_t5
 from .future_mask import mask_alone, without_masked
-from .judge_buckets import judge_bucket
-from .judge_slopes import judge_slopes
 from .properties import FARTHER, HEADS, LINEAR, ONE_RUN, OWN, SYMMETRIC, TRANSLATION, saturated
-
-Diagnosis = Callable[[Run, Sequence[BiasCase]], None]
-
-__all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
 #: Some lengths share q_len or k_len with an earlier call, to detect wrong cache keys.
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
@@ -49,7 +43,7 @@ class _Called:
 
     lengths: tuple[int, int]
     answer: Answer
-    case: BiasCase | None
+    case: BiasCase | None = None
     passed: bool = False
 
 
@@ -70,15 +64,18 @@ def judge_bias(run: Run) -> None:
     called += [_call(run, run.driver, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
     if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
         called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
-    overwritten = _overwritten(first)
+    raw, values = first.answer.raw, first.answer.values
+    overwritten = False
+    if values is not None and isinstance(raw, np.ndarray):
+        overwritten = not np.array_equal(raw.astype(np.float64), values, equal_nan=True)
     replayed = [_call(run, run.driver, c.lengths) for c in called[:REPEATED]]
     replayed.append(_call(run, run.driver, first.lengths))
     for one in called:
         one.passed = _judge(run, one)
     if overwritten:
         run.failed("replay", "first result", np.inf, "the first result was written over")
-        text = "an array returned before is written over by later calls"
-        evidence = f"the result of fn{first.lengths}, compared with a copy taken at once"
+        text = "a later call overwrites an array that an earlier call returned"
+        evidence = f"the result of fn{first.lengths} differs from a copy made before other calls"
         run.add("state", text, evidence, by="replay")
     cases = _state(run, called, replayed)
     for one in called:
@@ -96,7 +93,7 @@ def judge_bias(run: Run) -> None:
     malformed = any(one.answer.code == "shape" for one in called)
     if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
-        own: dict[type, Diagnosis] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
+        own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         run.explain(own.get(type(encoding), diagnose_other), finite)
 
 
@@ -119,8 +116,8 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
     most = np.inf if run.settings.max_position is None else run.settings.max_position + 1
     if (one := span(run, run.encoding)) is not None:
         decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
-        return [*[(one.square, one.square)] * (one.square > 0), *decoded]
-    every = list(LENGTHS) if not run.settings.reduced else list(FEW)
+        return [(one.square, one.square)] * (one.square > 0) + decoded
+    every = list(FEW if run.settings.reduced else LENGTHS)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
     if SQUARE < reach <= FARTHEST:
         every.append((reach + 8, reach + 16))
@@ -128,8 +125,7 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
         every.append((1, LONGEST))
     kept = [pair for pair in every if pair[1] <= most]
     if len(kept) < len(every) and most >= 1:
-        last = int(most)
-        kept.append((min(4, last), last))
+        kept.append((min(4, int(most)), int(most)))
     return kept
 
 
@@ -150,7 +146,7 @@ def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
     q_len, k_len = lengths
     answer = ask(driver, q_len, k_len)
     if answer.values is None:
-        return _Called(lengths, answer, None)
+        return _Called(lengths, answer)
     shape = (run.encoding.num_heads, q_len, k_len)
     values = answer.values
     while values.ndim > 3 and values.shape[0] == 1:
@@ -159,7 +155,7 @@ def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
         values = np.array(np.broadcast_to(values, shape), dtype=np.float64)
     except ValueError:
         words = f"expected a shape that broadcasts to (H, Q, K) = {shape}, got {values.shape}"
-        return _Called(lengths, Answer(None, answer.raw, "shape", words), None)
+        return _Called(lengths, Answer(None, None, "shape", words))
     judged = np.ones((q_len, k_len), dtype=bool)
     if not run.encoding.sees_future:
         judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
@@ -182,19 +178,16 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         if one.case is None:
             continue
         run.count("replay")
-        problem = _changed(one, again, ruler)
-        if problem:
+        if problem := _changed(one, again, ruler):
             run.failed("replay", one.case.name, np.inf, problem)
-            text = f"fn{one.lengths} changes after other calls"
-            run.add("state", text, problem, by="replay")
+            run.add("state", f"fn{one.lengths} changes after other calls", problem, by="replay")
     for one in called:
         if one.passed or (new := fresh(run)) is None:
             continue
         clean = _call(run, new, one.lengths)
         if clean.case is not None and right(run, clean.case):
             why = one.answer.problem or "other values"
-            text = f"fn{one.lengths} is right on a fresh instance only"
-            run.add("state", text, why, by="replay")
+            run.add("state", f"fn{one.lengths} is right on a fresh instance only", why, by="replay")
             one.case, one.answer = clean.case, clean.answer
     cases = [c.case for c in called if c.case is not None]
     stale = any(f.code == "state" for f in run.report.findings)
@@ -210,20 +203,12 @@ def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
     if one.case is None or again.case is None:
         return again.answer.problem
     a, b = one.case, again.case
-    with np.errstate(invalid="ignore"):
-        bad = ruler.differ(b.moved, a.moved, a.terms + b.terms) & a.judged
-    bad &= ~((a.actual == b.actual) | (np.isnan(a.actual) & np.isnan(b.actual)))
+    same = (a.actual == b.actual) | (np.isnan(a.actual) & np.isnan(b.actual))
+    bad = ruler.differ(b.moved, a.moved, a.terms + b.terms) & a.judged & ~same
     if not bad.any():
         return ""
-    at = tuple(int(x) for x in np.argwhere(bad)[0])
+    at = tuple(np.argwhere(bad)[0].tolist())
     return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
-
-
-def _overwritten(one: _Called) -> bool:
-    raw, values = one.answer.raw, one.answer.values
-    if values is None or not isinstance(raw, np.ndarray):
-        return False
-    return not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
 
 
 def _file(run: Run, one: _Called) -> None:
@@ -248,14 +233,14 @@ def _empty(run: Run) -> None:
 def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
     """Report a misplaced mask and other non-finite values."""
     for case in cases:
-        bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
+        hidden = ~np.isfinite(case.actual).all(axis=0)
+        bad = hidden & case.judged
         if not bad.any():
             continue
         i, j = (int(x) for x in np.argwhere(bad)[0])
         there = case.actual[:, i, j]
         worst = float(there[~np.isfinite(there)][0])
         where = f"{worst} at query {i}, key {j} of {case.name}"
-        hidden = ~np.isfinite(case.actual).all(axis=0)
         kept = (~hidden).sum(axis=1)
         is_mask = np.array_equal(hidden, np.arange(case.k_len) >= kept[:, None])
         if is_mask and worst == -np.inf:

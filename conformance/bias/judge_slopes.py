@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import numpy as np
 
 from posenc_ref import ALiBi
-from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import HEADS, MORE_HEADS
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
 from .cases import Answer, Property, Ruler, ask, fresh, judge_properties
 from .diagnose_slopes import diagnose_slopes
-from .properties import distinct_values
+from .properties import equal_values
 
 Slopes = dict[int, np.ndarray]
 
@@ -21,20 +23,21 @@ def judge_slopes(run: Run) -> None:
     """Judge ``fn(num_heads)``: its values, properties and state."""
     declared: ALiBi = run.encoding
     run.report.required = ("values", "replay", POSITIVE.name)
-    first = _slopes(run, run.driver, declared.num_heads)
+    first = ask(run.driver, declared.num_heads, shape=(declared.num_heads,))
     if first.values is None:
         run.add(first.code, f"fn({declared.num_heads}): {first.problem}", "the first call")
         return
     got = {declared.num_heads: first.values}
     for n in (*HEADS, *MORE_HEADS):
-        answer = first if n == declared.num_heads else _slopes(run, run.driver, n)
+        answer = first if n == declared.num_heads else ask(run.driver, n, shape=(n,))
         if answer.values is not None:
             got[n] = answer.values
         elif answer.code == "raises":
             run.limit(f"{n} heads are refused ({answer.problem})")
         else:
-            run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
-    again = _slopes(run, run.driver, declared.num_heads)
+            where = f"fn({declared.num_heads}) has the expected shape"
+            run.add("shape", f"fn({n}): {answer.problem}", where)
+    again = ask(run.driver, declared.num_heads, shape=(declared.num_heads,))
     true = {n: exactly(ALiBi(n, max_bias=declared.max_bias).slopes()) for n in got}
     wrong = [n for n, m in got.items() if not run.judge("values", f"{n} heads", m, true[n])]
     for n, m in got.items():
@@ -47,20 +50,14 @@ def judge_slopes(run: Run) -> None:
     applicable += [GEOMETRIC] if any(n > 3 and not n & (n - 1) for n in got) else []
     judge_properties(run, applicable, got)
     if run.failures:
-        finite = {n: m for n, m in got.items() if np.isfinite(m).all()}
-        run.explain(diagnose_slopes, finite)
-
-
-def _slopes(run: Run, driver: Driver, n: int) -> Answer:
-    answer = ask(driver, n)
-    if answer.values is not None and answer.values.shape != (n,):
-        words = f"expected shape ({n},), got {answer.values.shape}"
-        return Answer(None, answer.raw, "shape", words)
-    return answer
+        run.explain(diagnose_slopes, {n: m for n, m in got.items() if np.isfinite(m).all()})
 
 
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
-    """Repeat the first call, and wrong calls on a fresh instance; correct ``got``."""
+    """Compare repeated calls; replace or delete slopes in ``got`` that earlier calls changed.
+
+    The first call is repeated on the same instance, and each wrong call on a new instance.
+    """
     ruler = Ruler.of(run)
     n, first = next(iter(got.items()))
     run.count("replay")
@@ -69,7 +66,7 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
         not same and ruler.differ(again.values, first, np.abs(first)).any()
     )
     for count in wrong:
-        clean = None if (new := fresh(run)) is None else _slopes(run, new, count).values
+        clean = None if (new := fresh(run)) is None else ask(new, count, shape=(count,)).values
         if clean is not None and not np.array_equal(clean, got[count], equal_nan=True):
             changed, got[count] = True, clean
     if changed:
@@ -81,25 +78,23 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
                 del got[count]
 
 
-def positive(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message if a slope is not positive."""
+def positive(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report slopes that are not positive."""
     for n, m in slopes.items():
-        bad = ~(m > 0)
-        if bad.any():
-            return f"{n} heads: slope {m[bad][0]:.9g} of head {int(np.argmax(bad))}"
-    return ""
+        for head in np.flatnonzero(~(m > 0)):
+            yield f"{n} heads: slope {m[head]:.9g} of head {head}"
 
 
-def distinct(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message if two heads share a slope."""
-    found = (distinct_values(m, f"of {n} heads") for n, m in slopes.items())
-    return next((problem for problem in found if problem), "")
+def distinct(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report heads that share a slope."""
+    return chain.from_iterable(equal_values(m, f"of {n} heads") for n, m in slopes.items())
 
 
-def prefix(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message unless slopes(n) is slopes(c), then every second slope of 2c heads.
+def prefix(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report where slopes(n) is not slopes(c) followed by every second slope of 2c heads.
 
-    Here c is the largest power of two up to n.  Also, ``slopes(2c)[1::2] == slopes(c)``.
+    Here c is the largest power of two up to n. Also report where ``slopes(2c)[1::2]`` differs
+    from ``slopes(c)``.
     """
     for n, m in slopes.items():
         c = 1 << (n.bit_length() - 1)
@@ -111,22 +106,18 @@ def prefix(slopes: Slopes, ruler: Ruler) -> str:
         for left, right, words in pairs:
             if right is None or left.shape != right.shape:
                 continue
-            bad = ruler.differ(left, right, np.abs(left) + np.abs(right))
-            if bad.any():
-                h = int(np.argmax(bad))
-                return f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
-    return ""
+            for h in np.flatnonzero(ruler.differ(left, right, np.abs(left) + np.abs(right))):
+                yield f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
 
 
-def geometric(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message if the slopes of 2^k heads are not a geometric series."""
+def geometric(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report slopes of 2^k heads that are not a geometric series."""
     for n, m in slopes.items():
         if n & (n - 1) or n < 3:
             continue
         for h, (a, b, c) in enumerate(zip(m, m[1:], m[2:], strict=False)):
             if ruler.differ(b * b, a * c, abs(a * c) + b * b).any():
-                return f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
-    return ""
+                yield f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
 
 
 def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
@@ -135,21 +126,22 @@ def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
     return {**slopes, n: changed}
 
 
-def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
-    n = next((n for n in slopes if 2 * n in slopes and not n & (n - 1)), 0)
-    if not n:
-        return slopes
-    return _change(slopes, n, 0, slopes[n][0] + ruler.beyond(abs(float(slopes[n][0]))))
-
-
-def _step_ratio(slopes: Slopes, ruler: Ruler) -> Slopes:
-    n = max((n for n in slopes if not n & (n - 1)), default=0)
-    return _change(slopes, n, 1, slopes[n][1] + ruler.beyond(abs(float(slopes[n][1]))))
+def _increased(slopes: Slopes, ruler: Ruler, n: int, h: int) -> Slopes:
+    value = float(slopes[n][h])
+    return _change(slopes, n, h, value + ruler.beyond(abs(value)))
 
 
 POSITIVE = Property("slopes are positive", positive, lambda s, r: _change(s, max(s), 0, -1.0))
 DISTINCT = Property(
     "slopes are distinct", distinct, lambda s, r: _change(s, max(s), 0, s[max(s)][-1])
 )
-PREFIX = Property("slopes(2n)[1::2] = slopes(n)", prefix, _step_prefix)
-GEOMETRIC = Property("one ratio for powers of two", geometric, _step_ratio)
+PREFIX = Property(
+    "slopes(2n)[1::2] = slopes(n)",
+    prefix,
+    lambda s, r: _increased(s, r, next(n for n in s if 2 * n in s and not n & (n - 1)), 0),
+)
+GEOMETRIC = Property(
+    "one ratio for powers of two",
+    geometric,
+    lambda s, r: _increased(s, r, max(n for n in s if not n & (n - 1)), 1),
+)

@@ -65,8 +65,7 @@ def fit(case: BiasCase, ruler: Ruler) -> Lines:
     kink = int(np.median(kinks)) if kinks else None
     at = case.k_len if kink is None else kink
     before = _line(case, lambda r: r <= at)
-    after = before if kink is None else _line(case, lambda r: r >= at)
-    return Lines(case, kink, before, after)
+    return Lines(case, kink, before, before if kink is None else _line(case, lambda r: r >= at))
 
 
 def _line(case: BiasCase, side: Any) -> np.ndarray | None:
@@ -85,7 +84,10 @@ def _line(case: BiasCase, side: Any) -> np.ndarray | None:
 
 
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
-    """Return the function that scores a changed bias against all cases, up to row constants."""
+    """Return the function that compares a changed bias with all cases.
+
+    From each value, the value at the query's own key is subtracted.
+    """
     most = max(64, NUMBERS // encoding.num_heads)
     samples = [(case, _some(case.q_len, ROWS), _some(case.k_len, most)) for case in cases]
     true = encoding.slopes()

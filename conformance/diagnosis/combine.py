@@ -37,18 +37,11 @@ class Cause:
     remedy: str = ""  #: empty: the remedy of the code
 
 
-@dataclass(frozen=True)
-class Combination:
-    """The necessary causes, in the order of how much each reduces the residual."""
+def explain(residual: Residual, causes: Sequence[Cause]) -> tuple[list[Cause], bool]:
+    """Return the causes with the lowest sum of prices that explain the failure, and True.
 
-    causes: tuple[Cause, ...]
-    complete: bool  #: whether the remaining residual is within tolerance
-
-
-def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
-    """Return the set of causes that explains the failure with the lowest sum of prices.
-
-    If no set explains it completely, return the set with the smallest residual.
+    If no set of causes explains the failure completely, return the set with the smallest residual,
+    and False. The cause that reduces the residual most comes first.
     """
     tried: dict[tuple[int, ...], tuple[bool, float]] = {}
 
@@ -79,7 +72,7 @@ def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
         if lost > 0 and (complete or LEAST * lost >= rest):
             found.append((lost, causes[number]))
     found.sort(key=lambda pair: -pair[0])
-    return Combination(tuple(cause for _, cause in found), complete)
+    return [cause for _, cause in found], complete
 
 
 def _sets(causes: Sequence[Cause]) -> Iterator[tuple[int, ...]]:
@@ -91,9 +84,9 @@ def _sets(causes: Sequence[Cause]) -> Iterator[tuple[int, ...]]:
                 yield numbers
 
 
-def report(run: Run, found: Combination) -> None:
+def report(run: Run, causes: Sequence[Cause]) -> None:
     """Report each cause as a finding."""
-    for cause in found.causes:
+    for cause in causes:
         run.add(
             cause.code,
             cause.message,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,33 +11,29 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.diagnose_missing import CALLS
 from posenc_ref.conformance.bias.diagnose_slopes import known_series
 from posenc_ref.conformance.bias.mistakes import bias_mistakes
-from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
-from .changed import changed
+from .changed import Change, OfCall
 
 
-def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
-    """Yield the known mistakes in the declared bias."""
+def changes_of_bias(declared: Bias) -> Iterator[Change]:
+    """Yield the changes that are known mistakes of the declared bias."""
     for words, of in CALLS:
-        yield changed("bias-missing", f"the bias is missing {words}", _without(of))
+        yield "bias-missing", f"the bias is missing {words}", _without(of)
     if isinstance(declared, T5Bias):
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):
         yield from _alibi(declared)
     else:
-        yield from (_in_logits(mistake) for mistake in bias_mistakes(declared) if mistake.code)
+        for one in bias_mistakes(declared):
+            if one.code:
+                parts = _added(lambda call, one=one: one.predict(call.positions))  # type: ignore[misc]
+                yield one.code, one.message, parts
 
 
-def _in_logits(mistake: Mistake) -> Mistake:
-    """Return the mistake in logits that corresponds to a mistake in the bias."""
-    of: Callable[[Any], Any] = mistake.predict
-    return _truth(mistake.code, mistake.message, lambda call: of(call.positions))
-
-
-def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
-    """Return the function that omits the bias in calls for which ``of(q_len, k_len)`` is true."""
+def _without(of: Callable[[int, int], bool]) -> OfCall:
+    """Return a function that omits the bias in calls for which ``of(q_len, k_len)`` is true."""
 
     def parts(call: Scored) -> Parts:
         lengths = call.q.shape[2], call.k.shape[2]
@@ -47,29 +42,26 @@ def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
     return parts
 
 
-def _truth(code: str, message: str, of: Callable[[Scored], Truth], remedy: str = "") -> Mistake:
-    """Return the mistake of another bias, with its reference."""
-    return changed(
-        code, message, lambda call: call.parts() | {"bias": call.added(of(call))}, remedy
-    )
+def _added(of: Callable[[Scored], Truth | np.ndarray]) -> OfCall:
+    """Return the parts with the bias ``of(call)``: a reference, or exact values."""
+
+    def parts(call: Scored) -> Parts:
+        bias = of(call)
+        truth = bias if isinstance(bias, Truth) else exactly(bias)
+        return call.parts() | {"bias": call.added(truth)}
+
+    return parts
 
 
-def _with(code: str, message: str, of: Callable[[Scored], np.ndarray], remedy: str = "") -> Mistake:
-    """Return the mistake of another bias, given its exact values."""
-    return _truth(code, message, lambda call: exactly(of(call)), remedy)
-
-
-def _t5(declared: T5Bias) -> Iterator[Mistake]:
-    yield _with(
-        "bucket-sign",
-        "the relative position has the opposite sign: query minus key",
-        lambda call: call.encoding.bias(-call.positions[0], -call.positions[1]),
-    )
+def _t5(declared: T5Bias) -> Iterator[Change]:
+    text = "the relative position has the opposite sign: query minus key"
+    opposite = _added(lambda call: call.encoding.bias(-call.positions[0], -call.positions[1]))
+    yield "bucket-sign", text, opposite
     if declared.num_buckets % 2 == 0:
         other = declared.replace(bidirectional=not declared.bidirectional)
         words = [f"{'bi' if e.bidirectional else 'uni'}directional" for e in (other, declared)]
         text = f"buckets are {words[0]}, declared {words[1]}"
-        yield _with("bucket-direction", text, lambda call: other.bias(*call.positions))
+        yield "bucket-direction", text, _added(lambda call: other.bias(*call.positions))
     table = np.asarray(declared.table, np.float64)
     size = declared.num_buckets // 2 if declared.bidirectional else declared.num_buckets
     for step in sorted({1, 2, 4, 8, max(declared.max_distance // size, 1)}):
@@ -83,32 +75,31 @@ def _t5(declared: T5Bias) -> Iterator[Mistake]:
 
         wide = "one distance" if step == 1 else f"{step} distances"
         text = f"buckets are linear: each is {wide} wide, up to the last"
-        yield _with("bucket-spacing", text, linear)
+        yield "bucket-spacing", text, _added(linear)
 
 
-def _alibi(declared: ALiBi) -> Iterator[Mistake]:
-    def recipe(slopes: np.ndarray) -> Callable[[Scored], np.ndarray]:
+def _alibi(declared: ALiBi) -> Iterator[Change]:
+    def recipe(slopes: np.ndarray) -> OfCall:
         def bias(call: Scored) -> np.ndarray:
-            q_at, k_at = call.positions
-            return np.asarray(-slopes[:, None, None] * np.abs(k_at - q_at[:, None]))
+            q_at, k_at = call.grid
+            return np.asarray(-slopes[:, None, None] * np.abs(k_at - q_at))
 
-        return bias
+        return _added(bias)
 
     def plain(call: Scored) -> np.ndarray:
         return np.asarray(declared.bias(*call.positions))
 
     for message, remedy, slopes in known_series(declared.num_heads, declared.max_bias):
-        yield _with("slopes", message, recipe(slopes), remedy)
-    text = "the slopes run from the last head to the first"
-    yield _with("slopes", text, recipe(declared.slopes()[::-1]))
+        yield "slopes", message, recipe(slopes), remedy
+    yield "slopes", "the slopes are in reverse order", recipe(declared.slopes()[::-1])
     if declared.causal:
         return
     for side, formula, sign in (("after", "m (j - i)", 1.0), ("before", "m (i - j)", -1.0)):
-        yield _with(
+        yield (
             "bias-sign",
             f"the bias is signed, {formula}: keys {side} the query are rewarded",
-            lambda call, sign=sign: sign * plain(call) * np.where(call.visible, 1.0, -1.0),  # type: ignore[misc]
+            _added(lambda call, by=sign: by * plain(call) * np.where(call.visible, 1.0, -1.0)),  # type: ignore[misc]
             "Take the absolute distance: -slope * |i - j|.",
         )
     text = "keys after the query have no bias"
-    yield _with("future-keys", text, lambda call: plain(call) * call.visible)
+    yield "future-keys", text, _added(lambda call: plain(call) * call.visible)

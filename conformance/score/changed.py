@@ -1,8 +1,8 @@
-"""A mistake in logits: a sum of changed parts, with an optional fitted factor on each."""
+"""Mistakes in logits, predicted as a sum of changed parts; each part may have a fitted factor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from posenc_ref.accuracy import Truth
@@ -12,8 +12,25 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 from . import factors
 
+#: Returns the parts of the logits of a call.
+OfCall = Callable[[Scored], Parts]
+#: A code, a message, and the changed parts, the changed fields or the changed encoding; a remedy
+#: may follow.
+Change = tuple[str, str, Any] | tuple[str, str, Any, str]
 
-def changed(code: str, message: str, parts: Callable[[Scored], Parts], remedy: str = "") -> Mistake:
+
+def mistakes_of(declared: Any, changes: Iterable[Change]) -> Iterator[Mistake]:
+    """Yield the mistake of each change of the declared encoding."""
+    for code, message, change, *remedy in changes:
+        encoding = declared.replace(**change) if isinstance(change, dict) else change
+        yield _changed(code, message, change if callable(change) else _other(encoding), *remedy)
+
+
+def _other(encoding: Any) -> OfCall:
+    return lambda call: call.replace(encoding=encoding).parts()
+
+
+def _changed(code: str, message: str, parts: OfCall, remedy: str = "") -> Mistake:
     """Return the mistake of summing ``parts`` in place of the declared parts."""
 
     def predicts(by: dict[str, float]) -> Callable[[Scored], Truth | None]:
@@ -38,8 +55,3 @@ def changed(code: str, message: str, parts: Callable[[Scored], Parts], remedy: s
         return [Mistake(code, message, predicts(by), remedy)] * bool(code) + named
 
     return Mistake(code, message, predicts({}), remedy, fit=fit)
-
-
-def other(code: str, message: str, encoding: Any) -> Mistake:
-    """Return the mistake of using ``encoding`` in place of the declared one."""
-    return changed(code, message, lambda call: call.replace(encoding=encoding).parts())

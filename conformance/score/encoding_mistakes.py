@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,91 +26,86 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_p
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
-from .changed import changed, other
-from .term_mistakes import ABSOLUTE, absolute, by_offset, mistakes_of_any
+from .changed import Change, mistakes_of
+from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
 #: The longest table to search, and the number of rows computed at once.
 _LONGEST_TABLE = 2**15
 _AT_ONCE = 2**10
 
 
-def score_mistakes(declared: Score) -> Iterator[Mistake]:
-    """Yield the declared encoding, its own known mistakes, and mistakes common to all."""
-    yield changed("", "", lambda call: call.terms())
-    for form, of in _FORMS:
-        if isinstance(declared, form):
-            yield from of(declared)
-    yield from mistakes_of_any(declared)
+def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
+    """Yield the declared encoding, its own known mistakes, and mistakes common to all.
+
+    The first of the ``calls`` shows the length of the table, if that can be wrong.
+    """
+    forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
+    common = chain(changes_of_any(declared), _table_length(declared, calls[0]))
+    return mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
 
 
-def _deberta(declared: DeBERTa) -> Iterator[Mistake]:
-    where = {"code": "as the authors' code has it", "paper": "as the paper has it"}
+def _deberta(declared: DeBERTa) -> Iterator[Change]:
+    where = {"code": "the authors' code", "paper": "the paper"}
     p2c = "paper" if declared.p2c == "code" else "code"
     if declared.relative_queries is not None:
-        text = f"position to content is taken {where[p2c]}, declared {where[declared.p2c]}"
-        yield other("bucket-sign", text, declared.replace(p2c=p2c))
+        text = f"position-to-content terms are as in {where[p2c]}, declared {where[declared.p2c]}"
+        yield "bucket-sign", text, {"p2c": p2c}
     if declared.buckets is not None:
         text = "offsets are not put into logarithmic buckets"
-        yield other("bucket-spacing", text, declared.replace(buckets=None, max_position=None))
+        yield "bucket-spacing", text, {"buckets": None, "max_position": None}
     span = declared.span
     for low, high in ((-span + 1, span - 1), (-span, span - 2)):
-        text = f"offsets query - key are held between {low} and {high}"
-        yield by_offset("bucket-clamp", text, lambda r, a=low, b=high: -np.clip(-r, a, b))  # type: ignore[misc]
+        text = f"query - key is clamped to {low} .. {high}"
+        yield "bucket-clamp", text, by_offset(lambda r, a=low, b=high: -np.clip(-r, a, b))  # type: ignore[misc]
 
 
-def _shaw(declared: Shaw) -> Iterator[Mistake]:
+def _shaw(declared: Shaw) -> Iterator[Change]:
     rows, sign = int(declared.keys.shape[-2]), 1 if declared.counted == "key-query" else -1
     for before in (declared.before - 1, declared.before + 1, rows // 2):
         if 0 <= before < rows and before != declared.before:
             text = f"offset 0 has row {before}, declared {declared.before}"
-            yield other("table-offset", text, declared.replace(before=before))
+            yield "table-offset", text, {"before": before}
     first, last = -declared.before, rows - 1 - declared.before
     for low, high in ((first + 1, last), (first, last - 1)):
-        text = f"offsets are held between {low} and {high}, declared {first} and {last}"
-        yield by_offset(
-            "bucket-clamp",
-            text,
-            lambda r, a=low, b=high: sign * np.clip(sign * r, a, b),  # type: ignore[misc]
-        )
+        text = f"relative positions are clamped to {low} .. {high}, declared {first} .. {last}"
+        change = by_offset(lambda r, a=low, b=high: sign * np.clip(sign * r, a, b))  # type: ignore[misc]
+        yield "bucket-clamp", text, change
     for words, place in ABSOLUTE:
-        yield absolute(
-            f"{words}, which is taken for the row",
-            lambda call, of=place: sign * (of(call) - declared.before),  # type: ignore[misc]
-        )
+        change = absolute(lambda call, of=place: sign * (of(call) - declared.before))  # type: ignore[misc]
+        yield "relative-absolute", f"the {words} is used as the row of the table", change
 
 
-def _transformer_xl(declared: TransformerXL) -> Iterator[Mistake]:
+def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
     sinusoid = declared.sinusoid
     for code, message, changed_table in sinusoid_variants(sinusoid, "sinusoids"):
-        yield other(code, message, declared.replace(sinusoid=changed_table))
+        yield code, message, {"sinusoid": changed_table}
     if declared.clamp is not None:
-        yield other("bucket-clamp", "offsets are not clamped", declared.replace(clamp=None))
+        yield "bucket-clamp", "offsets are not clamped", {"clamp": None}
     u, v = declared.content_bias, declared.position_bias
     if u is not None and v is not None:
         text = "content_bias and position_bias are exchanged"
-        yield other("wrong-row", text, declared.replace(content_bias=v, position_bias=u))
+        yield "wrong-row", text, {"content_bias": v, "position_bias": u}
     if not isinstance(declared, ESPnetLegacy | XLNet) and declared.clamp is None:
-        text = "ESPnet's legacy encoding: distance 0 has the row of max_len less the length"
+        text = "ESPnet's legacy encoding is used: distance 0 has the row max_len - length"
         legacy = ESPnetLegacy(declared.projection, u, v, sinusoid=sinusoid, max_len=5000)
-        yield other("relative-shift", text, legacy)
+        yield "relative-shift", text, legacy
 
 
-def _espnet(declared: ESPnetLegacy) -> Iterator[Mistake]:
+def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
     parts = (declared.projection, declared.content_bias, declared.position_bias)
-    text = "the latest encoding: R goes by the offset, for later keys too"
-    yield other("relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid))
-    for length, words in ((1, "no longer than the sequence"), (5000, "of 5000 rows")):
-        text = f"the table is {words}, declared {declared.max_len}"
-        yield other("position-origin", text, declared.replace(max_len=length))
+    text = "ESPnet's current encoding is used: rows of R follow key - query, also for later keys"
+    yield "relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid)
+    for length, words in ((1, "no more rows than the sequence has tokens"), (5000, "5000 rows")):
+        text = f"the table has {words}, declared {declared.max_len}"
+        yield "position-origin", text, {"max_len": length}
 
 
-def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistake]:
-    """Yield ESPnet's legacy encoding with the table length measured from the logits.
+def _table_length(declared: Score, one: JudgedCall) -> Iterator[Change]:
+    """Yield ESPnet's legacy encoding with the number of table rows measured from the logits.
 
-    At each query's own key in the first call, R is the row of position ``rows - K``.  All tables of
-    at most K rows give the same logits.
+    For a table of N rows and a call with K keys, each query's own key has the sinusoid of position
+    ``N - K``. All tables of at most K rows give the same logits.
     """
-    one = seen[0]
     call: Scored = one.facts
     if not isinstance(declared, ESPnetLegacy) or not np.isfinite(one.actual).all():
         return
@@ -119,44 +115,37 @@ def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistak
     v = declared.position_bias
     x = call.q if v is None else call.q + np.asarray(v)[:, None, :]
     wide = np.matmul(x, np.asarray(declared.projection)).reshape(left.size, -1)
-    misfit = np.concatenate(
-        [
-            np.abs(
-                wide @ declared.sinusoid.table(np.arange(a, a + _AT_ONCE)).T - left.reshape(-1, 1)
-            ).max(axis=0)
-            for a in range(0, _LONGEST_TABLE, _AT_ONCE)
-        ]
-    )
-    rows = int(np.argmin(misfit)) + n_k
+    starts = range(0, _LONGEST_TABLE, _AT_ONCE)
+    tables = (declared.sinusoid.table(np.arange(a, a + _AT_ONCE)) for a in starts)
+    misfit = [np.abs(wide @ t.T - left.reshape(-1, 1)).max(axis=0) for t in tables]
+    rows = int(np.argmin(np.concatenate(misfit))) + n_k
     text = f"the table has {rows} rows, declared {declared.max_len}"
-    yield other("position-origin", text, declared.replace(max_len=rows))
+    yield "position-origin", text, {"max_len": rows}
 
 
-def _gated(declared: GatedBias) -> Iterator[Mistake]:
+def _gated(declared: GatedBias) -> Iterator[Change]:
     weight, c = np.asarray(declared.weight), np.asarray(declared.linear_bias)
-    exchanged = declared.replace(weight=weight[::-1], linear_bias=c[::-1])
-    yield other("wrong-row", "the two gates are exchanged", exchanged)
-    yield changed(
+    changed = {"weight": weight[::-1], "linear_bias": c[::-1]}
+    yield "wrong-row", "the two gates are exchanged", changed
+    yield (
         "softmax-scale",
-        "the gates see queries that are scaled",
+        "the gates are computed from scaled queries",
         lambda call: _positions_of(call, call.replace(q=call.q * call.scale)),
     )
     sign = np.array([-1, 1])
-    other_gate = declared.replace(weight=weight * sign[:, None], linear_bias=c * sign)
-    text = "the first gate is 1 less what is declared: the paper's update gate"
-    yield other("score-term", text, other_gate)
-    mean = declared.replace(weight=weight / 4, linear_bias=c / 4)
-    yield other("score-term", "the gates have the mean of the four outputs, not their sum", mean)
-    yield changed("score-term", "the bias is not gated", _not_gated)
+    text = "the first gate is 1 - g, declared g: the paper's update gate"
+    yield "score-term", text, {"weight": weight * sign[:, None], "linear_bias": c * sign}
+    text = "the gates have the mean of the four outputs, not their sum"
+    yield "score-term", text, {"weight": weight / 4, "linear_bias": c / 4}
+    yield "score-term", "the bias is not gated", _not_gated
     ones = np.ones_like(np.asarray(declared.scale))
-    text = "the learned factor on the second gate is missing: it counts as 1"
-    yield other("score-term", text, declared.replace(scale=ones))
-    text = "the learned constants inside the gates are missing"
-    yield other("score-term", text, declared.replace(linear_bias=np.zeros_like(c)))
+    yield "score-term", "the learned factor on the second gate is missing", {"scale": ones}
+    text = "linear_bias, the learned constants added to the inputs of the gates, is missing"
+    yield "score-term", text, {"linear_bias": np.zeros_like(c)}
 
 
 def _positions_of(call: Scored, changed: Scored) -> Parts:
-    """Return the terms of ``call`` with the content-position term of ``changed``."""
+    """Return the terms of ``call``, except the content-position term, which is of ``changed``."""
     return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 
@@ -167,55 +156,53 @@ def _not_gated(call: Scored) -> Parts:
     return plain | {"content-position": each_part(bias, lambda p: np.broadcast_to(p, shape))}
 
 
-def _tupe(declared: TUPE) -> Iterator[Mistake]:
+def _tupe(declared: TUPE) -> Iterator[Change]:
     if declared.cls_to_others is None:
         return
-    text = "position 0 is not untied from the others"
-    tied = declared.replace(cls_to_others=None, others_to_cls=None)
-    yield other("score-term", text, tied)
+    text = "the position term of position 0 is computed like that of other positions"
+    yield "score-term", text, {"cls_to_others": None, "others_to_cls": None}
     text = "the row and the column of position 0 are exchanged"
     row, column = declared.others_to_cls, declared.cls_to_others
-    yield other("wrong-row", text, declared.replace(cls_to_others=row, others_to_cls=column))
+    yield "wrong-row", text, {"cls_to_others": row, "others_to_cls": column}
 
 
-def _cope(declared: CoPE) -> Iterator[Mistake]:
-    yield changed(
+def _cope(declared: CoPE) -> Iterator[Change]:
+    yield (
         "future-keys",
-        "gates of keys after the query are counted: they do not see the mask",
+        "gates of keys after the query are counted: the causal mask is not applied to gates",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    text = "gates see logits that are not scaled"
-    yield changed("softmax-scale", text, lambda call: _positions_of(call, call.replace(scale=1.0)))
+    text = "the gates are computed from logits that are not scaled"
+    yield "softmax-scale", text, lambda call: _positions_of(call, call.replace(scale=1.0))
 
 
-def _decomposed(declared: DecomposedRelative) -> Iterator[Mistake]:
+def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
     h, w = declared.grid
     tables = {"height": declared.height_table, "width": declared.width_table}
     if h == w:
         text = "the tables of height and width are exchanged"
-        turned = declared.replace(height_table=tables["width"], width_table=tables["height"])
-        yield other("axis-order", text, turned)
+        yield "axis-order", text, {"height_table": tables["width"], "width_table": tables["height"]}
     for axes in (("height",), ("width",), ("height", "width")):
         flipped = {f"{axis}_table": tables[axis][::-1] for axis in axes}
         text = f"the relative {' and '.join(axes)} has the opposite sign: key minus query"
-        yield other("bucket-sign", text, declared.replace(**flipped))
+        yield "bucket-sign", text, flipped
 
 
-def _pope(declared: PoPE) -> Iterator[Mistake]:
-    text = "frequencies are base ** (-2c/d), as of d/2 pairs, declared base ** (-c/d) of d channels"
-    yield other("denominator", text, declared.replace(base=declared.base**2))
+def _pope(declared: PoPE) -> Iterator[Change]:
+    text = "the frequency of channel c is base ** (-2c/d), declared base ** (-c/d)"
+    yield "denominator", text, {"base": declared.base**2}
     if (phases := declared.phases) is not None:
-        yield other("bias-missing", "phases are left out", declared.replace(phases=None))
+        yield "bias-missing", "phases are left out", {"phases": None}
         text = "phases have the opposite sign: they are added to the queries' angles"
-        yield other("bias-sign", text, declared.replace(phases=-phases))
-        text = "the phases' heads run from the last to the first"
-        yield other("head-order", text, declared.replace(phases=phases[::-1, :]))
+        yield "bias-sign", text, {"phases": -phases}
+        text = "the phases of the heads are in reverse order"
+        yield "head-order", text, {"phases": phases[::-1, :]}
     for words, sizes in (
         ("q and k themselves, without softplus", np.copy),
         ("max(x, 0), not softplus", lambda x: np.maximum(x, 0.0)),
         ("|x|, not softplus", np.abs),
     ):
-        yield changed("amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of))  # type: ignore[misc]
+        yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of)
 
 
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
@@ -228,7 +215,7 @@ def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
 
 
-_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Mistake]]], ...] = (
+_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
     (ESPnetLegacy, _espnet),

@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import ModelEncoding, Rotary, Score
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.bias.diagnose_other import factor_on_bias
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.functions.models import scales
 from posenc_ref.conformance.harness.run import Run
@@ -43,7 +44,7 @@ def named(run: Run, factors: dict[str, float], call: Scored) -> Iterator[Named]:
     """Yield findings that explain the factors on the parts of logits."""
     if isinstance(call.encoding, Score):
         return of_terms(run, factors, call.scale, call.q.shape[-1])
-    bias = of_bias(run, factors.get("bias", 1.0), call.q.shape[-1])
+    bias = factor_on_bias(run, factors.get("bias", 1.0), call.q.shape[-1])
     return chain(bias, of_product(run, factors["q.k"], call))
 
 
@@ -55,7 +56,7 @@ def slack(run: Run) -> float:
 def of_terms(
     run: Run, factors: dict[str, float], own_scale: float, head_dim: int
 ) -> Iterator[Named]:
-    """Yield findings for the factors on the terms of a score: a common one, or separate ones."""
+    """Yield a finding for a common factor on all terms of a score, or for several factors."""
     near = slack(run)
     off = {name: c for name, c in factors.items() if abs(c - 1.0) > near}
     if not off:
@@ -68,7 +69,7 @@ def of_terms(
     whole = common * own_scale
     text = f"logits are multiplied by {whole:.6g}, declared {own_scale:.6g}"
     if abs(whole - head_dim**-0.5) <= near:
-        text = f"logits are divided by sqrt({head_dim}): the number of terms is left out"
+        text = f"logits are divided by sqrt({head_dim}), without the factor for the number of terms"
     elif abs(whole - 1.0) <= near * max(whole, 1.0):
         text = "logits are not scaled at all"
     yield "softmax-scale", text, {"declared": own_scale, "measured": whole}
@@ -78,23 +79,6 @@ def _said(factor: float, near: float) -> str:
     if abs(factor) <= near:
         return "is missing"
     return "is subtracted" if abs(factor + 1.0) <= near else f"is multiplied by {factor:.6g}"
-
-
-def of_bias(run: Run, factor: float, head_dim: int) -> Iterator[Named]:
-    """Yield a finding for the factor on the bias."""
-    near, d = slack(run), head_dim
-    if abs(factor - 1.0) <= near:
-        return
-    code, text = "bias-scale", f"the bias is multiplied by {factor:.6g}"
-    if abs(factor + 1.0) <= near:
-        code, text = "bias-sign", "the bias is subtracted: distance is rewarded"
-    elif abs(factor) <= near:
-        code, text = "bias-missing", "the bias is missing"
-    elif abs(factor - d**-0.5) <= near:
-        text = f"the bias is inside the scale: divided by sqrt({d})"
-    elif abs(factor - d**0.5) <= near * d**0.5:
-        text = f"the bias is multiplied by sqrt({d})"
-    yield code, text, {"declared": 1.0, "measured": factor}
 
 
 def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
@@ -125,8 +109,11 @@ def _known_factors(run: Run, call: Scored) -> dict[float, tuple[str, str]]:
     if m != 1.0:
         for value, said in (
             (m**-2, "is missing"),
-            (1 / m, "is on queries or keys alone: logits get m, not m squared"),
-            (m, "comes in three times"),
+            (
+                1 / m,
+                "is applied to queries or keys only: logits are multiplied by m, not m squared",
+            ),
+            (m, "is applied three times"),
             (m**2, "is applied twice"),
         ):
             known[value] = ("attention-factor", f"the attention factor m = {m:.6g} {said}")

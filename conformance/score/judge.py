@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 
-from .encoding_mistakes import score_mistakes, table_length
+from .encoding_mistakes import score_mistakes
 from .mistakes import logit_mistakes
 
 Size = tuple[int, int, int, int]
@@ -81,7 +80,9 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
     declared: Any = run.encoding
     b, h, n_q, n_k = size
     model = declared if isinstance(declared, ModelEncoding) else None
-    encoding = declared if model is None else _only(model)
+    encoding = declared
+    if model is not None:
+        encoding = None if all(e is None for e in model.encodings.values()) else model.only
     if isinstance(encoding, Bias):
         h = encoding.num_heads
     if isinstance(encoding, Learned) and n_k > encoding.rows - max(encoding.offset, 0):
@@ -107,12 +108,6 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
     return _drawn(run, encoding, (b, h, n_q, n_k), d, scale, factor)
 
 
-def _only(model: ModelEncoding) -> Any:
-    """Return the only encoding of a model, or None if no layer has one."""
-    every = list(model.encodings.values())
-    return None if all(e is None for e in every) else model.only
-
-
 def _drawn(
     run: Run, encoding: Any, size: Size, d: int, scale: float, factor: np.ndarray | None = None
 ) -> Scored | None:
@@ -122,8 +117,7 @@ def _drawn(
         return None
     seed = run.settings.seed + n_q + n_k
     q = run.driver.rounded(dense((b, h, n_q, d), seed))
-    k = run.driver.rounded(dense((b, h, n_k, d), seed + 7))
-    return Scored(encoding, q, k, scale, factor)
+    return Scored(encoding, q, run.driver.rounded(dense((b, h, n_k, d), seed + 7)), scale, factor)
 
 
 def _asked(run: Run, probe: Probe) -> list[JudgedCall]:
@@ -162,13 +156,11 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
         large_constants(run, [(one.case, one.facts.constant) for one in calls])
         return
     declared = calls[0].facts.encoding
-    if isinstance(declared, Score):
-        match(run, calls, chain(score_mistakes(declared), table_length(declared, calls)))
-    else:
-        match(run, calls, logit_mistakes(declared))
+    own = isinstance(declared, Score)
+    match(run, calls, score_mistakes(declared, calls) if own else logit_mistakes(declared))
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:
-    """Return the reference with the tolerance of the row constants, or None without any."""
+    """Return the reference with a tolerance that includes the row constants, or None."""
     constant, t = one.facts.constant, one.truth
     return None if constant is None else Truth(t.value, t.terms + np.abs(constant), t.angle)

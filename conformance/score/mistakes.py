@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, Table, XPos
+from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, XPos
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
 from posenc_ref.conformance.functions.layouts import rotary_variants
@@ -16,16 +16,20 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
-from .bias_mistakes import mistakes_of_bias
-from .changed import changed, other
+from .bias_mistakes import changes_of_bias
+from .changed import Change, OfCall, mistakes_of
 
 
 def logit_mistakes(declared: Any) -> Iterator[Mistake]:
     """Yield the declared encoding, then its known mistakes."""
-    yield changed("", "", Scored.parts)
+    return mistakes_of(declared, _changes(declared))
+
+
+def _changes(declared: Any) -> Iterator[Change]:
+    yield "", "", Scored.parts
     yield from _positions("bias-alignment" if isinstance(declared, Bias) else "decode-offset")
     if isinstance(declared, Rotary) and declared.num_axes == 1:
-        yield changed(
+        yield (
             "position-axis",
             "the head index is the position",
             lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k)).parts(),
@@ -34,76 +38,66 @@ def logit_mistakes(declared: Any) -> Iterator[Mistake]:
     if isinstance(declared, XPos):
         yield from _xpos(declared)
     elif isinstance(declared, Rotary):
+        missing = "frequency-spacing"
         yield from _rotary(declared)
-    elif isinstance(declared, Table):
-        yield from _table(declared)
+    elif isinstance(declared, Sinusoidal):
+        yield from sinusoid_variants(declared)
+        for base in PUBLISHED_BASES:
+            yield "base", f"the base is {base:g}", {"base": base}
     elif isinstance(declared, Bias):
         missing = "bias-missing"
-        yield from mistakes_of_bias(declared)
+        yield from changes_of_bias(declared)
     if declared is not None:
-        missing = "frequency-spacing" if isinstance(declared, Rotary) else missing
-        text = "logits do not depend on positions: the encoding is missing"
-        yield other(missing, text, None)
+        yield missing, "logits do not depend on positions: the encoding is missing", None
 
 
-def _positions(code: str) -> Iterator[Mistake]:
-    def moved(code: str, message: str, **places: Callable[[int, int], np.ndarray]) -> Mistake:
-        """Return the mistake of other query or key positions, computed from Q and K."""
-        return changed(
-            code,
-            message,
-            lambda call: call.replace(
-                **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
-            ).parts(),
-        )
+def _positions(code: str) -> Iterator[Change]:
+    def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
+        """Return the parts at positions computed from the numbers of queries and keys."""
+        return lambda call: call.replace(
+            **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
+        ).parts()
 
     for message, place in QUERIES:
-        yield moved(code, message, q_at=place)
-    text = "queries stand one position too late"
-    yield moved("position-origin", text, q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
-    text = "keys stand one position too late"
-    yield moved("position-origin", text, k_at=lambda n_q, n_k: np.arange(n_k) + 1)
-    yield moved("wrong-row", REVERSED_KEYS, k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
+        yield code, message, moved(q_at=place)
+    text = "the positions of queries are 1 too large"
+    yield "position-origin", text, moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
+    text = "the positions of keys are 1 too large"
+    yield "position-origin", text, moved(k_at=lambda n_q, n_k: np.arange(n_k) + 1)
+    yield "wrong-row", REVERSED_KEYS, moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
 
 
-def _rotary(declared: Rotary) -> Iterator[Mistake]:
-    def turned(code: str, message: str, q: int = 1, k: int = 1) -> Mistake:
-        """Return the mistake of query positions times ``q`` and key positions times ``k``."""
+def _rotary(declared: Rotary) -> Iterator[Change]:
+    def turned(q: int = 1, k: int = 1) -> OfCall:
+        """Return the parts with query positions times ``q`` and key positions times ``k``."""
 
         def parts(call: Scored) -> Parts:
             q_at, k_at = call.positions
             return call.replace(q_at=q * q_at, k_at=k * k_at).parts()
 
-        return changed(code, message, parts)
+        return parts
 
-    yield turned("frequency-spacing", "queries are not rotated", q=0)
-    yield turned("frequency-spacing", "keys are not rotated", k=0)
+    yield "frequency-spacing", "queries are not rotated", turned(q=0)
+    yield "frequency-spacing", "keys are not rotated", turned(k=0)
     if isinstance(declared, RoPE | MultiAxisRoPE):
-        yield turned("sign", "queries and keys turn opposite ways", k=-1)
-    for variant in rotary_variants(declared):
-        yield other(*variant)
+        yield "sign", "queries and keys are rotated in opposite directions", turned(k=-1)
+    yield from rotary_variants(declared)
 
 
-def _xpos(declared: XPos) -> Iterator[Mistake]:
-    for variant in xpos_variants(declared):
-        yield other(*variant)
-    text = "the decay goes the other way: late keys grow"
-    yield changed("amplitude", text, lambda call: _mirrored(call, declared).parts())
+def _xpos(declared: XPos) -> Iterator[Change]:
+    yield from xpos_variants(declared)
+    text = "the decay has the opposite sign: it makes later keys larger"
+    yield "amplitude", text, lambda call: _mirrored(call, declared).parts()
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:
-    """Return the call with the rotation of p and the decay of -p, by mirrored channels at -p."""
+    """Return the call with the rotation of position p, and the decay of position -p.
+
+    A rotation by p is the rotation by -p if the second channel of each pair is negated before.
+    """
     _, second = declared.pairs()
     q, k = np.array(call.q), np.array(call.k)
     q[..., second] *= -1
     k[..., second] *= -1
     q_at, k_at = call.positions
     return call.replace(q=q, k=k, q_at=-q_at, k_at=-k_at)
-
-
-def _table(declared: Table) -> Iterator[Mistake]:
-    if isinstance(declared, Sinusoidal):
-        for variant in sinusoid_variants(declared):
-            yield other(*variant)
-        for base in PUBLISHED_BASES:
-            yield other("base", f"the base is {base:g}", declared.replace(base=base))

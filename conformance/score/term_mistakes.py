@@ -7,83 +7,74 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from posenc_ref import Score
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.mistake import each_part
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
-from .changed import changed
+from .changed import Change, OfCall
 
 
-def mistakes_of_any(declared: Score) -> Iterator[Mistake]:
-    """Yield the mistakes common to all score encodings."""
+def changes_of_any(declared: Score) -> Iterator[Change]:
+    """Yield the changes that are mistakes of every score encoding."""
     if declared.relative:
         yield from _offsets()
     for message, place in QUERIES:
-        yield changed("bias-alignment", message, _placed(place))
-    yield changed("wrong-row", REVERSED_KEYS, lambda call: call.terms(None, call.grid[1][:, ::-1]))
+        yield "bias-alignment", message, _placed(place)
+    yield "wrong-row", REVERSED_KEYS, lambda call: call.terms(None, call.grid[1][:, ::-1])
     if declared.heads is not None:
-        yield changed("head-order", "heads run from the last to the first", _heads)
+        yield "head-order", "the heads are in reverse order", _heads
 
 
-def _placed(queries: Callable[[int, int], np.ndarray]) -> Callable[[Scored], Parts]:
+def _placed(queries: Callable[[int, int], np.ndarray]) -> OfCall:
     return lambda call: call.terms(queries(call.q.shape[2], call.k.shape[2])[:, None])
-
-
-def _before(call: Scored) -> int:
-    """Return the number of keys before the first query."""
-    return int(call.k.shape[2] - call.q.shape[2])
 
 
 #: Positions that may be used in place of key - query, in words and as a function.
 ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
     ("key's own position", lambda call: call.grid[1]),
     ("query's own position", lambda call: call.grid[0]),
-    ("key's own position, counted from the first query", lambda call: call.grid[1] - _before(call)),
-    ("query's own position, counted from the first query",
-     lambda call: call.grid[0] - _before(call)),
-)  # fmt: skip
+    ("key's position relative to the first query", lambda call: call.grid[1] - call.grid[0][:1]),
+    ("query's position relative to the first query", lambda call: call.grid[0] - call.grid[0][:1]),
+)
 
 
-def absolute(words: str, place: Callable[[Scored], np.ndarray]) -> Mistake:
-    """Return the mistake of using ``place``, (Q, 1) or (1, K), in place of key - query."""
-    return changed(
-        "relative-absolute",
-        f"what is called relative goes by the {words}",
-        lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape)),
-    )
+def absolute(place: Callable[[Scored], np.ndarray]) -> OfCall:
+    """Return the parts with ``place(call)``, (Q, 1) or (1, K), in place of key - query."""
+    return lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape))
 
 
-def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray]) -> Mistake:
-    """Return the mistake of applying ``change`` to key - query."""
-    return changed(code, message, lambda call: call.by_offset(change))
+def by_offset(change: Callable[[np.ndarray], np.ndarray]) -> OfCall:
+    """Return the parts with ``change`` applied to key - query."""
+    return lambda call: call.by_offset(change)
 
 
-def _offsets() -> Iterator[Mistake]:
-    text = "offsets have the opposite sign: each gets the row of its opposite"
-    yield by_offset("bucket-sign", text, lambda r: -r)
+def _offsets() -> Iterator[Change]:
+    yield "bucket-sign", "relative positions have the opposite sign", by_offset(lambda r: -r)
     for name in ("content-position", "position-content", "position-position"):
-        yield changed(
+        yield (
             "bucket-sign",
-            f"in the term {name} each offset gets the row of its opposite",
-            lambda call, name=name: _one(call, name, lambda r: -r),  # type: ignore[misc]
+            f"relative positions have the opposite sign in the term {name}",
+            lambda call, name=name: _one(call, name, lambda r: -r),
         )
     for sign in (1, -1):
-        text = "an offset and its opposite are treated alike"
-        yield by_offset("relative-symmetric", text, lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
-    for by, words in ((1, "late"), (-1, "early")):
-        text = f"keys stand one position too {words}"
-        yield by_offset("position-origin", text, lambda r, by=by: r + by)  # type: ignore[misc]
+        text = "relative positions r and -r are treated alike"
+        yield "relative-symmetric", text, by_offset(lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
+    for by, words in ((1, "large"), (-1, "small")):
+        text = f"the positions of keys are 1 too {words}"
+        yield "position-origin", text, by_offset(lambda r, by=by: r + by)  # type: ignore[misc]
     for words, place in ABSOLUTE:
+        text = f"the {words} is used in place of key - query"
         for sign in (1, -1):
-            yield absolute(words, lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
-    yield changed(
+            change = absolute(lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
+            yield "relative-absolute", text, change
+    yield (
         "relative-absolute",
-        "what is called relative goes by the key's own position, counted from the last one: "
-        "nothing is shifted",
+        "the key's position relative to the last key is used in place of key - query: the relative "
+        "shift is missing",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    text = "the causal shift is used where the future is seen: later keys get what it leaves there"
-    yield changed("relative-shift", text, _left_over)
+    text = "the causal relative shift is applied without a causal mask: later keys have wrong rows"
+    yield "relative-shift", text, _left_over
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:
@@ -93,7 +84,7 @@ def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def _left_over(call: Scored) -> Parts:
-    """Return the terms of Transformer-XL's shift without its causal mask."""
+    """Return the terms after Transformer-XL's relative shift, without the causal mask."""
     n_q, n_k = call.q.shape[2], call.k.shape[2]
     declared = call.terms()
     i, j = np.arange(n_q)[:, None], np.arange(n_k)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
@@ -17,14 +20,10 @@ from posenc_ref.conformance.phases.properties import perturbation
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
-    """Return the declared encoding as numbers; each pair has a sine and a cosine."""
+    """Return the declaration of the sine and cosine columns as angles with frequencies."""
     dim = encoding.dim
-    known = {"dim": dim / 2, "half-1": dim // 2 - 1}
-    n = (
-        known[encoding.denominator]
-        if isinstance(encoding.denominator, str)
-        else encoding.denominator
-    )
+    known: dict[Any, float] = {"dim": dim / 2, "half-1": dim // 2 - 1}
+    n = known.get(encoding.denominator, encoding.denominator)
     others = {
         "dim/2": dim / 2,
         "dim//2 - 1": dim // 2 - 1,
@@ -65,7 +64,7 @@ def tables_of(access: TableAccess, columns: tuple[np.ndarray, np.ndarray]) -> Ta
 def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     """Judge constant norm, ``PE(p+k) = M(k) PE(p)`` and the Gram matrix, without the reference.
 
-    With an extra sine column, which has no cosine, none of the three holds, so nothing is
+    If there is an extra sine column without a cosine, these properties do not hold, and are not
     judged.
     """
     if encoding.dim % 2 and encoding.odd == "extra-sin":
@@ -85,24 +84,19 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         run.failed("properties", "constant norm", np.inf, "a row of zeros")
         return
 
-    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.sum(np.abs(x * y), axis=1))
-
     factor = perturbation(run)
-    cases = {
-        "constant norm": (norm, Truth(np.sum(a * a, 1), 4 * norm, 0 * norm), a2 * factor),
-        "Gram of the offset": (
-            np.sum(a2 * b2, 1),
-            Truth(np.sum(a * b, 1), 2 * (product(a, b) + product(a2, b2)), angle * norm),
-            a2 * factor,
-        ),
-    }
-    for name, (actual, truth, moved) in cases.items():
+
+    def judge(name: str, actual: np.ndarray, truth: Truth, scaled: np.ndarray) -> None:
         run.judge("properties", name, actual, truth)
-        other = np.sum(moved * (b2 if "Gram" in name else moved), axis=1) + (factor - 1) * norm
-        run.report.controls[f"property {name}: output scaled by {factor:g}"] = bool(
-            (run.scores(other, truth) > run.budget).any()
-        )
+        rejected = bool((run.scores(scaled, truth) > run.budget).any())
+        run.report.controls[f"property {name}: output scaled by {factor:g}"] = rejected
+
+    more = (factor - 1) * norm
+    truth = Truth(np.sum(a * a, 1), 4 * norm, 0 * norm)
+    judge("constant norm", norm, truth, factor**2 * norm + more)
+    gram, terms = np.sum(a2 * b2, 1), 2 * np.sum(np.abs(a * b) + np.abs(a2 * b2), 1)
+    truth = Truth(np.sum(a * b, 1), terms, angle * norm)
+    judge("Gram of the offset", gram, truth, factor * gram + more)
     matrix = _shift(access, shift, run.coarse, encoding)
     if matrix is not None:
         value = a @ matrix.T
@@ -110,10 +104,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         size = np.abs(a) @ np.abs(matrix.T)
         # In a coarse table, the measured frequencies are as uncertain as the values.
         truth = Truth(value, size + abs(encoding.scale), top * abs(encoding.scale) + 0 * value)
-        run.judge("properties", "PE(p+k) = M(k) PE(p)", a2, truth)
-        run.report.controls[f"property PE(p+k) = M(k) PE(p): output scaled by {factor:g}"] = bool(
-            (run.scores(a2 * factor, truth) > run.budget).any()
-        )
+        judge("PE(p+k) = M(k) PE(p)", a2, truth, a2 * factor)
 
 
 def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
@@ -179,7 +170,7 @@ def arrangement(
         else f"columns are not {declared}",
         f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
         f"{wanted[0][1]}",
-        remedy="Arrange the columns as declared, or declare the layout (and first) that they have.",
+        remedy="Arrange the columns as declared, or declare the measured 'layout' and 'first'.",
         values={"declared": encoding.layout, "measured": measured or None},
     )
     return found
@@ -187,19 +178,17 @@ def arrangement(
 
 def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
     """Return the name of the arrangement of sine and cosine columns, or an empty string."""
-    for layout in ("interleaved", "concat"):
-        for first in ("sin", "cos"):
-            sines, cosines = encoding.replace(layout=layout, first=first).columns()
-            pairs = zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)
-            if got == sorted(pairs):
-                return f"{layout} with {first} first"
+    for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
+        sines, cosines = encoding.replace(layout=layout, first=first).columns()
+        if got == sorted(zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)):
+            return f"{layout} with {first} first"
     return ""
 
 
 def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report rows of other positions, unless all are shifted alike; return whether there are any.
+    """Report rows that belong to other positions; return whether any were reported.
 
-    The columns are taken as declared.
+    The columns are assumed to be as declared. A common shift of all rows is not reported here.
     """
     declared = declare(encoding)
     if float(np.abs(declared.frequencies).max()) >= np.pi:
@@ -223,10 +212,10 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 def quadrature(
     access: TableAccess, dtype: str, extra: bool = False
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the columns that are sine and cosine of one frequency, high frequencies first.
+    """Return the sine and cosine columns that belong together, high frequencies first.
 
-    The squares of such columns add up to a constant. The result is None if some column has no
-    partner; with ``extra``, one column may have none.
+    The squares of two such columns add up to a constant. The result is None if a column has no
+    partner; ``extra`` allows one column without a partner.
     """
     highest = min(access.reach(5003), 5003)
     at = np.unique(np.r_[np.arange(48), GENERIC, np.arange(0, 5003, 97)])
@@ -249,12 +238,7 @@ def quadrature(
         return None
     one = np.array([i for i in range(live.size) if i < partner[i]])
     first, second = live[one], live[partner[one]]
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        got = access.rows(positions)
-        return got[:, first], got[:, second]
-
-    phases = unaliased(tables, dtype)
+    phases = unaliased(tables_of(access, (second, first)), dtype)
     w = phases.frequencies
     sines, cosines = np.where(w > 0, second, first), np.where(w > 0, first, second)
     order = np.lexsort((np.minimum(sines, cosines), -np.abs(w)))

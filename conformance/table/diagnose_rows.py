@@ -13,50 +13,52 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 
+from .mistakes import FLOORED
+
 #: The largest number of rows of a reversed table that is searched for.
 LONGEST = 16385
-#: Whole exponents of e to which floor division may round log(base)/n.
+#: Whole numbers to which floor division may round log(base)/n.
 _WHOLE = range(1, 10)
 #: Two arrays: the frequencies of the sine columns and of the cosine columns.
 Waves = tuple[np.ndarray, ...]
 
 
 def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report the mistake that predicts rows 0..16 of the table; return whether there is one."""
+    """Report a known mistake that predicts rows 0..16; return whether one was reported."""
     at = access.within(np.arange(17))
     rows = access.rows(at)
     for message, w in _floored(encoding):
-        if _meets(run, rows, _rows(encoding, w, at)):
+        if _fits(run, rows, _rows(encoding, w, at)):
             run.add(
                 "exponent",
                 message,
-                "positions 0..16: the rows are those of these frequencies, to rounding",
+                "rows 0..16 are equal to the rows with these frequencies, to rounding",
                 remedy="Divide with /, not //, and put the quotient into parentheses.",
                 equivalent=("frequency-spacing",),
             )
             return True
     length = reversed_length(encoding, rows[0], at.size)
-    if length is None or not _meets(run, rows, encoding.truth(length - 1 - at)):
+    if length is None or not _fits(run, rows, encoding.truth(length - 1 - at)):
         return False
     run.add(
         "wrong-row",
         f"a table of {length} rows is reversed before it is cut: position p gets row "
         f"{length - 1} - p",
         f"position 0 gets row {length - 1}, position 1 row {length - 2}",
-        remedy="Cut the table to the sequence first, and reverse it then.",
+        remedy="First cut the table to the length of the sequence, then reverse it.",
         values={"measured": length},
     )
     return True
 
 
-def reversed_length(encoding: Sinusoidal, first: np.ndarray, answered: int) -> int | None:
+def reversed_length(encoding: Sinusoidal, first: np.ndarray, least: int) -> int | None:
     """Return the number of rows of a reversed table that starts with the row ``first``.
 
-    Return None if the table would need fewer than ``answered`` rows or too many. Only eight
-    sines and eight cosines are compared, which is enough to tell rows apart; the caller
-    compares all columns.
+    The search goes from ``least`` to LONGEST rows; None means that there are no such numbers.
+    Only eight sines and eight cosines are compared, which is enough to tell rows apart; the
+    caller compares all columns.
     """
-    last = np.arange(answered - 1, LONGEST)
+    last = np.arange(least - 1, LONGEST)
     if not last.size:
         return None
     frequencies, misfit = encoding.frequencies(), np.zeros(last.size)
@@ -72,21 +74,14 @@ def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
     k = np.arange(encoding.columns()[0].size)
     for m in _WHOLE:
         power = f"{m} k" if m > 1 else "k"
-        yield (
-            f"the exponent of pair k is {power}, to the base e: a floor division (//) has made a "
-            "whole number of log(base)/n",
-            (np.exp(-float(m) * k),) * 2,
-        )
-    yield (
-        "the exponent is 0 for every pair, all frequencies are 1: a floor division (//) has made "
-        "it 0",
-        (np.ones(k.size),) * 2,
-    )
+        yield f"the frequency of pair k is exp(-{power}): {FLOORED}", (np.exp(-float(m) * k),) * 2
+    text = "all frequencies are 1: a floor division (//) rounds every exponent to 0"
+    yield text, (np.ones(k.size),) * 2
     if encoding.dim > 2:
         i = 2 * k  # the column of the sine; its cosine, in the next one, may have another exponent
         yield (
-            "the exponent is 0 for the first half of the columns and 1 for the second, two "
-            "frequencies in all: a floor division (//) has made it whole",
+            "there are only two frequencies, 1 and 1/base: a floor division (//) rounds the "
+            "exponents to 0 and 1",
             tuple(encoding.base ** -(2.0 * at // encoding.dim) for at in (i, i + 1)),
         )
 
@@ -102,5 +97,5 @@ def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
     return Truth(value, np.full(value.shape, abs(encoding.scale)), size)
 
 
-def _meets(run: Run, rows: np.ndarray, truth: Truth) -> bool:
+def _fits(run: Run, rows: np.ndarray, truth: Truth) -> bool:
     return fits(run, JudgedCall("", rows, truth, None), truth)

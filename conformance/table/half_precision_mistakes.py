@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,16 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
-#: Returns the declared rows at given positions.
-Rows = Callable[[np.ndarray], Truth]
+from .mistakes import Rows, looked_up
+
 _HALF = ("float16", "bfloat16")
 
 
 def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
-    """Yield positions in half precision; for boxes, rounded before or after scaling."""
+    """Yield mistakes of rounding positions to half precision.
+
+    The coordinates of a :class:`BoxSine` are rounded before scaling, after it, or both.
+    """
     for half in _HALF:
 
         def cut(x: np.ndarray, half: str = half) -> np.ndarray:
@@ -29,42 +32,32 @@ def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
             product = np.asarray(x, np.float32) * np.float32(encoding.scale)
             return np.asarray(cut(product) / encoding.scale)
 
-        yield _imprecise(f"positions are rounded to {half}", rows, cut)
+        steps: dict[str, tuple[Any, ...]] = {f"positions are rounded to {half}": (cut,)}
         if isinstance(encoding, BoxSine) and encoding.scale != 1.0:
             times = f"multiplied by {encoding.scale:.4g}"
-            yield _imprecise(f"coordinates {times} are rounded to {half}", rows, scaled)
+            steps[f"coordinates {times} are rounded to {half}"] = (scaled,)
             text = f"coordinates are rounded to {half}, and again when they are {times}"
-            yield _imprecise(text, rows, cut, scaled)
-
-
-def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarray]) -> Mistake:
-    def predict(positions: np.ndarray) -> Truth | None:
-        for step in steps:
-            positions = step(positions)
-        try:
-            return rows(positions)
-        except (OverflowError, TypeError, ValueError):  # past the end, or between two rows
-            return None
-
-    return Mistake("position-precision", message, predict)
+            steps[text] = (cut, scaled)
+        for message, each in steps.items():
+            yield Mistake("position-precision", message, looked_up(rows, *each))
 
 
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
-    """Report values that are all half-precision numbers although the declared ones are not.
+    """Report rows that are rounded to half precision in a result of a finer dtype.
 
-    They must match the declared rows, or the rows of rounded positions, to the rounding of that
-    format. Return whether a finding was reported.
+    Every value must be a half-precision number, and within that format's tolerance of the declared
+    rows or of the rows at rounded positions. Return whether a finding was reported.
     """
     for half in _HALF:
-        if ROUNDOFF[half] <= ROUNDOFF[run.coarse]:
-            continue
-        if not all(_holds(one.actual, half) for one in seen):
-            continue
-        if all(_holds(one.truth.value, half) for one in seen):
+        if (
+            ROUNDOFF[half] <= ROUNDOFF[run.coarse]
+            or not all(_holds(one.actual, half) for one in seen)
+            or all(_holds(one.truth.value, half) for one in seen)
+        ):
             continue
         for mistake in (Mistake("", "", rows), *half_positions(run.encoding, rows)):
             if all(_near(one, mistake.predict(one.facts), half) for one in seen):
-                message = f"rows are rounded to {half} behind a {run.dtype} result"
+                message = f"rows of a {run.dtype} result are rounded to {half}"
                 run.add(
                     "table-precision",
                     f"{message}; {mistake.message}" if mistake.message else message,

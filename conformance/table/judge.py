@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT, REPORTED, WINDOWS, error_window
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical
+from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical, joined
 from posenc_ref.conformance.phases import fitted_parameters as fitted
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
@@ -24,6 +24,7 @@ from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from . import diagnose as diagnose_table
 from . import diagnose_rows, judge_features
 from .judge_features import read_rows
+from .mistakes import Rows
 
 _LENGTHS = (5, 1, 64)
 
@@ -39,53 +40,34 @@ def judge_cos_sin(run: Run) -> None:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
         cos, sin = (_collapse(run, run.driver.array(t), rows, pairs) for t in result)
-        return np.stack([cos, sin], axis=1)
+        return np.concatenate([cos, sin], axis=1)
 
-    def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
-        for name, got, truth in zip(
-            ("cos", "sin"),
-            (rows[:, 0], rows[:, 1]),
-            cos_sin_truth(encoding, positions),
-            strict=True,
-        ):
-            _judge(run, check, f"{name}, {case}", got, truth)
+    def truth(positions: np.ndarray) -> Truth:
+        return joined(cos_sin_truth(encoding, positions), axis=1)
 
     access = TableAccess(run, read=read)
-    first = _required(run, access, judge_at)
+    first = _required(run, access, truth)
     if first is None:
         return
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = access.rows(positions)
-        return rows[:, 0], rows[:, 1]
-
-    _table_values(run, access, judge_at)
+    _table_values(run, access, truth)
+    columns = np.arange(pairs)
+    tables = diagnose_table.tables_of(access, (columns + pairs, columns))
     cos, sin = tables(access.within(ONE_HOT))
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
     run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
-    _state(run, access, first, lambda p: _stacked(*cos_sin_truth(encoding, p)))
+    _state(run, access, first, truth)
     declared = declare(encoding.replace(sign=1) if encoding.sign != 1 else encoding)
     measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run):
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     if not run.failures or run.report.findings:
         return
-    swapped = np.abs(tables(np.arange(1))[0]).max() < 0.5 < np.abs(tables(np.arange(1))[1]).min()
-    if swapped:
-        run.add("phase-order", "(sin, cos) comes back instead of (cos, sin)", "at position 0")
+    cos, sin = tables(np.arange(1))
+    if np.abs(cos).max() < 0.5 < np.abs(sin).min():
+        run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
         return
     _diagnose(run, tables, declared)
-
-
-def _stacked(cos: Truth, sin: Truth) -> Truth:
-    """Return the references of cos and sin as rows (S, 2, pairs)."""
-    shape = cos.value.shape
-    parts = [
-        np.stack([np.broadcast_to(getattr(t, name), shape) for t in (cos, sin)], axis=1)
-        for name in ("value", "terms", "angle", "amplitude")
-    ]
-    return Truth(*parts)
 
 
 def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
@@ -104,7 +86,7 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
     if fits and declared not in fits:
         run.add(
             "layout",
-            f"the table repeats its columns for {fits.pop()} pairs, declared {declared}",
+            f"the two copies of each column are in the layout {fits.pop()}, declared {declared}",
             "columns that are equal at every position",
             by="arrangement",
         )
@@ -126,17 +108,13 @@ def judge_table(run: Run) -> None:
         (_judge_lookup if isinstance(encoding, Learned) else judge_features.judge_table)(run)
         return
     run.report.required = ("required inputs", "values", "properties", "state")
-
-    def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
-        _judge(run, check, case, rows, encoding.truth(positions))
-
     access = TableAccess(run, read=partial(read_rows, run))
-    first = _required(run, access, judge_at)
+    first = _required(run, access, encoding.truth)
     if first is None:
         return
-    _table_values(run, access, judge_at)
+    _table_values(run, access, encoding.truth)
     diagnose_table.properties(run, access, encoding)
-    _state(run, access, first, lambda p: encoding.truth(p))
+    _state(run, access, first, encoding.truth)
     declared = diagnose_table.declare(encoding)
     tables = diagnose_table.tables_of(access, encoding.columns())
     measure_accuracy(run, access, tables, declared)
@@ -158,71 +136,63 @@ def _judge_lookup(run: Run) -> None:
     rows = encoding.rows - max(encoding.offset, 0)
     run.report.required = ("required inputs", "state")
 
-    def judge_at(check: str, case: str, positions: np.ndarray, got: np.ndarray) -> None:
-        rows = run.driver.rounded(np.asarray(encoding.table(positions), dtype=np.float64))
-        _judge(run, check, case, got, identical(rows))
+    def truth(positions: np.ndarray) -> Truth:
+        table = np.asarray(encoding.table(positions), dtype=np.float64)
+        return identical(run.driver.rounded(table))
 
     access = TableAccess(run, read=partial(read_rows, run))
-    first = _required(run, access, judge_at, min(5, rows))
+    first = _required(run, access, truth, min(5, rows))
     if first is None:
         return
     every = np.arange(rows)
-    judge_at("values", f"positions 0..{rows - 1}", every, access.rows(every))
+    run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every))
     _state(run, access, first)
     if run.failures:
         diagnose_table.lookup_rows(run, access, encoding)
 
 
 def _required(
-    run: Run, access: TableAccess, judge_at: Any, length: int | None = None
+    run: Run, access: TableAccess, truth: Rows, length: int | None = None
 ) -> np.ndarray | None:
     """Judge contiguous positions from 0; return the first result, or None if a call fails."""
     first, refused = None, ""
     for n in _LENGTHS if length is None else (length,):
-        positions = np.arange(n)
+        positions, case = np.arange(n), f"positions 0..{n - 1}"
         try:
             rows = access.read(run.driver.call(positions), n)
         except Refused as error:
             if n > _LENGTHS[0]:
                 refused = str(error)  # perhaps a short table: access.reach() finds its end
                 break
-            run.add("raises", f"positions 0..{n - 1} raise", str(error))
+            run.add("raises", f"a call with {case} raises an exception", str(error))
             return None
         except Malformed as error:
-            run.add("shape", str(error), f"positions 0..{n - 1}")
+            run.add("shape", str(error), case)
             return None
         if not np.isfinite(rows).all():
             at = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
-            run.add("nonfinite", f"{rows[at]} at index {at}", f"positions 0..{n - 1}")
+            run.add("nonfinite", f"{rows[at]} at index {at}", case)
             return None
         if not run.floats_only():
             return None
         access.saw(positions)
-        judge_at("required inputs", f"positions 0..{n - 1}", positions, rows)
+        run.judge("required inputs", case, rows, truth(positions))
         first = rows if first is None else first
     access.learn()
     if refused and access.reach(n - 1) == n - 1:
-        run.add("raises", f"positions 0..{n - 1} raise", refused)
+        run.add("raises", f"a call with {case} raises an exception", refused)
         return None
     return first
 
 
-def _judge(run: Run, check: str, case: str, got: np.ndarray, truth: Truth) -> None:
-    """Judge one case; failures of the check "note" become a note."""
-    if check == "note":
-        run.note(case, got, truth)
-    else:
-        run.judge(check, case, got, truth)
-
-
-def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
+def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
     small = access.within(ONE_HOT[:3])
-    judge_at("values", "small positions", small, access.rows(small))
+    run.judge("values", "small positions", access.rows(small), truth(small))
     highest = access.reach(REPORTED[-1] - 1)
     for n in (130, 257, 2050):  # more rows than one block of a kernel holds
         if n <= highest + 1:
             rows = access.read(run.driver.call(np.arange(n)), n)
-            judge_at("values", f"positions 0..{n - 1}", np.arange(n), rows)
+            run.judge("values", f"positions 0..{n - 1}", rows, truth(np.arange(n)))
     groups = {"generic positions": GENERIC}
     groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
@@ -230,9 +200,10 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     for case, positions in groups.items():
         positions = positions[positions <= highest]
         if positions.size:
-            judge_at("values", case, positions, access.rows(positions))
+            run.judge("values", case, access.rows(positions), truth(positions))
+    negative = "negative positions"
     optional = {
-        "negative positions": np.array([-1, -7, -64, -3]),
+        negative: np.array([-1, -7, -64, -3]),
         "fractional positions": np.array([0.5, 1.25, 7.75, 33.5], np.float32),
         "repeated, unsorted positions": np.array([7, 7, 3, 29, 3, 0, 0, 21]),
         "no positions": np.arange(0),
@@ -245,37 +216,35 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
         except Malformed as error:
             run.add("shape", str(error), case)
         else:
-            check = "note" if case == "negative positions" else "optional inputs"
-            judge_at(check, case, positions.astype(np.float64), rows)
+            expected = truth(positions.astype(np.float64))
+            if case == negative:
+                run.note(case, rows, expected)
+            else:
+                run.judge("optional inputs", case, rows, expected)
 
 
-def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = None) -> None:
-    """Judge a repeated call, calls of equal length at other positions, and a kept result."""
+def _state(run: Run, access: TableAccess, first: np.ndarray, truth: Rows | None = None) -> None:
+    """Judge that no call changes the result of another call.
+
+    Calls of equal length are judged against ``truth``, if it is given.
+    """
     at = np.arange(first.shape[0])
     call = run.driver.call
     state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
     state.kept_result(
         run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])
     )
-    if truth_of is None or access.mode != "any":
-        return
-
-    def right(rows: np.ndarray, positions: np.ndarray) -> bool:
-        return bool((run.scores(rows, truth_of(positions)) <= run.budget).all())
-
-    state.same_length(run, lambda p: access.read(call(p), p.size), right)
+    if truth is not None and access.mode == "any":
+        state.same_length(
+            run,
+            lambda p: access.read(call(p), p.size),
+            lambda rows, p: bool((run.scores(rows, truth(p)) <= run.budget).all()),
+        )
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Diagnose frequencies, amplitude and origin, precision, positions, then optional inputs."""
-    phases = unaliased(tables, run.coarse)
-    diagnose_phases(run, tables, phases, declared)
-    if not run.report.findings:
-        optional = [f for f in run.failures if f.check == "optional inputs"]
-        if optional and len(optional) == len(run.failures):
-            run.add(
-                "position-range",
-                f"{optional[0].case.removeprefix('cos, ').removeprefix('sin, ')} are accepted and "
-                "answered wrongly",
-                f"{optional[0].case}: {optional[0].place}",
-            )
+    """Diagnose the measured phases; if they are as declared, report wrong optional inputs."""
+    diagnose_phases(run, tables, unaliased(tables, run.coarse), declared)
+    if not run.report.findings and {f.check for f in run.failures} == {"optional inputs"}:
+        first = run.failures[0]
+        run.add("position-range", f"{first.case} return wrong values", first.place)

@@ -6,6 +6,7 @@ The coefficients A and B are those of ``Table.truth``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,12 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
-from .half_precision_mistakes import Rows, half_positions, half_rows
-from .mistakes import changed_tables
+from .half_precision_mistakes import half_positions, half_rows
+from .mistakes import Rows, changed_tables, looked_up
 
 Inputs = Iterator[tuple[str, str, np.ndarray]]
-#: The number of positions in the first call.
-_FIRST = 5
+#: The numbers of positions in the first calls.
+_SIZES = (5, 1, 64)
 
 
 def longest(encoding: Table) -> int:
@@ -81,7 +82,7 @@ def judge_table(run: Run) -> None:
     if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
         order = _columns(run, calls)
         if order is not None:
-            run.add("layout", "columns come in another order", f"column j is declared {order}")
+            run.add("layout", "the columns are permuted", f"the declared columns {order}")
 
 
 def _declared(run: Run) -> Rows:
@@ -93,29 +94,15 @@ def table_mistakes(
 ) -> Iterator[Mistake]:
     """Yield mistakes with one field of the declaration changed.
 
-    ``positions`` returns the positions of a table for the facts of a call.
+    ``positions(table, facts)`` returns the positions of the rows in the call with these facts.
     """
     for code, message, table in changed_tables(run.encoding):
-
-        def predict(facts: Any, table: Table = table) -> Truth | None:
-            try:
-                return rows_of(run, table, positions(table, facts))
-            except (TypeError, ValueError):  # other axes, or past the end
-                return None
-
+        predict = looked_up(partial(rows_of, run, table), partial(positions, table))
         yield Mistake(code, message, predict)
 
 
 def _mistakes(run: Run) -> Iterator[Mistake]:
-    def moved(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], Truth | None]:
-        def predict(positions: np.ndarray) -> Truth | None:
-            try:
-                return rows_of(run, run.encoding, change(positions))
-            except ValueError:
-                return None
-
-        return predict
-
+    moved = partial(looked_up, _declared(run))
     yield from table_mistakes(run)
     if run.encoding.num_axes > 1:
         yield from mistakes(
@@ -170,36 +157,29 @@ def _table(run: Run, positions: np.ndarray) -> np.ndarray:
 
 def _inputs(encoding: Table, run: Run) -> Inputs:
     rng = np.random.default_rng(run.settings.seed)
+    at: np.ndarray
     axes = encoding.num_axes
     last = run.settings.up_to(longest(encoding) - 1) + 1
     if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
         top = 2 * np.pi if isinstance(encoding, DETRSine) else 1.0
-        for n in (_FIRST, 1, 64):
-            yield (
-                "required inputs",
-                f"{n} coordinates",
-                _shaped(axes, rng.uniform(0, top, (axes, n))),
-            )
+        for n in _SIZES:
+            at = rng.uniform(0, top, (axes, n))
+            yield "required inputs", f"{n} coordinates", _shaped(axes, at)
         corners = np.indices((3,) * axes).reshape(axes, -1) * (top / 2)
         yield "values", "corners and middles", _shaped(axes, corners)
         yield "values", "coordinates down to -1", _shaped(axes, rng.uniform(-1, 1, (axes, 33)))
         yield "values", "whole numbers", _shaped(axes, rng.integers(0, 9, (axes, 7)))
         return
     if axes == 1:
-        ends = (np.arange(min(n, last)) for n in (_FIRST, 1, 64))
-        for at in ends:
+        for at in (np.arange(min(n, last)) for n in _SIZES):
             yield "required inputs", f"positions 0..{at.size - 1}", at
-        groups = {"small positions": ONE_HOT, "generic positions": GENERIC}
-        for case, at in groups.items():
+        for case, at in {"small positions": ONE_HOT, "generic positions": GENERIC}.items():
             if (at < last).any():
                 yield "values", case, at[at < last]
-        yield (
-            "values",
-            "the last positions",
-            np.arange(max(min(last, 2**17) - 9, 0), min(last, 2**17)),
-        )
+        end = min(last, 2**17)
+        yield "values", "the last positions", np.arange(max(end - 9, 0), end)
         return
-    for n in (_FIRST, 1, 64):
+    for n in _SIZES:
         at = rng.integers(0, min(last, 64), (axes, n))
         at[:, 0] = 0
         yield "required inputs", f"{n} places", at

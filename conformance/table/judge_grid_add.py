@@ -1,6 +1,7 @@
 """Judge ``add`` and ``grid``: a table added to x, and a table over the patches of an image.
 
-``add``: ``A = |x| + |PE|``, B is that of the table. ``grid``: as for the table.
+``grid`` has the error unit of the table. The unit of ``add`` has ``A = |x| + |PE|`` and the B of
+the table.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 
 from . import judge as judge_tables
 from .judge_features import longest, read_rows, rows_of, table_mistakes
+from .mistakes import Rows, looked_up
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -36,11 +38,11 @@ GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24
 
 @dataclass(frozen=True)
 class Added:
-    """A call x (B, S, dim), and the function of the rows that are added to x."""
+    """The input x (B, S, dim) of one call, and the table whose rows are added to x."""
 
     encoding: Any
     x: np.ndarray
-    rows: Callable[[np.ndarray], Truth]  #: returns the table at given positions
+    rows: Rows
 
     def truth(self, x: float = 1.0, pe: float = 1.0) -> Truth:
         """Return ``x`` plus the rows of positions 0 .. S-1, each multiplied by a factor."""
@@ -54,10 +56,13 @@ class Added:
 
 
 def judge_add(run: Run) -> None:
-    """Judge ``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, with x = 0, as a table."""
-    encoding = run.encoding
+    """Judge ``fn(x (B, S, dim))``, the sum of x and rows 0 .. S-1 of a table.
+
+    If no known mistake explains the failures, calls with x = 0 are judged as a table.
+    """
+    encoding, driver = run.encoding, run.driver
     run.report.required = ("sums", "state")
-    run.driver.keeps_dtype = True
+    driver.keeps_dtype = True
     last = min(longest(encoding) - 1, run.settings.up_to(2**40))
 
     def probes() -> Iterator[Probe]:
@@ -70,13 +75,18 @@ def judge_add(run: Run) -> None:
     calls = drive(run, probes(), one_result(lambda call: _sum(run, call.x)))
     if not calls:
         return
+
+    def zeros(length: int) -> Any:
+        x = np.zeros((1, length, encoding.dim))
+        return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device))[0]
+
     if not (match(run, calls, _sum_mistakes(encoding)) and run.report.codes):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
-        with seen_as(run, _as_table(run), encoding, recipe) as viewed:
+        with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
-    state.kept_result(run, lambda: run.driver.call(first), lambda: run.driver.call(-first))
+    state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:
@@ -87,32 +97,25 @@ def _sum(run: Run, x: np.ndarray) -> np.ndarray:
     return y
 
 
-def _as_table(run: Run) -> Any:
-    fn, driver, dim = run.driver.fn, run.driver, run.encoding.dim
+def _from_zero(run: Run, call: Callable[[int], Any]) -> Callable[[Any], Any]:
+    """Return ``call(length)`` as a function of the positions 0 .. length - 1."""
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
         if starts(p) != 0:
-            raise Inexpressible("every sequence starts at 0")
-        zero = driver.backend.asarray(np.zeros((1, p.size, dim)), driver.dtype, driver.device)
-        return fn(zero)[0]
+            raise Inexpressible("every call starts at position 0")
+        return call(int(p.size))
 
     return view
 
 
 def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
     def at(positions: Callable[[int, int], Any]) -> Callable[[Added], Truth | None]:
-        def predict(call: Added) -> Truth | None:
-            try:
-                return call.at(positions(*call.x.shape[:2]))
-            except ValueError:  # past the end of a learned table
-                return None
-
-        return predict
+        return looked_up(lambda call: call.at(positions(*call.x.shape[:2])))
 
     yield Mistake(
         "position-axis",
-        "the row of the batch is taken for the position: the table is cut to x.shape[0]",
+        "the batch index is used as the position: the table is cut to x.shape[0]",
         at(lambda b, s: np.arange(b)[:, None]),
         "x is (B, S, dim) here: cut the table to x.shape[1].",
     )
@@ -128,7 +131,7 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("the encoding is added twice", 1.0, 2.0),
         ("the encoding is subtracted", 1.0, -1.0),
         ("nothing is added", 1.0, 0.0),
-        ("x is missing: the encoding alone comes out", 0.0, 1.0),
+        ("x is missing: only the encoding is returned", 0.0, 1.0),
         ("x is added twice", 2.0, 1.0),
     ):
         yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe))  # type: ignore[misc]
@@ -139,7 +142,6 @@ def judge_grid(run: Run) -> None:
     encoding = run.encoding
     run.report.required = ("grids", "state")
     seen: list[JudgedCall] = []
-    refused = 0
     for h, w in GRIDS:
         if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
             continue
@@ -147,7 +149,6 @@ def judge_grid(run: Run) -> None:
             actual = _patches(run, h, w)
         except Refused as error:
             run.limit(f"a grid of {h} x {w}: refused ({error})")
-            refused += 1
             continue
         except Malformed as error:
             if run.failures:  # the table is wrong, and too short for this grid
@@ -160,7 +161,7 @@ def judge_grid(run: Run) -> None:
         one = JudgedCall(f"a grid of {h} x {w}", actual, truth, (h, w))
         seen.append(judge_call(run, "grids", one))
     if not seen:
-        run.add("raises", f"all {refused} grids are refused", run.report.limits[-1])
+        run.add("raises", "all grids are refused", run.report.limits[-1])
         return
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
@@ -170,19 +171,20 @@ def judge_grid(run: Run) -> None:
     if not run.failures or run.report.codes or _reordered(run, seen):
         return
     if isinstance(encoding, Sinusoidal | Learned):
-        with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))") as viewed:
+        view = _from_zero(run, lambda width: run.driver.fn(1, width))
+        with seen_as(run, view, encoding, "lambda p: fn(1, len(p))") as viewed:
             judge_tables.judge_table(viewed)
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
-    """Report rows in an order that matches no known mistake; return whether they all occur."""
+    """Report patches in an unknown order; return whether each wrong grid is a permutation."""
     for one in failed(run, seen):
         rows = one.truth.value
         order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
         found = each_part(one.truth, lambda part: np.broadcast_to(part, rows.shape)[order])  # noqa: B023
         if len(set(order)) < len(order) or not fits(run, one, found):
             return False
-        run.add("token-order", "patches come in another order", f"{one.case}: {order[:12]}")
+        run.add("token-order", "the patches are permuted", f"{one.case}: {order[:12]}")
     return True
 
 
@@ -192,35 +194,19 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
     return table
 
 
-def _as_rows(run: Run) -> Any:
-    """Return a view of the function as a table of positions, by grids of height 1."""
-    fn = run.driver.fn
-
-    def view(positions: Any) -> Any:
-        p = host_positions(run, positions)
-        if starts(p) != 0:
-            raise Inexpressible("every grid starts at its corner")
-        return fn(1, int(p.size))
-
-    return view
-
-
 def _grid_mistakes(run: Run) -> Iterator[Mistake]:
     def at(number: Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]) -> Any:
         """Return a prediction from the wrong number of the patch at (y, x) of an h x w grid."""
 
-        def predict(size: tuple[int, int]) -> Truth | None:
+        def rows(size: tuple[int, int]) -> Truth:
             h, w = size
             y, x = np.divmod(np.arange(h * w), w)
-            try:
-                at = number(y, x, h, w)
-                if run.encoding.num_axes > 1:
-                    at = run.encoding.grid_positions(h, w)[:, at]
-                return rows_of(run, run.encoding, at)
-            except (IndexError, ValueError):  # past the end of a learned table, or of the image
-                return None
+            at = number(y, x, h, w)
+            if run.encoding.num_axes > 1:
+                at = run.encoding.grid_positions(h, w)[:, at]
+            return rows_of(run, run.encoding, at)
 
-        return predict
+        return looked_up(rows)
 
     def by_columns(y: np.ndarray, x: np.ndarray, h: int, w: int) -> np.ndarray:
         token = y * w + x
@@ -231,17 +217,17 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         at,
         ("patches are numbered column by column", lambda y, x, h, w: x * h + y),
         ("tokens are listed column by column", by_columns),
-        ("rows of patches are as long as the grid is high", lambda y, x, h, w: y * h + x),
+        ("patch (y, x) has the number y * height + x", lambda y, x, h, w: y * h + x),
         ("rows come from bottom to top", lambda y, x, h, w: (h - 1 - y) * w + x),
         ("columns come from right to left", lambda y, x, h, w: y * w + w - 1 - x),
         (
             "patches are numbered from the last to the first",
             lambda y, x, h, w: h * w - 1 - y * w - x,
         ),
-        ("every row of patches starts again", lambda y, x, h, w: x),
-        ("every column of patches starts again", lambda y, x, h, w: y),
+        ("the numbers of each row of patches start at 0", lambda y, x, h, w: x),
+        ("the numbers of each column of patches start at 0", lambda y, x, h, w: y),
     )
-    text = "every row is one too late, as if the first row belonged to a CLS token"
+    text = "every patch has the next row of the table, as if row 0 belonged to a [CLS] token"
     yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1))
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import permutations
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,42 @@ from posenc_ref import (
     Table,
     Time2Vec,
 )
+from posenc_ref.accuracy import Truth
 
 #: Bases (temperatures) of released models; 100 equals 10000 with a halved exponent.
 BASES = (10000.0, 20.0, 100.0, 1000.0, 500000.0, 2.0)
 #: Wrong shifts of the first position.
 ORIGINS = (1.0, -1.0, 0.5, -0.5, 2.0, -2.0)
+#: The reason for frequencies ``exp(-m k)`` with a whole number m.
+FLOORED = "a floor division (//) rounds log(base)/n to a whole number"
 _TURNS = (("1", 1.0), ("pi", np.pi), ("2 pi", 2 * np.pi))
 _LAYOUTS = ("concat", "interleaved", "grouped")
 
+#: Returns the reference of the rows at given positions.
+Rows = Callable[[np.ndarray], Truth]
 #: A code, a message, and the wrong table.
 Changed = tuple[str, str, Table]
 #: A code, a message, and either the changed fields or a function that returns the wrong table.
 Change = tuple[str, str, dict[str, Any] | Callable[[], Table]]
+
+
+def looked_up(
+    rows: Callable[[Any], Truth], *steps: Callable[[Any], Any]
+) -> Callable[[Any], Truth | None]:
+    """Return a ``predict`` that applies ``steps`` to the facts of a call, then returns ``rows``.
+
+    It returns None for positions that the table does not have.
+    """
+
+    def predict(facts: Any) -> Truth | None:
+        try:
+            for step in steps:
+                facts = step(facts)
+            return rows(facts)
+        except (IndexError, OverflowError, TypeError, ValueError):
+            return None
+
+    return predict
 
 
 def changed_tables(declared: Table) -> Iterator[Changed]:
@@ -48,35 +72,27 @@ def changed_tables(declared: Table) -> Iterator[Changed]:
 
 
 def _single(declared: Table) -> Iterator[Changed]:
-    for code, message, change in _changes(declared):
+    forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
+    return _valid(declared, chain.from_iterable(forms))
+
+
+def _valid(declared: Any, changes: Iterable[Change]) -> Iterator[Changed]:
+    """Yield the changed tables; omit changes that are invalid or have no effect."""
+    for code, message, change in changes:
         try:
             changed = change() if callable(change) else declared.replace(**change)
-        except (TypeError, ValueError):  # invalid for this size
+        except (TypeError, ValueError):
             continue
         if changed != declared:
             yield code, message, changed
 
 
-def _changes(declared: Table) -> Iterator[Change]:
-    for form, of in _FORMS:
-        if isinstance(declared, form):
-            yield from of(declared)
-
-
-def _axes_in_words(order: str, declared: str) -> str:
-    """Return a message about the order of the axes' columns."""
-    said = {"t": "time", "h": "height", "w": "width"}
-
-    def listed(names: str) -> str:
-        return ", ".join(said.get(name, name) for name in names)
-
-    return f"the columns come in the order {listed(order)}, declared {listed(declared)}"
-
-
 def _of_axes(declared: Any) -> Iterator[Change]:
-    for order in map("".join, permutations(declared.axes)):
-        text = _axes_in_words(order, declared.axis_order)
-        yield "axis-order", text, {"axis_order": order}
+    said = {"t": "time", "h": "height", "w": "width"}
+    for order in permutations(declared.axes):
+        words = [", ".join(said.get(a, a) for a in axes) for axes in (order, declared.axis_order)]
+        text = f"the columns come in the order {words[0]}, declared {words[1]}"
+        yield "axis-order", text, {"axis_order": "".join(order)}
     if not isinstance(declared, DETRSine | BoxSine):
         yield from _arranged(declared)
         part = declared.parts()[0][1]
@@ -85,24 +101,19 @@ def _of_axes(declared: Any) -> Iterator[Change]:
             text = f"the exponent of pair k of an axis is k/{n} ({name})"
             yield "denominator", text, {"denominator": name}
         n = {"dim": pairs, "half-1": pairs - 1}.get(part.denominator, part.denominator)
-        text = "the exponent is divided as if one axis had all pairs"
+        text = "the denominator of the exponent counts the pairs of all axes, not of one axis"
         yield "denominator", text, {"denominator": float(2 * n)}
         yield "exponent", "the exponent is doubled", {"denominator": n / 2}
         yield "exponent", "the exponent is halved", {"denominator": 2 * n}
         for m, power in ((1, "k"), (2, "2 k"), (3, "3 k")):
-            text = (
-                f"the exponent of pair k of an axis is {power}, to the base e: a floor division "
-                "(//) has made a whole number of log(base)/n"
-            )
-            fields = {"denominator": float(pairs), "base": float(np.exp(m * pairs))}
-            yield "exponent", text, fields
+            text = f"the frequency of pair k of an axis is exp(-{power}): {FLOORED}"
+            yield "exponent", text, {"denominator": float(pairs), "base": float(np.exp(m * pairs))}
     yield from _bases(declared)
 
 
 def _arranged(declared: Any) -> Iterator[Change]:
     for layout in _LAYOUTS:
-        text = f"columns are {layout}, declared {declared.layout}"
-        yield "layout", text, {"layout": layout}
+        yield "layout", f"columns are {layout}, declared {declared.layout}", {"layout": layout}
     for first in ("sin", "cos"):
         yield "phase-order", f"{first} comes first, declared {declared.first}", {"first": first}
 
@@ -135,7 +146,7 @@ def _placed(declared: Any) -> Iterator[Change]:
     ):
         yield "amplitude", f"values are {words}", {"scale": declared.scale * factor}
     if isinstance(declared, Sinusoidal2D):
-        text = "patches lie at 0, 1, 2...: the extent is not applied"
+        text = "patch positions are 0, 1, 2, ...: they are not scaled to the declared extent"
         yield "position-scale", text, {"extent": None}
         turned = "rows" if declared.flatten == "columns" else "columns"
         text = f"patches come in {turned}, declared {declared.flatten}"
@@ -144,7 +155,9 @@ def _placed(declared: Any) -> Iterator[Change]:
 
 def _detr(declared: DETRSine) -> Iterator[Change]:
     if declared.width_base is not None:
-        text = f"the width has the base of the height, declared {declared.width_base:g}"
+        text = (
+            f"the base is the same for width and height, declared {declared.width_base:g} for width"
+        )
         yield "base", text, {"width_base": None}
     said = "not normalised" if declared.normalize else "normalised by the size"
     yield "position-scale", f"positions are {said}", {"normalize": not declared.normalize}
@@ -152,7 +165,7 @@ def _detr(declared: DETRSine) -> Iterator[Change]:
         text = f"normalised positions end at {name}"
         yield "position-scale", text, {"scale": scale, "normalize": True}
     for by in (0.0, -0.5, -1.0, 0.5):
-        text = f"the first pixel counts as {1 + by:g}, declared {1 + declared.shift:g}"
+        text = f"the first pixel is at position {1 + by:g}, declared {1 + declared.shift:g}"
         yield "position-origin", text, {"shift": by}
 
     def plain(**fields: Any) -> Callable[[], Table]:
@@ -174,9 +187,9 @@ def _time2vec(declared: Time2Vec) -> Iterator[Change]:
     function = "cos" if declared.function == "sin" else "sin"
     yield "phase-order", f"{function} is used, declared {declared.function}", {"function": function}
     linear = "last" if declared.linear == "first" else "first"
-    yield "layout", "the linear component is at the other end", {"linear": linear}
-    bias = np.zeros_like(declared.bias)
-    yield "position-origin", "the phases are missing", {"bias": bias}
+    text = f"the linear component is the {linear} column, declared the {declared.linear} column"
+    yield "layout", text, {"linear": linear}
+    yield "position-origin", "the phases are missing", {"bias": np.zeros_like(declared.bias)}
 
 
 def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
@@ -189,7 +202,7 @@ def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
         text = f"rows are divided by {divisor:g} deviations, declared {declared.divisor:g}"
         yield "amplitude", text, {"divisor": divisor}
     for rows in (n - 1, n + 1):
-        text = f"mean and deviation are of {rows} rows, declared {n}"
+        text = f"mean and deviation are computed over {rows} rows, declared {n}"
         yield "amplitude", text, {"length": rows}
     deviation = float(plain.table(range(n)).std(ddof=1))
     scale = 1 / (declared.divisor * deviation)
@@ -233,20 +246,13 @@ def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[C
     """Yield sinusoids mistaken for the declared one: another arrangement or exponent."""
     layout = "concat" if declared.layout == "interleaved" else "interleaved"
     first = "cos" if declared.first == "sin" else "sin"
-    variants: list[tuple[str, str, dict[str, Any]]] = [
+    text = f"the denominator is {{}}, declared {declared.denominator}"
+    changes: list[Change] = [
         ("layout", f"{what} are {layout}, declared {declared.layout}", {"layout": layout}),
         ("phase-order", f"{first} comes first, declared {declared.first}", {"first": first}),
+        *(("denominator", text.format(n), {"denominator": n}) for n in ("dim", "half-1")),
     ]
-    for n in ("dim", "half-1"):
-        text = f"the denominator is {n}, declared {declared.denominator}"
-        variants.append(("denominator", text, {"denominator": n}))
-    for code, message, fields in variants:
-        try:
-            changed = declared.replace(**fields)
-        except ValueError:  # invalid for this width
-            continue
-        if changed != declared:
-            yield code, message, changed
+    return _valid(declared, changes)
 
 
 def _sinusoid(part: Sinusoidal) -> Iterator[Changed]:

@@ -128,7 +128,7 @@ def test_bucket_numbers_as_floats_are_a_dtype_error():
         (1.0, 2.0, "the encoding is added twice"),
         (1.0, -1.0, "the encoding is subtracted"),
         (1.0, 0.0, "nothing is added"),
-        (0.0, 1.0, "x is missing: the encoding alone comes out"),
+        (0.0, 1.0, "x is missing: only the encoding is returned"),
         (2.0, 1.0, "x is added twice"),
     ],
 )

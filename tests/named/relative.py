@@ -119,14 +119,16 @@ def rows(at):
     return np.concatenate([np.sin(a), np.cos(a)], axis=-1)
 
 
-@wrong(SHIFT, "relative-shift", "future is seen", surface="scores", encoding=XL)
+@wrong(SHIFT, "relative-shift", "without a causal mask", surface="scores", encoding=XL)
 def transformer_xl_without_a_mask(q, k):
     r = np.einsum("rw,hdw->hrd", rows(np.arange(k.shape[2] - 1, -1, -1)), PROJECTION)
     bd = np.einsum("bhid,hrd->bhir", q + V[:, None], r)
     return (content(q, k) + shifted(bd)) / np.sqrt(np.float32(8))
 
 
-@wrong(SHIFT, "relative-shift", "future is seen", surface="scores", encoding=XL, backend="torch")
+@wrong(
+    SHIFT, "relative-shift", "without a causal mask", surface="scores", encoding=XL, backend="torch"
+)
 def transformer_xl_without_a_mask_in_torch(q, k):
     import torch
 
@@ -161,7 +163,7 @@ def index_of_absolute_offsets(window):
     return np.abs(dy) * window[1] + np.abs(dx)
 
 
-@wrong(SYMMETRIC, "relative-symmetric", "an offset and its opposite", surface="scores",
+@wrong(SYMMETRIC, "relative-symmetric", "r and -r", surface="scores",
        encoding=SHAW)  # fmt: skip
 def shaw_by_absolute_distance(q, k):
     i, j = np.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None], np.arange(k.shape[2])
@@ -169,7 +171,7 @@ def shaw_by_absolute_distance(q, k):
     return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,ijd->bhij", q, KEYS[row])) / np.float32(4)
 
 
-@wrong(SYMMETRIC, "relative-symmetric", "an offset and its opposite", surface="scores",
+@wrong(SYMMETRIC, "relative-symmetric", "r and -r", surface="scores",
        encoding=XL)  # fmt: skip
 def transformer_xl_by_absolute_distance(q, k):
     i, j = np.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None], np.arange(k.shape[2])
@@ -178,7 +180,7 @@ def transformer_xl_by_absolute_distance(q, k):
     return ((content(q, k) + bd) / np.sqrt(np.float32(8))).astype(np.float32)
 
 
-@wrong(SYMMETRIC, "relative-symmetric", "an offset and its opposite", surface="bias",
+@wrong(SYMMETRIC, "relative-symmetric", "offsets of opposite sign", surface="bias",
        encoding=SWIN)  # fmt: skip
 def swin_bias_by_absolute_offsets(q_len, k_len):
     dy, dx = offsets(3, 5)
@@ -211,7 +213,7 @@ def transformer_xl_without_the_shift(q, k):
     return (content(q, k) + bd) / np.sqrt(np.float32(8))
 
 
-@wrong(ABSOLUTE, "relative-absolute", "key's own position", surface="scores", encoding=XL)
+@wrong(ABSOLUTE, "relative-absolute", "key's position relative to", surface="scores", encoding=XL)
 def transformer_xl_reversed_without_the_shift(q, k):
     r = np.einsum("rw,hdw->hrd", rows(np.arange(k.shape[2] - 1, -1, -1)), PROJECTION)
     bd = np.einsum("bhid,hrd->bhir", q + V[:, None], r)
@@ -224,14 +226,14 @@ def shaw_by_the_key(q, k):
     return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,jd->bhij", q, KEYS[row])) / np.float32(4)
 
 
-@wrong(SIGN, "bucket-sign", "row of its opposite", surface="scores", encoding=SHAW)
+@wrong(SIGN, "bucket-sign", "have the opposite sign", surface="scores", encoding=SHAW)
 def shaw_by_query_minus_key(q, k):
     i, j = np.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None], np.arange(k.shape[2])
     row = np.clip(i - j, -4, 4) + 4
     return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,ijd->bhij", q, KEYS[row])) / np.float32(4)
 
 
-@wrong(SIGN, "bucket-sign", "row of its opposite", surface="bias", encoding=SWIN)
+@wrong(SIGN, "bucket-sign", "have the opposite sign", surface="bias", encoding=SWIN)
 def swin_bias_by_key_minus_query(q_len, k_len):
     dy, dx = offsets(3, 5)
     return np.moveaxis(WINDOW[(2 - dy) * 9 + 4 - dx], -1, 0)
@@ -256,7 +258,7 @@ def shaw_by_the_row_of_the_key(q, k):
     return shaw_with(q, k, np.arange(k.shape[2]))
 
 
-@wrong(ABSOLUTE, "relative-absolute", "key's own position, counted from", surface="scores",
+@wrong(ABSOLUTE, "relative-absolute", "key's position relative to", surface="scores",
        encoding=LONG_SHAW)  # fmt: skip
 def shaw_by_the_row_of_the_key_after_the_cache(q, k):
     return shaw_with(q, k, np.arange(k.shape[2]) - (k.shape[2] - q.shape[2]))
@@ -268,7 +270,7 @@ def shaw_by_the_row_of_the_query(q, k):
     return shaw_with(q, k, np.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None])
 
 
-@wrong(ABSOLUTE, "relative-absolute", "query's own position", surface="scores",
+@wrong(ABSOLUTE, "relative-absolute", "query's position relative to", surface="scores",
        encoding={**LONG_SHAW, "counted": "query-key"})  # fmt: skip
 def shaw_by_the_row_of_the_query_counted_backwards(q, k):
     return shaw_with(q, k, np.arange(q.shape[2])[:, None])
@@ -295,7 +297,7 @@ def swin_bias_of_the_query(q_len, k_len):
     return np.broadcast_to(WINDOW[:15].T[:, :, None], (3, 15, 15)).copy()
 
 
-@wrong(ABSOLUTE, "relative-absolute", "key's own place", surface="bias", encoding=WIDE_SWIN)
+@wrong(ABSOLUTE, "relative-absolute", "key's own position in", surface="bias", encoding=WIDE_SWIN)
 def swin_bias_of_the_place_of_the_key(q_len, k_len):
     y, x = np.divmod(np.arange(35), 7)
     return np.broadcast_to(WIDE[(y + 4) * 13 + x + 6].T[:, None], (2, 35, 35)).copy()

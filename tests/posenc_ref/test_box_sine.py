@@ -185,7 +185,7 @@ def test_one_temperature_for_both_is_named():
     declared = DETRSine(32, base=20.0, width_base=500.0)
     report = check(lambda p: DETRSine(32, base=20.0).table(p, dtype=np.float32), declared, "table")
     assert report.codes == ["base"]
-    assert "the width has the base of the height" in report.findings[0].message
+    assert "the base is the same for width and height" in report.findings[0].message
 
 
 # -- values and errors -----------------------------------------------------------------------

@@ -128,7 +128,7 @@ def table(positions, rows=43, ddof=1, centred=True, by=10):
     ("wrong", "said"),
     [
         ({}, None),
-        ({"rows": 42}, "mean and deviation are of 42 rows, declared 43"),
+        ({"rows": 42}, "mean and deviation are computed over 42 rows, declared 43"),
         ({"ddof": 0}, "the deviation has 688 in its denominator, declared 687"),
         ({"centred": False}, "the mean is not subtracted"),
         ({"by": 1}, "rows are divided by 1 deviations, declared 10"),

@@ -175,7 +175,7 @@ def test_alignment_names_the_rule_and_the_shift_of_every_length():
     assert "query i sits at key i" in found.message
     assert found.values["measured"]["q_len 3, k_len 11"] == -8
     found = only(check(lambda q, k: -SLOPES * np.abs(offsets(q, k) - 1), BOTH, "bias"))
-    assert "shifted by +1" in found.message
+    assert "every query is shifted by +1" in found.message
 
 
 def test_max_distance_is_measured():

@@ -11,8 +11,8 @@ CAUSAL, BOTH = T5Bias(TABLE, bidirectional=False), T5Bias(TABLE)
 RULES = {
     "query i sits at key i": lambda q, k: np.arange(q),
     "every query sits at the last key": lambda q, k: np.full(q, k - 1),
-    "shifted by +1": lambda q, k: np.arange(k - q, k) + 1,
-    "shifted by -1": lambda q, k: np.arange(k - q, k) - 1,
+    "every query is shifted by +1": lambda q, k: np.arange(k - q, k) + 1,
+    "every query is shifted by -1": lambda q, k: np.arange(k - q, k) - 1,
 }
 
 
@@ -46,4 +46,4 @@ def test_a_number_that_does_vary_is_said_to():
     encoding = BOTH
     fn = placed(encoding, lambda q, k: np.arange(k - q, k) + k % 3)
     (finding,) = check(fn, encoding, "bias").findings
-    assert finding.message.endswith("shifted by a number that varies")
+    assert finding.message.endswith("the shift differs between calls")

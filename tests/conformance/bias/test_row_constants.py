@@ -45,7 +45,7 @@ SURFACES = {"bias": added, "scores": logits}
 def test_a_bias_that_is_rounded_away_beside_its_constant(surface, encoding, constant):
     report = check(SURFACES[surface](encoding, constant), encoding, surface)
     assert report.codes == ["inaccurate"], report
-    assert report.findings[0].message.startswith("rows have constants of up to ")
+    assert report.findings[0].message.startswith("constants of up to ")
 
 
 @pytest.mark.parametrize(

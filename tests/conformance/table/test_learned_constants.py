@@ -56,7 +56,10 @@ def said(fn, encoding, surface):
     [
         ({}, ""),
         ({"scale": np.ones(HEADS, np.float32)}, "score-term: the learned factor on the second"),
-        ({"linear_bias": np.zeros(2, np.float32)}, "score-term: the learned constants inside"),
+        (
+            {"linear_bias": np.zeros(2, np.float32)},
+            "score-term: linear_bias, the learned constants",
+        ),
     ],
     ids=["right", "factor", "constants"],
 )
@@ -68,7 +71,8 @@ def test_gates_without_what_was_learned(changes, words):
 
 @pytest.mark.parametrize("rows", [1, 777, 1024, 4999, 5001, 20000])
 def test_the_length_of_espnets_table_is_measured(rows):
-    expected = "no longer than the sequence" if rows == 1 else f"the table has {rows} rows"
+    found = "no more rows than the sequence has tokens" if rows == 1 else f"{rows} rows"
+    expected = f"the table has {found}"
     words = said(logits(ESPNET.replace(max_len=rows)), ESPNET, "scores")
     assert words.startswith("position-origin: ")
     assert expected in words
@@ -120,7 +124,7 @@ def test_boxes_in_half_precision(axes, rounded):
         "coordinates": "position-precision: positions are rounded to float16",
         "product": "position-precision: coordinates multiplied by 6.283 are rounded to float16",
         "both": "position-precision: coordinates are rounded to float16, and again when",
-        "rows": "table-precision: rows are rounded to float16 behind a float32 result",
+        "rows": "table-precision: rows of a float32 result are rounded to float16",
         "": "",
     }
     found = said(table, encoding, "table")
