@@ -262,7 +262,7 @@ def test_a_judge_that_accepts_everything_is_found(entry, monkeypatch):
     monkeypatch.setattr(Output, "score", lambda self, actual, dtype, **how: 0.0)
     found = on("numpy", entry, "float32")
     assert found.verdict == "error"
-    assert "a perturbed output was accepted: tisa-4-of-4" in found.reason
+    assert "made wrong on purpose: tisa-4-of-4" in found.reason
 
 
 # --- registering ---------------------------------------------------------------------------------
