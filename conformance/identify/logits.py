@@ -113,8 +113,9 @@ class Terms:
     noise: dict[str, float]  #: the rounding error of each term
 
     def same(self, name: str, along: str) -> bool:
-        """Return whether a term is constant along queries, keys, one offset, or everywhere."""
+        """Return whether a term is the same for all (query, key) of each group."""
         i, j = np.nonzero(self.visible)
+        # A group has all queries of one key, all keys of one query, one offset, or everything.
         group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]
         values = getattr(self, name)[:, i, j]
         slack = 2 * self.noise[name]
