@@ -51,7 +51,7 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
     """Return hints for a function of positions that fails or returns a wrong shape."""
     if isinstance(error, Malformed):
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
-        return [f"the shape is that of surface {other!r}: pass it as surface="] if other else []
+        return [f"the shape is that of surface {other!r}: pass surface={other!r}"] if other else []
     return [*_libraries(run, "table"), *arguments(run.driver.fn, surface)]
 
 

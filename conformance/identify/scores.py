@@ -27,7 +27,7 @@ from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, number
 
 #: The largest distance of a key from the query.
 _FARTHEST = 2**11
-#: The same if every call must have as many queries as keys.
+#: The largest distance if every call must have as many queries as keys.
 _SQUARE = 2**6
 #: Rows to measure of a table added to embeddings; each takes one call per channel.
 _ROWS = 2**10
@@ -205,9 +205,7 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
         card.facts["queries"] = "a single query does not have the position of the last key"
-        raise Unidentified(
-            "frequencies are not measured unless a single query has the last position"
-        )
+        raise Unidentified("frequencies are measured only if a single query has the last position")
     farthest = _FARTHEST if logits.short else _SQUARE
     run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)

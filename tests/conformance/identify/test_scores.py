@@ -202,7 +202,7 @@ def test_square_calls_alone_are_a_limit():
 
     card = card_of(square)
     assert card.encoding == RoPE(DIM, layout="half", base=500000.0), str(card)
-    assert any("square calls only" in text for text in card.limits)
+    assert any("fewer queries than keys are refused" in text for text in card.limits)
 
 
 def test_a_missing_head_dim_is_asked_for():
