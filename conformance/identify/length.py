@@ -59,7 +59,7 @@ class Lengths:
         return [n for n, same in self.seen.items() if not same]
 
     def refined(self, access: Reach) -> Phases:
-        """Return the frequencies, measured in calls shorter than the length that changes them."""
+        """Return the frequencies, measured at positions below the length at which they change."""
         # For coarse dtypes, the length at which frequencies change is uncertain.
         most = self.last // 2 if self.changed else reach(access)
         return refined(self._tables, self.short, most, self.run.coarse)

@@ -113,7 +113,7 @@ class Terms:
     noise: dict[str, float]  #: the rounding error of each term
 
     def same(self, name: str, along: str) -> bool:
-        """Return whether a term is the same for all (query, key) of each group."""
+        """Return whether a term is the same for all (query, key) of each group by ``along``."""
         i, j = np.nonzero(self.visible)
         # A group holds all queries of a key, all keys of a query, all pairs of an offset, or all.
         group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]

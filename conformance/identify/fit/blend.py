@@ -195,7 +195,7 @@ def _yarns(
 
 
 def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
-    """Yield ``bare`` with the measured factor on cos and sin: default, DeepSeek's, or a number."""
+    """Yield the YaRN scaling ``bare`` with the measured factor, from a rule or as a number."""
     if not m.meets(base, bare):
         return
     if m.has_factor(bare.magnitude(None)):
