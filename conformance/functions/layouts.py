@@ -42,7 +42,7 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     d = None if encoding is None else encoding.rotary_dim
 
     def rows(order: Function) -> Function:
-        """Return a function that reorders rows: ``order`` permutes row indices (heads, 2, d / 2)."""
+        """Return a function reordering rows: ``order`` permutes row indices (heads, 2, d / 2)."""
         return lambda w, n: w[order(np.arange(len(w)).reshape(n, 2, -1)).ravel()]
 
     def of(source: str, target: str, dim: int | None = d) -> Function:

@@ -38,7 +38,7 @@ class Conversion:
         return f"{imports}def converted({ARGUMENTS[self.surface]}):{lines}"
 
     def move_positions(self, ratio: float, shift: float) -> str:
-        """Add steps that multiply and shift positions; return, as code, the positions for ``fn``."""
+        """Add steps to multiply and shift positions; return, as code, the positions for ``fn``."""
         at = "positions"
         if ratio != 1.0:
             whole = ratio == round(ratio)
