@@ -1,4 +1,4 @@
-"""How to judge the plain function of a surface: probes, reference, known mistakes."""
+"""How to judge a plain function: one that must equal the ``posenc_ref`` function of its name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Arguments:
 def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
     """Return the mistake of computing ``function`` in place of the declared function.
 
-    ``function`` returns values, or a Truth if the tolerance of these values differs.
+    ``function`` returns values, or a ``Truth``: values with a tolerance of their own.
     """
     return Mistake(code, message, lambda call: call.returned_by(function), remedy)
 
@@ -40,11 +40,11 @@ def several(*rows: tuple[Any, ...]) -> Iterator[Mistake]:
 
 @dataclass(frozen=True)
 class Plain:
-    """How to judge a surface; callables take the declared encoding, or None if there is none."""
+    """How to judge a plain function; "the encoding" is the declared encoding, or None."""
 
     #: Return calls from small to large, given the encoding, the seed and the dtype.
     probes: Callable[[Any, int, str], Iterable[Arguments]]
-    mistakes: Callable[[Any], Iterable[Mistake]]
+    mistakes: Callable[[Any], Iterable[Mistake]]  #: given the encoding
     otherwise: str  #: the code if no known mistake explains the result
     integers: bool = True  #: whether the result must be integers (or bools)
     #: Return values with their tolerance.

@@ -99,7 +99,7 @@ def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _state(run: Run, seen: list[JudgedCall]) -> None:
-    """Judge repeated calls, a kept result, and wrong calls on fresh instances."""
+    """Judge state: repeat calls, see if calls change earlier results, retry on fresh instances."""
     for one in seen[:3]:
         try:
             again = _called(run.driver, one.facts, one.actual.shape)

@@ -1,8 +1,8 @@
 """Plain functions around the rotation: permuted weights, normalised vectors.
 
-For a pair (n1, n2) of the normalised and weighted vector, the error unit of ``normed_apply`` has
-A = |n1 cos| + |n2 sin| and B = |angle| m hypot(n1, n2), with the attention factor m; for a channel
-that passes through, A = |n| and B = 0.
+Error unit (see :mod:`posenc_ref.accuracy`) of ``normed_apply``: a pair (n1, n2) of the normalised
+and weighted vector has A = |n1 cos| + |n2 sin| and B = |angle| m hypot(n1, n2), with the attention
+factor m.  A channel that passes through has A = |n| and B = 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     d = None if encoding is None else encoding.rotary_dim
 
     def rows(order: Function) -> Function:
-        """Return the function that reorders the rows, given as indices (heads, 2, channels / 2)."""
+        """Return a function reordering rows: ``order`` permutes row indices (heads, 2, d / 2)."""
         return lambda w, n: w[order(np.arange(len(w)).reshape(n, 2, -1)).ravel()]
 
     def of(source: str, target: str, dim: int | None = d) -> Function:
@@ -114,7 +114,7 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "there is no norm", lambda x, w, at: turned(w * x, at), order),
         (code, "the norm is over all heads, not over each",
          lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (1, 3), keepdims=True)), at)),
-        (code, "the mean is subtracted first: the norm is LayerNorm, declared RMSNorm",
+        (code, "the norm subtracts the mean: it is LayerNorm, declared RMSNorm",
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
     for message, factor in (

@@ -1,7 +1,7 @@
 """Plain functions of a model: table rows, layers, softmax scale, slopes of a rank.
 
-The error unit of ``softmax_scale`` and ``rank_slopes`` has A = |value|, B = 0.  That of ``rows`` is
-the unit of surface ``table``; rows of a learned table must be bit-equal.
+Error unit (see :mod:`posenc_ref.accuracy`) of ``softmax_scale`` and ``rank_slopes``: A = |value|,
+B = 0.  ``rows`` has the error unit of surface ``table``; rows of a learned table must be bit-equal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) ->
 
 
 def _sized(truth: Truth, value: np.ndarray) -> Truth:
-    """Return ``truth`` with the values ``value``, and its coefficient A at least ``|value|``."""
+    """Return ``truth`` with the values ``value`` and an error coefficient A >= ``|value|``."""
     looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
     terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
     return Truth(value, terms, truth.angle, truth.amplitude)

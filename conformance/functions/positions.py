@@ -130,7 +130,7 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
         )
 
     def halves(first: Any, second: Any) -> Any:
-        """Return the function that gives a rank two of the ``2 * size`` chunks of a document."""
+        """Return the function that assigns each rank two of a document's ``2 * size`` chunks."""
 
         def of(n: int, size: int, rank: int) -> np.ndarray:
             chunk = n // (2 * size)
@@ -151,14 +151,14 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
          per_document(lambda n, size, rank: rank + size * np.arange(n // size))),
         ("shard-offset", "both halves are contiguous: chunks 2 rank and 2 rank + 1",
          halves(lambda size, rank: 2 * rank, lambda size, rank: 2 * rank + 1)),
-        ("shard-offset", "the second half is chunk rank + size, not its mirror image",
+        ("shard-offset", "the second half is chunk rank + size, not 2 size - 1 - rank",
          halves(lambda size, rank: rank, lambda size, rank: rank + size)),
         ("shard-offset", "the halves are exchanged",
          halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank)),
         ("shard-offset", "every rank has the positions of rank 0",
          halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1)),
         ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a)),
-        ("packing", "the packed batch is cut, not every document",
+        ("packing", "the whole packed batch is split among ranks, not each document",
          lambda bounds, size, rank: pr.packed(np.diff(bounds))[
              pr.shard_indices([0, int(bounds[-1])], size, rank)
          ]),

@@ -1,6 +1,7 @@
 """Plain functions of relative positions: window index, shift, relative scores.
 
-The error unit of ``relative_scores`` has A = sum of ``|q| |rel|`` over channels, B = 0.
+Error unit (see :mod:`posenc_ref.accuracy`) of ``relative_scores``: A = sum of ``|q| |rel|`` over
+channels, B = 0.
 """
 
 from __future__ import annotations
@@ -147,9 +148,9 @@ def _by_row(row: Function) -> Function:
 
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
     return several(
-        ("relative-symmetric", "an offset and its opposite share the row of the earlier key",
+        ("relative-symmetric", "a later key gets the row of the earlier key at the same distance",
          _by_row(lambda i, j, n: n - 1 - abs(i - j))),
-        ("relative-symmetric", "an offset and its opposite share the row of the later key",
+        ("relative-symmetric", "an earlier key gets the row of the later key at the same distance",
          _by_row(lambda i, j, n: n - 1 + abs(i - j))),
         ("relative-absolute", "the row is that of the key's own position",
          _by_row(lambda i, j, n: j)),

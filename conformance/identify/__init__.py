@@ -1,4 +1,4 @@
-"""Identify the encoding of a function by calling it, with nothing declared."""
+"""Identify the encoding that a function implements, from the results of calls alone."""
 
 from .function import identify
 

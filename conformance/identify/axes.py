@@ -33,7 +33,7 @@ _SCALES = (1.0, 2 * np.pi, np.pi)
 def identify(
     run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor, card: Card
 ) -> None:
-    """Fill in the card with the axis and the frequency of every pair."""
+    """Write the axis and the frequency of every channel pair to the identity card."""
     phases = _measure(run, access, measured, bool(lengths.changed))
     card.linear = card.linear and phases.linear
     if not phases.linear:
@@ -166,9 +166,9 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
             )  # fmt: skip
 
 
-def _scale(first: float, error: float) -> float:
-    """Return the shortest number or multiple of pi that equals ``first`` within ``error``."""
-    plain, turns = nice(first, error), nice(first / np.pi, error)
+def _scale(frequency: float, error: float) -> float:
+    """Return the shortest number or multiple of pi within relative ``error`` of ``frequency``."""
+    plain, turns = nice(frequency, error), nice(frequency / np.pi, error)
     return float(turns * np.pi) if len(repr(turns)) < len(repr(plain)) else plain
 
 

@@ -15,13 +15,14 @@ from .card import Card, Unidentified, listed, require_finite, require_same
 from .curves import curve
 from .slopes import NO_SLOPES, explain
 
-#: Sizes of square calls, which show both directions.
+#: Sizes n of calls fn(n, n), in which queries have earlier and later keys.
 _SQUARES = (64, 16, 5)
 _OTHERS = ((3, 11), (1, 300), (300, 300), (4, 2050))
 _LARGEST_SQUARE = 1024
 #: Values up to this count as masked.
 _MASK = -1e4
-_MIRRORED = "the same bias as earlier keys at the same distance"
+_MIRRORED = "the bias equals that of earlier keys at the same distance"
+_NOT_MIRRORED = "the bias differs from that of earlier keys at the same distance"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Profile:
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(q_len, k_len) -> (H, Q, K)``."""
+    """Fill in the identity card of ``fn(q_len, k_len) -> (H, Q, K)``."""
     square = next((c for n in _SQUARES if (c := _call(run, card, n, n))), None)
     if square is None:
         raise Unidentified("no call fn(n, n) returns a bias of shape (H, n, n)")
@@ -86,7 +87,7 @@ def identify(run: Run, card: Card) -> None:
             card.facts["Toeplitz"] = words
             _directions(run, card, profile, ruler)
             return
-    card.facts["Toeplitz"] = "no: the bias differs between elements with the same key minus query"
+    card.facts["Toeplitz"] = "the bias differs between elements with the same key minus query"
     raise Unidentified(
         "the bias depends on more than key minus query: on the query's position (FIRE), on rows "
         "and columns of a window (Swin), or on the content of tokens; check(fn, encoding, 'bias') "
@@ -107,7 +108,7 @@ def _call(run: Run, card: Card, q_len: int, k_len: int) -> BiasCase | None:
     try:
         values = np.array(np.broadcast_to(values, (heads, q_len, k_len)), dtype=np.float64)
     except ValueError:
-        card.limits.append(f"fn({q_len}, {k_len}) has shape {answer.values.shape}, no (H, Q, K)")
+        card.limits.append(f"fn({q_len}, {k_len}) has shape {answer.values.shape}, not (H, Q, K)")
         return None
     hidden = (np.isnan(values) | (values <= _MASK)).all(axis=0)
     return BiasCase(q_len, k_len, values, ~hidden)
@@ -136,7 +137,7 @@ def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
         return
     card.encoding = found
     card.facts["later keys"] = (
-        _MIRRORED if mirrored else "another bias than earlier keys" if other.r.size else "masked"
+        _MIRRORED if mirrored else _NOT_MIRRORED if other.r.size else "masked"
     )
 
 
@@ -173,7 +174,7 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
         continued = not ruler.differ(ahead, -slopes, 4 * np.abs(slopes)).any()
         card.facts["later keys"] = (
             _MIRRORED if mirrored
-            else "the bias is slope * (key - query) here too: its sign changes" if continued
+            else "slope * (key - query), as for earlier keys, so of opposite sign" if continued
             else "no bias" if not ahead.any()
             else f"the slopes of later keys are {listed(ahead)}"
         )  # fmt: skip
@@ -182,7 +183,7 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
     if near is not None:
         card.encoding = ALiBi(slopes.size, causal=not mirrored, max_bias=near)
         if mirrored:
-            card.relations += ("causal=True gives the same bias to keys up to the query",)
+            card.relations += ("causal=True gives the same results if later keys are masked",)
     else:
         card.unknown.append(NO_SLOPES)
 
@@ -217,13 +218,13 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
 def _farther(
     run: Run, card: Card, later: Profile, ahead: np.ndarray, earlier: Profile, past: np.ndarray
 ) -> tuple[Profile, np.ndarray]:
-    """Return the values and buckets of later keys, with a larger square call if needed."""
+    """Return the values and buckets of later keys, from a larger call fn(n, n) if needed."""
     last = int(earlier.r[np.argmax(past)])
     if last <= later.r[-1]:
         return later, ahead
     wide = _call(run, card, last + 1, last + 1) if last < _LARGEST_SQUARE else None
     if wide is None:
-        card.unknown.append(f"no call shows the rows of later keys beyond distance {later.r[-1]}")
+        card.unknown.append(f"table rows of later keys past distance {later.r[-1]} are unknown")
         return later, ahead
     near = earlier.r <= last
     row = Profile(earlier.r[near], wide.actual[:, 0, earlier.r[near]], wide.terms[:, 0])

@@ -27,7 +27,7 @@ _USUAL = (128, 256, 64, 512, 1024, 20, 32, 48, 96, 160, 320, 800, 2048, 100, 200
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(key - query) -> integers``."""
+    """Fill in the identity card of ``fn(key - query) -> integers``."""
     r, b = _ask(run)
     own = int(b[r == 0][0])
     past, later = (-r[r < 0][::-1], b[r < 0][::-1]), (r[r > 0], b[r > 0])
@@ -40,10 +40,10 @@ def identify(run: Run, card: Card) -> None:
         past, later = later, past
     found = t5_rule(past, later) if own == 0 else None
     if found is None:
-        raise Unidentified("T5's rule with any max_distance gives other bucket thresholds")
+        raise Unidentified("T5's rule does not give these buckets, whatever its max_distance")
     card.encoding, relations = found
     card.relations += relations
-    card.unknown.append("buckets do not show the table: the encoding here has a table of zeros")
+    card.unknown.append("the function returns no biases: the table of the encoding is set to zeros")
 
 
 def _ask(run: Run) -> Side:
@@ -83,7 +83,7 @@ def _words(n: np.ndarray, b: np.ndarray) -> str:
 
 
 def _thresholds(n: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
-    """Return the first distance of bucket 1, 2, ..., or () unless buckets rise from 0 or 1."""
+    """Return the first distance of bucket 1, 2, ..., or () if buckets fall or start above 1."""
     steps = np.diff(b, prepend=0)
     if (steps < 0).any() or (b[n == 1] > 1).any():
         return ()
@@ -116,7 +116,7 @@ def t5_rule(past: Side, later: Side) -> tuple[T5Bias, tuple[str, ...]] | None:
 
 
 def _max_distance(seen: tuple[int, ...], size: int) -> tuple[int, int, int] | None:
-    """Return the likeliest max_distance and the range of those with the same thresholds."""
+    """Return the likeliest max_distance, and the lowest and highest with thresholds ``seen``."""
     exact = size // 2
 
     def same(distance: int) -> bool:

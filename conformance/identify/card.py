@@ -30,9 +30,9 @@ class Unidentified(Exception):
 
 
 def require_same(first: np.ndarray, again: Any) -> None:
-    """Raise Unidentified if a repeated call returned another result (None if it failed)."""
+    """Raise Unidentified if the repeated call failed (``again`` is None) or gave another result."""
     if again is None or not np.array_equal(first, again, equal_nan=True):
-        raise Unidentified("a repeated call returns other values: no encoding describes it")
+        raise Unidentified("a repeated call returns other values: the function has no encoding")
 
 
 def require_finite(values: np.ndarray) -> None:
@@ -73,10 +73,10 @@ class Card:
     limits, unknown : list[str]
         Refused calls; undetermined properties.
     origin : float
-        The position p for which the function, called with position 0, gives the encoding's result.
+        The position at which the encoding gives the function's result for position 0.
     conversion, converted : list[str], str
-        The steps that convert the function to the encoding ``to``; the same as Python code that
-        defines ``converted`` from ``fn``.
+        The steps that convert the function to the encoding ``to``, in words; the Python code of
+        these steps, which defines ``converted``, a function that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
     """

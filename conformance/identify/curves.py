@@ -13,6 +13,7 @@ from posenc_ref.conformance.bias.cases import Ruler
 _WIDTHS = (*range(2, 514, 2), 768, 1024)
 #: The number of Gauss-Newton steps.
 _STEPS = 40
+#: A function of the parameter r2, with a value for every distance.
 Function = Callable[[float], np.ndarray]
 
 
@@ -46,7 +47,7 @@ def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
 
 
 def _fit(y: np.ndarray, shape: Function, slope: Function) -> tuple[float, float] | None:
-    """Return r1 and r2 of ``y = r1 shape(r2)``, fitted in logarithms, or None if that fails."""
+    """Fit ``log(r1 * shape(r2))`` to ``log(y)``; return r1 and r2, or None if the fit fails."""
     goal = np.log(y)
     starts = np.geomspace(2.0**-12, 2.0**6, 37)
     log = np.log(min(starts, key=lambda r: float(np.std(goal - np.log(shape(r))))))

@@ -1,4 +1,4 @@
-"""The function ``identify``: find the encoding of a function, with nothing declared."""
+"""The function ``identify``: find a function's encoding from the results of calls alone."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _convert(card: Card, to: Encoding) -> None:
 
 
 def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
-    """Return the encoding to check, with the measured softmax scale if that differs."""
+    """Return the encoding to check, with the measured softmax scale if it is not the default."""
     assert card.encoding is not None
     scale, e = card.softmax_scale, card.encoding
     if scale is None or dim is None:
@@ -157,5 +157,5 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         if accuracy.precision:
             card.facts["angles"] = accuracy.precision
         if accuracy.degrades_at is not None:
-            card.facts["accuracy"] = f"visibly wrong from position {accuracy.degrades_at} on"
+            card.facts["accuracy"] = f"first error over 2**-9 at position {accuracy.degrades_at}"
         card.facts["judged"] = f"up to position {accuracy.highest}"

@@ -25,9 +25,9 @@ _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
 def no_head_dim(run: Run, surface: str) -> str:
     """Return the message for a missing head_dim, with the sizes that the function accepts."""
     text = (
-        f"head_dim is needed for surface {surface!r}, the size of the last axis of "
+        f"surface {surface!r} needs head_dim, the size of the last axis of "
         f"{'q and k' if surface == 'scores' else 'x'}: "
-        "head_dim=64, or --head-dim 64 on the command line"
+        "pass head_dim=64, for example, or --head-dim 64 on the command line"
     )
     taken = [d for d in _HEAD_DIMS if _works(run, surface, d)]
     if taken:
@@ -51,7 +51,7 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
     """Return hints for a function of positions that fails or returns a wrong shape."""
     if isinstance(error, Malformed):
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
-        return [f"the shape is that of surface {other!r}: pass it as surface="] if other else []
+        return [f"the shape is that of surface {other!r}: pass surface={other!r}"] if other else []
     return [*_libraries(run, "table"), *arguments(run.driver.fn, surface)]
 
 
@@ -75,10 +75,10 @@ def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
     every = [row for row in every if row.identify and row.name != "frequencies"]
     fits = [row.name for row in every if least <= len(row.arguments) <= most]
     call = f"fn({', '.join(SURFACES[surface].arguments)})"
-    instead = f"; surfaces that fit are {', '.join(fits)}" if fits and least else ""
+    instead = f", or use a surface that fits it: {', '.join(fits)}" if fits and least else ""
     return [
-        f"surface {surface!r} calls {call}, and this function needs {least} arguments: "
-        f"bind the others in a function of your own{instead}"
+        f"surface {surface!r} calls {call}, but this function needs {least} arguments: "
+        f"wrap it in a function with the arguments of this call{instead}"
     ]
 
 

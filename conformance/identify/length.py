@@ -59,7 +59,7 @@ class Lengths:
         return [n for n, same in self.seen.items() if not same]
 
     def refined(self, access: Reach) -> Phases:
-        """Return the frequencies of short calls, measured up to the length that changes them."""
+        """Return the frequencies, measured at positions below the length at which they change."""
         # For coarse dtypes, the length at which frequencies change is uncertain.
         most = self.last // 2 if self.changed else reach(access)
         return refined(self._tables, self.short, most, self.run.coarse)
@@ -155,8 +155,8 @@ class Lengths:
         found = next((r for r in rules if all(self._follows(r, n, live) for n in tried)), None)
         if found is None and not self.whole:
             card.unknown.append(
-                f"past position {self.last - 1}, an angle is not its position times the frequency: "
-                "longer calls have other frequencies, or the function changes positions"
+                f"past position {self.last - 1}, angles are not position times frequency: either "
+                "longer calls have other frequencies, or the function replaces large positions"
             )
             return
         where = "in calls of more than {} tokens" if self.whole else "from position {} on"
@@ -247,5 +247,5 @@ def _divisors(base: float, m: Measurement) -> list[float]:
 
 
 def _digits(base: float, m: Measurement) -> int:
-    """Return the number of digits of all divisors for ``base``."""
+    """Return the total digits of the divisors that ``base`` needs; the right base needs few."""
     return sum(len(f"{v:.8g}") for v in _divisors(base, m))

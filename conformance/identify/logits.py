@@ -10,7 +10,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
-#: Queries and keys in the square call for measuring terms.
+#: The number of queries and the number of keys in the calls that measure terms.
 _SQUARE = 6
 #: Numbers of heads to try: a bias may require a certain number.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
@@ -61,7 +61,7 @@ class Logits:
             self.of(zeros[:, :1], zeros)
         except (Refused, Malformed) as error:
             self.short = False
-            self.run.limit(f"fewer queries than keys are refused ({error}): square calls only")
+            self.run.limit(f"fewer queries than keys are refused ({error})")
 
     def at_end(self) -> bool:
         """Return whether a single query has the position of the last key."""
@@ -102,7 +102,7 @@ class Logits:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of ``q' M k + a' q + b' k + c`` for every head, query and key of a square call."""
+    """The terms of ``q' M k + a' q + b' k + c`` for every head, query and key of one call."""
 
     content: np.ndarray  #: M, (H, Q, K, d, d): channels of q, channels of k
     query: np.ndarray  #: a, (H, Q, K, d)
@@ -113,8 +113,9 @@ class Terms:
     noise: dict[str, float]  #: the rounding error of each term
 
     def same(self, name: str, along: str) -> bool:
-        """Return whether a term is constant along queries, keys, one offset, or everywhere."""
+        """Return whether a term is the same for all (query, key) of each group by ``along``."""
         i, j = np.nonzero(self.visible)
+        # A group holds all queries of a key, all keys of a query, all pairs of an offset, or all.
         group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]
         values = getattr(self, name)[:, i, j]
         slack = 2 * self.noise[name]
@@ -125,7 +126,7 @@ class Terms:
 
 
 def take_apart(logits: Logits) -> Terms:
-    """Return the terms of a square call, measured one channel of q and k at a time."""
+    """Return the terms of a call, measured one channel of q and k at a time."""
     n, d, size = _SQUARE, logits.dim, logits.size
     every, none = np.arange(d), np.full(d, -1)
     bias = logits.bias(n, n)

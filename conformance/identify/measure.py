@@ -30,9 +30,10 @@ def reach(access: Reach) -> int:
 
 
 def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Return the phases; if linear, with frequencies measured at positions up to ``most``.
+    """Return ``phases`` with frequencies refined at positions up to ``most``.
 
-    Positions are powers of two, so that their products with a frequency are exact.
+    ``phases`` is returned unchanged if angles are not linear in the position.  Positions are powers
+    of two, so that their products with a frequency are exact.
     """
     if not phases.linear:
         return phases

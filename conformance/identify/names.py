@@ -28,7 +28,7 @@ def same_as(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
         yield "any base: the only pair has frequency 1 rad per position with every base"
     yield from _others(encoding, m)
     if encoding.sign < 0:
-        yield "the same with positions negated and sign=1"
+        yield "sign=1 with negated positions gives the same results"
 
 
 def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
@@ -54,7 +54,7 @@ def _others(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
                     yield encoding.replace(scaling=pr.DynamicNTK(factor, 4096, policy="static"))
                     yield "with policy='static', DynamicNTK does not depend on max_position"
         case pr.LinearScaling():
-            yield f"the same with positions multiplied by {1 / s.factor:.8g} and no scaling"
+            yield f"scaling=None and positions times {1 / s.factor:.8g} give the same results"
         case pr.YaRN():
             yield from _yarn(encoding, s, m)
         case pr.Llama3Scaling():
@@ -90,8 +90,8 @@ def _yarn(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
     ratio = m.w / m.predicted(encoding.base)
     if not (np.abs(ratio * s.factor - 1) <= 2 * m.error).any():
         yield (
-            "no pair is slow enough for the whole factor to divide its frequency: other factors "
-            "with another original_max_position give the same frequencies"
+            "no frequency is divided by the whole factor, so other factors with another "
+            "original_max_position give the same frequencies"
         )
     if s.truncate and s.blend in ("linear", "geometric"):
         yield from _any_length(encoding, s, m)
@@ -122,7 +122,7 @@ def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
 def _proportional(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
     turning = int(np.count_nonzero(m.w))
     low, high = turning / m.w.size, (turning + 1) / m.w.size
-    yield f"any fraction from {low:.6g} to below {min(high, 1.0):.6g}"
+    yield f"any fraction >= {low:.6g} and < {min(high, 1.0):.6g} gives the same frequencies"
     if encoding.layout == "interleaved" and encoding.output_layout is None and turning:
         base = float(encoding.base ** (turning / m.w.size))
         scaling = None if s.factor == 1.0 else pr.LinearScaling(s.factor)
@@ -141,7 +141,7 @@ def _given(m: Measurement) -> Iterator[str]:
 
 
 def _pi(value: float) -> str:
-    """Return a number as text, with its name if it is a multiple of pi."""
+    """Return a number as text; add ``= 2 pi``, ``= pi`` or ``= pi / 2`` if it has that value."""
     for words, known in (("2 pi", 2 * np.pi), ("pi", np.pi), ("pi / 2", np.pi / 2)):
         if abs(value - known) <= BUDGET["float32"] * ROUNDOFF["float32"] * known:
             return f"{value:.8g} = {words}"
@@ -149,7 +149,7 @@ def _pi(value: float) -> str:
 
 
 def unexplained(m: Measurement) -> tuple[str, ...]:
-    """Describe frequencies that match no rule: in reverse order, or by the divisor of each pair."""
+    """Describe frequencies without a rule: a rule with reversed pairs, or a divisor per pair."""
     if not (m.w > 0).all() or m.w.size < 4:
         return ()
     turned = fit(Measurement(m.w[::-1], m.sigma[::-1], roundoff=m.roundoff))
@@ -162,10 +162,10 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
         pairs = zip(divided.tolist(), (m.error / 8).tolist(), strict=True)
         short = [nice(v, e) for v, e in pairs]
         if all(float(f"{v:.5g}") == v for v in short):
-            shown = ", ".join(f"{v:g}" for v in (*short[:3], short[-1]))
+            shown = ", ".join(f"{v:g}" for v in short[:3])
             return (
-                f"base={base:g}, with the frequency of each pair divided by its own number, as in "
-                f"LongRoPE ({shown} for the last pair)",
+                f"base={base:g}, with a separate divisor for the frequency of each pair, as in "
+                f"LongRoPE: {shown}, ..., {short[-1]:g}",
             )
     return ()
 
@@ -184,9 +184,9 @@ def nearest(m: Measurement) -> str:
     at, apart = int(np.argmax(off)), off > m.error
     first = int(np.argmax(apart))
     return (
-        f"base={found.base:g}{rule}, which {int((~apart).sum())} of {m.w.size} pairs follow; the "
-        f"first that does not is pair {first} ({100 * np.expm1(off[first]):.3g} % off), the worst "
-        f"is pair {at} ({100 * np.expm1(worst):.3g} % off)"
+        f"base={found.base:g}{rule}: {int((~apart).sum())} of {m.w.size} frequencies match, pair "
+        f"{first} is the first that differs (by {100 * np.expm1(off[first]):.3g} %), pair {at} "
+        f"differs most (by {100 * np.expm1(worst):.3g} %)"
     )
 
 
@@ -223,7 +223,7 @@ def used_by(encoding: Encoding) -> tuple[str, ...]:
 
 
 def closest(encoding: Encoding) -> tuple[str, ...]:
-    """Return the presets that differ in the fewest fields (one or two), with their values there."""
+    """Return the presets that differ in one field, else in two, with their values of these."""
     mine = encoding.to_dict()
     sizes = {"head_dim", "dim", "num_heads"} & set(mine)
     rated: list[tuple[int, str, str]] = []

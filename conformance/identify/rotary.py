@@ -34,7 +34,7 @@ UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 
 @dataclass(frozen=True)
 class Structure:
-    """Fields of ``RoPE``, and the index of each measured pair among the pairs of that layout."""
+    """The fields of a ``RoPE`` layout, and the index of each measured pair among its pairs."""
 
     fields: dict[str, Any]
     index: np.ndarray  #: all other pairs have frequency 0
@@ -48,7 +48,7 @@ class Structure:
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(x, positions)``."""
+    """Fill in the identity card of ``fn(x, positions)``."""
     dim = run.settings.head_dim or 0
     if not required_inputs(run, dim):
         first = run.report.findings[0]
@@ -103,7 +103,7 @@ def explain(
     """Fill in the encoding; return the fitted measurement and the index of each measured pair."""
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
     tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
-    # Prefer the slice with a published base.
+    # Prefer the layout with a published base.
     found, measurement, fitted = min(
         tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
     )
@@ -146,7 +146,7 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
     relative = card.uncertainty[w != 0] / np.abs(w[w != 0])
     text = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
     if relative.size:
-        text += f", known to {relative.min():.1g} .. {relative.max():.1g} relative"
+        text += f", relative uncertainty {relative.min():.1g} .. {relative.max():.1g}"
     card.facts["frequencies"] = text
     size = phases.amplitude
     if np.ptp(size) <= 4 * max(factor.error, FACTOR_SLACK / 8) * np.abs(size).max():
@@ -205,9 +205,9 @@ def _no_rotation(access: Access, measured: Measured) -> str:
 
 
 def structures(dim: int, measured: Measured) -> list[Structure]:
-    """Return the layouts and slices that contain the measured pairs, the smallest slice first.
+    """Return the layouts and channel ranges that contain the measured pairs, smallest first.
 
-    The channels of all other pairs must pass through: their frequency is 0.
+    Other pairs of the range must not be rotated: their frequency is 0.
     """
     every = []
     found = [(p.a, p.b) for p in measured.pairs]
@@ -234,7 +234,7 @@ def structures(dim: int, measured: Measured) -> list[Structure]:
 
 
 def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Yield layout, number of pairs and first channel, for the smallest slice first."""
+    """Yield layout, number of pairs and first channel of each candidate, fewest pairs first."""
     first, last = min(a for a, _ in found), max(b for _, b in found)
     apart = {b - a for a, b in found}
     half = apart.pop() if len(apart) == 1 else 0

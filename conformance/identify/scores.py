@@ -27,7 +27,7 @@ from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, number
 
 #: The largest distance of a key from the query.
 _FARTHEST = 2**11
-#: The same if every call must have as many queries as keys.
+#: The largest distance if every call must have as many queries as keys.
 _SQUARE = 2**6
 #: Rows to measure of a table added to embeddings; each takes one call per channel.
 _ROWS = 2**10
@@ -40,7 +40,7 @@ _TERMS = {
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(q, k) -> logits``."""
+    """Fill in the identity card of ``fn(q, k) -> logits``."""
     logits = Logits(run, run.settings.head_dim or 0)
     logits.learn()
     first = logits.bias(5, 5)
@@ -108,7 +108,7 @@ def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
 
     def table(positions: np.ndarray) -> np.ndarray:
         if positions.dtype.kind not in "iu" or positions.min() < 0:
-            raise ValueError("positions of logits are counted from 0")
+            raise ValueError("positions must be integers >= 0: in fn(q, k), token i has position i")
         length = int(positions.max()) + 1
         rows = logits.last(every, none, length) - logits.last_bias(length)
         return np.asarray(rows[:, 0, positions].T / (s * logits.size))
@@ -156,7 +156,7 @@ def _relative(card: Card, terms: Terms) -> None:
     }  # fmt: skip
     for name, expected in known.items():
         if shapes == expected:
-            raise Unidentified(f"the terms are those of {name}; the vectors are not measured")
+            raise Unidentified(f"logits have the terms of {name}; their values are not measured")
     raise Unidentified("no known encoding has these terms")
 
 
@@ -204,8 +204,8 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
         raise Unidentified("channels of q and k are not combined in pairs: this is not a rotation")
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
-        card.facts["queries"] = "if fewer than the keys, queries are not at the end of the keys"
-        raise Unidentified("without queries at the end of the keys, frequencies are not measured")
+        card.facts["queries"] = "a single query does not have the position of the last key"
+        raise Unidentified("frequencies are measured only if a single query has the last position")
     farthest = _FARTHEST if logits.short else _SQUARE
     run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)
@@ -250,8 +250,9 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) ->
         card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
     if m != 1.0 and not known:
         card.relations += (
-            f"logits show only scale * m**2 = {turned:.6g}: scale {turned / (m * m):.6g} with m = "
-            f"{m:.6g} and scale {turned:.6g} with m = 1 give the same",
+            f"logits show only scale * m**2 = {turned:.6g} (m: attention factor): scale "
+            f"{turned / (m * m):.6g} with m = {m:.6g} gives the same logits as scale {turned:.6g} "
+            "with m = 1",
         )
     _scale(run, card, turned / (m * m), dim)
 

@@ -31,7 +31,7 @@ _BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(positions) -> (S, dim)``."""
+    """Fill in the identity card of ``fn(positions) -> (S, dim)``."""
     width: list[int] = []
 
     def read(result: Any, rows: int) -> np.ndarray:
@@ -84,7 +84,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
-    """Describe a table without sinusoids, as learned rows if it has a last row."""
+    """Identify a table without sinusoids as learned if positions after a last row fail."""
     last = access.reach(2**17 - 1)
     rows = access.rows(np.arange(min(last, 16) + 1))
     least = "at least " if last == 2**17 - 1 else ""
@@ -93,22 +93,22 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         what = "equal" if rows.any() else "zero"
         raise Unidentified(f"all rows are {what}: the table does not depend on positions")
     if access.highest is None or last >= _MANY_ROWS:  # no last row was found
-        text = "columns form no sinusoids, and the table has no last row, so it is not learned rows"
+        text = "columns form no sinusoids, and no position is refused, so the table is not learned"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
-            text += f"; {run.coarse} may hide the slow sinusoids: identify it in float32"
+            text += f"; {run.coarse} may hide the slow sinusoids: identify the function in float32"
         raise Unidentified(text)
     kind = "float64" if run.dtype == "float64" else "float32"  # exact for the dtype of the result
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
-    card.facts["learned"] = "columns form no sinusoids; all rows of the table are in encoding"
+    card.facts["learned"] = "columns form no sinusoids; the encoding holds all rows of the table"
     still = np.flatnonzero(~table.any(axis=1)).tolist()
     if still:
         card.facts["padding"] = f"row {', '.join(map(str, still[:4]))} is zeros, as for padding"
-    card.relations += ("with offset=n: the same rows after n rows that no position selects",)
+    card.relations += ("offset=n with n unused rows before the first gives the same results",)
 
 
 def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
-    """Return phases and scale; if all pairs start at half a turn, the scale is negative instead."""
+    """Return phases and scale; if all pairs start at half a turn, negate the scale instead."""
     size = factor.short
     turned = np.abs(np.abs(phases.start) - np.pi)
     if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
@@ -130,7 +130,7 @@ def _arranged(
 
 
 def _scale(size: float, factor: Factor, dim: int) -> float:
-    """Return the amplitude, as a usual root of ``dim`` if it equals one."""
+    """Return ``size``, or the usual root of ``dim`` that it equals within its error."""
     for known in (dim**-0.5, (2 / dim) ** 0.5, dim**0.5):
         if abs(abs(size) - known) <= factor.error * known:
             return float(np.copysign(known, size))

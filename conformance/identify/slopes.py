@@ -19,7 +19,7 @@ NO_SLOPES = "no known rule gives the slopes"
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(num_heads) -> (H,)``."""
+    """Fill in the identity card of ``fn(num_heads) -> (H,)``."""
     ruler = Ruler.of(run)
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
@@ -38,7 +38,7 @@ def identify(run: Run, card: Card) -> None:
     # A number of heads that is not a power of two distinguishes more recipes.
     n = max((k for k in got if k <= 12), default=min(got))
     require_same(got[n], ask(run.driver, n).values)
-    card.facts["accepted"] = f"{len(got)} of {len(HEADS)} numbers of heads, up to {max(got)}"
+    card.facts["accepted"] = f"{len(got)} of {len(HEADS)} tried numbers of heads, up to {max(got)}"
     card.facts["sign"] = "positive" if (got[n] > 0).all() else "negative, or mixed"
     found = {k: explain(np.abs(m), ruler) for k, m in got.items()}
     for k in sorted(k for k in (n, 12, 16) if k in got):
@@ -62,20 +62,20 @@ def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
     for top, true in known.items():
         if not ruler.differ(m, true, true).any():
             return top, f"2 ** (-{top:g} h/n)" if n == c else (
-                f"those of {c} heads, 2 ** (-{top:g} h/{c}), then every second one of {2 * c} "
-                "heads, as in the authors' code"
+                f"the slopes of {c} heads, 2 ** (-{top:g} h/{c}), then every second slope of "
+                f"{2 * c} heads, as in the authors' code"
             )
     for top, true in known.items():
         words = recipe(m, true, top, ruler)
         if not words.startswith("no rule"):
             return top, words.replace(
-                "the declared slopes", f"those of ALiBi({n}, max_bias={top:g})"
+                "the declared slopes", f"the slopes of ALiBi({n}, max_bias={top:g})"
             )
     return None, f"no rule found in {listed(m)}"
 
 
 def _tops(m: np.ndarray) -> Iterator[float]:
-    """Yield candidates for max_bias: 8, then the values that one slope gives."""
+    """Yield candidates for max_bias: 8, then -log2 of one slope, as head c has 2 ** -max_bias."""
     c = 1 << (m.size.bit_length() - 1)
     yield 8.0
     top = float(-np.log2(m[c - 1]))

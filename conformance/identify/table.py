@@ -24,7 +24,7 @@ _NO_LAYOUT = "one column per pair does not show which channels form a pair"
 
 
 def cos_sin(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(positions) -> (cos, sin)``."""
+    """Fill in the identity card of ``fn(positions) -> (cos, sin)``."""
     layouts: list[str] = []
 
     def read(result: Any, rows: int) -> np.ndarray:
@@ -93,7 +93,7 @@ class _Anywhere(Reach):
 
 
 def frequencies(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn()`` or ``fn(seq_len)``: frequencies, with or without a factor."""
+    """Fill in the identity card of ``fn()`` or ``fn(seq_len)``: frequencies, or also a factor."""
     called: dict[tuple[int, ...], tuple[np.ndarray, float]] = {}
 
     def ask(*length: int) -> tuple[np.ndarray, float]:

@@ -110,7 +110,7 @@ def test_a_dtensor_is_rotated_by_its_local_part(axis, rng):
         x = DTensor.from_local(part, mesh, [Shard(axis)])
         at = np.arange(8) if axis != 2 else np.arange(8)[4:]
         for call in (fused(encoding), encoding.apply):
-            with pytest.raises(TypeError, match=r"got a DTensor: give x.to_local\(\)"):
+            with pytest.raises(TypeError, match=r"got a DTensor: pass x.to_local\(\)"):
                 call(x, range(8))
         made = fused(encoding)(x.to_local(), at)
         turned = DTensor.from_local(made, x.device_mesh, x.placements)

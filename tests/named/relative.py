@@ -150,7 +150,7 @@ def by_row(q, rel, row):
     return np.einsum("id,ijd->ij", q, rel[row(i, j, len(q))])
 
 
-@wrong(SYMMETRIC, "relative-symmetric", "an offset and its opposite", surface="relative_scores",
+@wrong(SYMMETRIC, "relative-symmetric", "a later key gets the row", surface="relative_scores",
        encoding=None)  # fmt: skip
 def scores_by_absolute_distance(q, rel):
     return by_row(q, rel, lambda i, j, n: n - 1 - np.abs(i - j))

@@ -53,7 +53,7 @@ POSITIONS = (
         ("lengths",),
         _NONE,
         outputs=_IDS,
-        meaning="positions of documents one after the other",
+        meaning="positions in packed documents; each document starts at 0",
     ),
     Surface(
         "decode_positions",
@@ -96,7 +96,7 @@ POSITIONS = (
         ),
         ("height", "width", "merge_size"),
         outputs=_IDS,
-        meaning="row and column (2, height * width) of every patch; the patches of a block of "
-        "merge_size squared follow each other",
+        meaning="row and column (2, height * width) of every patch; the merge_size x merge_size "
+        "patches of a block are consecutive",
     ),
 )

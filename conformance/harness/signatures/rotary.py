@@ -71,7 +71,8 @@ ROTARY = (
         ("rotary",),
         "sequences.judge_vjp:judge",
         outputs=("dx",),
-        meaning="gradient dx for the gradient dy of y: the transposed rotation of dy, for any x",
+        meaning="the gradient of x for the gradient dy of y: dy rotated by the transpose, whatever "
+        "x is",
         one_map=True,
         least=_LEAST,
     ),
@@ -105,8 +106,8 @@ ROTARY = (
         ("rotary",),
         "sequences.judge_chunks:judge_decode",
         outputs=("y",),
-        meaning="x (B, H, S, D) fed in chunks of these lengths (a list) to one instance, joined "
-        "again",
+        meaning="the joined results of one instance that gets x (B, H, S, D) in chunks of these "
+        "lengths",
         one_map=True,
         least=_LEAST,
     ),
@@ -130,7 +131,7 @@ ROTARY = (
         ("rotary",),
         "sequences.judge_shift:judge",
         outputs=("k",),
-        meaning="keys that were rotated before, moved on by delta positions",
+        meaning="the rotated keys k, rotated further by delta positions",
         one_map=True,
         least=_LEAST,
     ),

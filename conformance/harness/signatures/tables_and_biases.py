@@ -81,7 +81,7 @@ TABLES_AND_BIASES = (
         "bias.judge:judge_bias",
         "identify.bias:identify",
         ("bias",),
-        "(H, Q, K) or what broadcasts to it; query i has position k_len - q_len + i",
+        "(H, Q, K), or an array that broadcasts to it; query i has position k_len - q_len + i",
     ),
     Surface(
         "bucket",
@@ -122,7 +122,8 @@ TABLES_AND_BIASES = (
         ("input_ids",),
         ("padded table",),
         outputs=("position_ids",),
-        meaning="positions of tokens where padding has a row of its own",
+        meaning="positions computed from token ids, as in RoBERTa, where padding has a row of its "
+        "own",
     ),
     Surface(
         "rows",

@@ -20,7 +20,7 @@ ARGUMENTS = {
 
 @dataclass
 class Conversion:
-    """The steps in words, and the same as lines of Python; both are empty if nothing is needed."""
+    """The steps in words (``steps``) and as lines of Python (``body``); empty if none is needed."""
 
     surface: str
     steps: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Conversion:
         return f"{imports}def converted({ARGUMENTS[self.surface]}):{lines}"
 
     def move_positions(self, ratio: float, shift: float) -> str:
-        """Add steps that multiply and shift positions; return the expression to pass."""
+        """Add steps to multiply and shift positions; return, as code, the positions for ``fn``."""
         at = "positions"
         if ratio != 1.0:
             whole = ratio == round(ratio)

@@ -16,8 +16,8 @@ def convert(
 ) -> Conversion:
     """Return the steps that convert a function with encoding ``found`` to ``target``.
 
-    For position 0, the function gives the result of ``found`` for position ``origin``; ``scale`` is
-    its softmax scale.
+    The function's result at position 0 is that of ``found`` at position ``origin``.  ``scale`` is
+    the softmax scale of the function.
     """
     result = Conversion(surface)
     try:
@@ -37,8 +37,8 @@ def convert(
         elif found != target:
             mine, other = found.to_dict(), target.to_dict()
             raise CannotBe(
-                f"{', '.join(f for f in mine if mine[f] != other.get(f))} differ, and no change of "
-                "inputs or results makes up for that: load the values of the target"
+                f"different {', '.join(f for f in mine if mine[f] != other.get(f))}: no change of "
+                "inputs or results corrects this; build the function with the target's values"
             )
     except CannotBe as reason:
         return Conversion(surface, [f"cannot be converted: {reason}"])

@@ -61,7 +61,7 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
             )
         squared = factor**2 * own / (scale or own)
         if not whole and factor != 1.0:
-            raise CannotBe("the attention factor of the rotated channels differs inside the logits")
+            raise CannotBe("attention factors differ, and logits also include unrotated channels")
         _permute(result, e, t, read, np.arange(e.head_dim))
         if abs(squared - 1) > SLACK:
             result.steps.append(f"multiply logits (or the softmax scale) by {squared:.9g}")
@@ -123,9 +123,9 @@ def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
         fields = [f for f in ("base", "scaling", "spacing") if getattr(e, f, 0) != getattr(t, f, 0)]
         build = ", ".join(f"{f}={getattr(t, f)!r}" for f in fields if hasattr(t, f))
         raise CannotBe(
-            f"{int(off.sum())} of {off.size} frequencies differ (from fast to slow, pair {k} "
-            f"has {a.w[k]:.8g} rad per position, {b.w[k]:.8g} in the target), and no change of "
-            f"inputs corrects that: build the function with {build or 'the target itself'}"
+            f"{int(off.sum())} of {off.size} frequencies differ (pair {k}, counted from the "
+            f"fastest, has {a.w[k]:.8g} rad per position, {b.w[k]:.8g} in the target), and no "
+            f"change of inputs corrects it: build the function with {build or 'the target itself'}"
         )
     return ratio
 

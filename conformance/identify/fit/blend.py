@@ -36,7 +36,7 @@ class Ramp:
     first_divided: int
 
     def line(self, x: np.ndarray) -> tuple[float, float] | None:
-        """Fit share = a x + b; return x at shares 0 and 1, or None for fewer than 2 pairs."""
+        """Fit shares by a line in ``x`` (a value per pair); return x at shares 0 and 1, or None."""
         if self.k.size < 2:
             return None
         slope, start = np.polyfit(x[self.k], self.share, 1, w=1 / self.error).tolist()
@@ -44,7 +44,7 @@ class Ramp:
 
 
 def blends(m: Measurement) -> Iterator[Fit]:
-    """Yield Llama 3, YaRN and NTK-by-parts scalings with the bases and factors of the pairs."""
+    """Yield Llama 3, YaRN and NTK-by-parts: fast pairs give the base, slow pairs the factor."""
     if m.w.size < 2 or not (m.w > 0).all():
         return
     for base in _fast_bases(m):
@@ -98,9 +98,9 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
 
 
 def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
-    """Return the ramp, or None if the shares do not rise from 0.
+    """Return the ramp, or None if shares do not start at 0 and rise with the pair index.
 
-    If no pair is slow enough, the ramp ends at the last pair, before the share reaches 1.
+    If no pair has share 1, the ramp includes the last pair.
     """
     kept, divided = np.abs(share) <= error, np.abs(share - 1) <= error
     if (share < -error).any() or (share > 1 + error).any() or not kept[0]:
@@ -152,7 +152,7 @@ def _yarns(
     per_turn = m.rotary_dim / (2 * math.log(base))
 
     def near(length: int, fast: float, slow: float) -> bool:
-        """Return whether YaRN's ramp ends within ``_ROUNDED`` pairs of the measured one."""
+        """Return whether both ends of YaRN's ramp are within ``_ROUNDED`` of the measured ends."""
         low, high = (per_turn * math.log(length / (2 * math.pi * b)) for b in (fast, slow))
         begins = abs(max(low, 0.0) - max(ramp.last_kept, 0)) <= _ROUNDED
         ends = high - ramp.first_divided <= _ROUNDED or ramp.first_divided == m.w.size
@@ -195,7 +195,7 @@ def _yarns(
 
 
 def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
-    """Yield ``bare`` with the measured factor on cos and sin: YaRN's, DeepSeek's, or a number."""
+    """Yield the YaRN scaling ``bare`` with the measured factor, from a rule or as a number."""
     if not m.meets(base, bare):
         return
     if m.has_factor(bare.magnitude(None)):

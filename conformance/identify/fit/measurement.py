@@ -152,7 +152,7 @@ def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iter
 
 
 def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -> float:
-    """Return the shortest decimal within ``error`` (relative, at least ``least``) of ``value``."""
+    """Return the shortest decimal with a relative error of at most ``max(error, least)``."""
     slack = max(error, least) * abs(value)
     return next(decimals(value, _MOST, slack), value)
 

@@ -99,7 +99,7 @@ def _still(m: Measurement) -> Iterator[Fit]:
 
 
 def _fraction(turning: int, pairs: int) -> float:
-    """Return the shortest fraction for which ``turning`` of the pairs have a frequency above 0."""
+    """Return the fraction with the fewest digits that rotates ``turning`` of ``pairs`` pairs."""
     if round(turning / pairs, 3) == turning / pairs:
         return turning / pairs
     for n in range(1, _DIGITS):

@@ -188,8 +188,8 @@ def test_the_library_is_told():
 @pytest.mark.parametrize(
     ("fn", "words"),
     [
-        (lambda x, cos, sin: x, "needs 3 arguments: bind the others"),
-        (lambda p: p, "surfaces that fit are cos_sin, table"),
+        (lambda x, cos, sin: x, "needs 3 arguments: wrap it in a function"),
+        (lambda p: p, "use a surface that fits it: cos_sin, table"),
     ],
     ids=["more", "fewer"],
 )

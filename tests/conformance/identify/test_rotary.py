@@ -237,8 +237,8 @@ def test_frequencies_without_a_rule_name_the_nearest_one():
     w[9] *= 1.05
     card = card_of(RoPE(32, layout="half", scaling=GivenFrequencies(tuple(w.tolist()))))
     assert not card.rule
-    assert card.nearest.startswith("base=10000, which 15 of 16 pairs follow")
-    assert "pair 9 (5 % off)" in card.nearest
+    assert card.nearest.startswith("base=10000: 15 of 16 frequencies match")
+    assert "pair 9 differs most (by 5 %)" in card.nearest
     first = str(card).splitlines()[1]
     assert first.startswith("is           no known rule; nearest is base=10000")
     assert not card.closest  # no preset is one field away from a list of numbers

@@ -149,8 +149,8 @@ def test_frequencies_by_length():
     [
         (Sinusoidal(8).table, "cos_sin", "surface 'table'"),
         (RoPE(8, layout="half").cos_sin, "table", "surface 'cos_sin'"),
-        (RoPE(8, layout="half").apply, "table", "surfaces that fit are apply, bias, scores"),
-        (RoPE(8, layout="half").cos_sin, "bias", "surfaces that fit are cos_sin, table"),
+        (RoPE(8, layout="half").apply, "table", "use a surface that fits it: apply, bias, scores"),
+        (RoPE(8, layout="half").cos_sin, "bias", "use a surface that fits it: cos_sin, table"),
     ],
     ids=["table", "cos_sin", "apply", "one argument"],
 )
@@ -164,4 +164,4 @@ def test_noise_is_no_table():
     random = np.random.default_rng(0)
     card = identify(lambda p: random.normal(size=(p.size, 8)), "table", dtype="float64")
     assert card.encoding is None
-    assert card.unknown == ["a repeated call returns other values: no encoding describes it"]
+    assert card.unknown == ["a repeated call returns other values: the function has no encoding"]

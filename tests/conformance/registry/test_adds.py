@@ -155,7 +155,7 @@ def test_explain_shows_what_it_declares(entry, monkeypatch):
 def test_no_pipe_hides_that_a_command_of_the_walk_through_failed():
     """A pipe would hide the exit status of the first."""
     said = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (commands,) = re.findall(r"^### What follows by itself\n\n```sh\n(.*?)^```$", said, re.M | re.S)
+    (commands,) = re.findall(r"^### Run these commands\n\n```sh\n(.*?)^```$", said, re.M | re.S)
     assert len(commands.splitlines()) == 5
     assert not {"|", ";"} & set(commands)
 
@@ -262,7 +262,7 @@ def test_a_judge_that_accepts_everything_is_found(entry, monkeypatch):
     monkeypatch.setattr(Output, "score", lambda self, actual, dtype, **how: 0.0)
     found = on("numpy", entry, "float32")
     assert found.verdict == "error"
-    assert "a perturbed output was accepted: tisa-4-of-4" in found.reason
+    assert "made wrong on purpose: tisa-4-of-4" in found.reason
 
 
 # --- registering ---------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ def test_what_raises_is_not_drivable_and_a_run_that_judged_nothing_is_red():
     (line,) = outcomes(BLANK, lambda: [subject(refuses, encoding=Learned(weight))])
     assert (line.verdict, line.reason) == (
         "undrivable",
-        "positions 0..3 raise: TypeError: not this way",
+        "a call with positions 0..3 raises an exception: TypeError: not this way",
     )
     (line,) = outcomes(BLANK, lambda: [subject(refuses, surface="no such surface")])
     assert line.verdict == "gap"
