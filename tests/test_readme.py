@@ -20,6 +20,14 @@ NEEDS = {
     "jax_and_shards.py": "jax",
     "other_library.py": "transformers",
 }
+#: These take three seconds and more, mostly for imports.
+LONG = {
+    "attention_on_torch.py",
+    "fused_in_transformers.py",
+    "jax_and_shards.py",
+    "long_context_mistakes.py",
+    "other_library.py",
+}
 
 
 def blocks(language):
@@ -114,7 +122,13 @@ def test_what_it_points_to_is_there():
     assert [path for path in mentioned if not (ROOT / path).is_file()] == []
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=p.name, marks=pytest.mark.nightly if p.name in LONG else ())
+        for p in EXAMPLES
+    ],
+)
 def test_an_example_runs(path):
     if path.name in NEEDS:
         pytest.importorskip(NEEDS[path.name], reason="what the example is about")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 #: (B, H, S) with distinct sizes, so that a transposed axis changes the shape.
@@ -40,6 +42,11 @@ MORE_HEADS = (17, 18, 33, 36, 56, 65, 80, 97, 104, 127, 129, 144, 160, 192, 255,
 
 def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Return normal random numbers; the same seed gives the same numbers."""
+    return _dense(shape, seed).copy()
+
+
+@lru_cache(maxsize=32)
+def _dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 
 

@@ -5,7 +5,7 @@ case. A pull request judges
 
 - every wrong case that exactly one check rejects,
 - further wrong cases until every code, surface, check and argument of ``check`` has one,
-- correct cases until every surface of every encoding and schedule, check and argument has one,
+- correct cases until every surface, encoding, schedule, check and argument has one,
 - and every case that has no row yet.
 """
 
@@ -81,7 +81,7 @@ def _features(case, rows):
     if right:
         encoding = case.encoding or {}
         schedule = (encoding.get("scaling") or {}).get("scaling")
-        found |= {("encoding", case.surface, encoding.get("encoding"), schedule)}
+        found |= {("encoding", encoding.get("encoding"), schedule)}
     else:
         found |= {("code", case.expected[0])}
     found |= {("check", check) for check in (row.executed if right else row.kills)}

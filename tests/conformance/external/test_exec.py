@@ -99,7 +99,13 @@ SERVED = [
 IDS = [f"{surface}-{type(encoding).__name__}" for surface, encoding, *_ in SERVED]
 
 
-@pytest.mark.parametrize(("surface", "encoding", "other", "code"), SERVED, ids=IDS)
+@pytest.mark.parametrize(
+    ("surface", "encoding", "other", "code"),
+    [  # every second one by day: each starts a program
+        pytest.param(*row, id=name, marks=() if n % 2 == 0 else pytest.mark.nightly)
+        for n, (row, name) in enumerate(zip(SERVED, IDS, strict=True))
+    ],
+)
 def test_every_surface_crosses_the_pipe(program, surface, encoding, other, code):
     served = from_command(program(SERVER), surface, encoding)
     report = check(served)

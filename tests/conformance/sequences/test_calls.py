@@ -73,8 +73,19 @@ SURFACES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("encoding", ROTARY, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    ("surface", "encoding"),
+    [  # by day every surface and every encoding, by night all pairs
+        pytest.param(
+            surface,
+            encoding,
+            id=f"{surface}-{type(encoding).__name__}-{n}",
+            marks=() if (m + n) % 3 == 0 else pytest.mark.nightly,
+        )
+        for m, surface in enumerate(SURFACES)
+        for n, encoding in enumerate(ROTARY)
+    ],
+)
 def test_our_own_encodings_conform(surface, encoding):
     if surface == "shift_keys" and encoding.depends_on_length:
         with pytest.raises(ValueError, match="frequencies that do not depend on the length"):
