@@ -102,7 +102,9 @@ class Rotation:
                 for part in (parts if q is not k else parts[:1])
             ]
         else:
-            raise ValueError(f"{self.name} takes neither vectors nor queries")
+            raise ValueError(
+                f"{self.name} has no parameter for queries, nor for vectors of either kind"
+            )
         whole = [
             rotated if cut == vectors.shape[-1] else torch.cat([rotated, vectors[..., cut:]], -1)
             for rotated, vectors in zip(parts, (q, k), strict=False)
@@ -113,7 +115,9 @@ class Rotation:
 def _one_row(table: Any) -> Any:
     """Return the table's only row, which the function uses for the whole batch."""
     if not bool((table == table[:1]).all()):
-        raise ValueError("rows of a batch must have equal positions: the function takes one row")
+        raise ValueError(
+            "all sequences of a batch must have the same positions: the function takes no batch of tables"
+        )
     return table[:1]
 
 
