@@ -116,11 +116,10 @@ def _flux() -> Implementation:
 
 
 def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
-    """Return a function that rotates vectors at positions on three axes.
+    """Return a function that rotates vectors, with a table for each of three position axes.
 
-    It looks up each axis in a table of its own, because one table for all combinations of three
-    positions is too large.  ``tables`` returns the (cos, sin) of a grid; ``widths`` are the numbers
-    of channels per axis.
+    One table for all combinations of three positions is too large.  ``tables`` returns the
+    (cos, sin) of a grid; ``widths`` are the numbers of channels per axis.
     """
     import torch
 

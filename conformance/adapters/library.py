@@ -96,7 +96,7 @@ def require_indices(positions: Any) -> None:
 def window_start(positions: Any) -> int:
     """Return the first position, or raise ValueError if the positions are not contiguous.
 
-    All sequences of a batch must have the same positions.
+    All rows of a batch must have the same positions.
     """
     rows = np.atleast_2d(np.asarray(positions))
     if not rows.size:

@@ -17,7 +17,7 @@ from .rotary_table import CosSinTable, H, describe
 
 
 def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., Any], type | None]]:
-    """Return (function, class) by name for rotary functions; the class is None except for methods."""
+    """Return a file's rotary functions by name: (function, None), or (method, its class)."""
     wanted = re.compile("(apply|rotate_queries).*(rotary|rope|keys)")
     found: dict[str, tuple[Callable[..., Any], type | None]] = {}
     for name, value in vars(file).items():
@@ -55,8 +55,8 @@ def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Ite
 def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
     """Return, for every name in the code of attention classes, how well a class fits ``module``.
 
-    The fit is the number of leading letters that the names of class and module share.  Vision
-    modules are compared with vision classes only, other modules with other classes.
+    The fit is the number of leading letters that their names share.  A vision module fits vision
+    classes only, any other module only the rest.
     """
     called: dict[str, int] = {}
     for name, value in vars(file).items():

@@ -25,10 +25,7 @@ def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | Non
 
 
 def rotated_part(encoding: Any, head_dim: int | None) -> Any:
-    """Return the encoding of the rotated channels alone if their number is ``head_dim``.
-
-    Any other encoding is returned unchanged.
-    """
+    """Return ``encoding``, without its unrotated channels if the rotated ones are ``head_dim``."""
     if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
         return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
     return encoding

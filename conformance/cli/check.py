@@ -74,9 +74,7 @@ def check_command(
     ] = None,
     head_dim: Annotated[
         int | None,
-        typer.Option(
-            help="The head size, if there is no encoding; only properties are judged then."
-        ),
+        typer.Option(help="The head size. Without an encoding, only properties are judged."),
     ] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
     inplace: Annotated[

@@ -1,4 +1,4 @@
-"""``posenc explain``: the meaning of a finding's code, or the definition of an encoding, on one screen."""
+"""``posenc explain``: what the code of a finding means, or how an encoding is defined."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ ALIASES = {
 def explain_command(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="A finding's code, a surface, encoding or scaling; omit it to list all."
-        ),
+        typer.Argument(help="A finding's code, surface, encoding or scaling; omit it for a list."),
     ] = None,
 ) -> None:
     """Explain the code of a finding and its remedy, or define a surface, encoding or scaling."""

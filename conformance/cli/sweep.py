@@ -64,8 +64,8 @@ def sweep_command(
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
     With `--family`, judge tables, biases or scores against their source; that needs a checkout of
-    the repository. Exits with 0 if every module conforms or its outcome is a known exception; 1 if
-    there is any other outcome; 2 for a usage error; 3 if nothing was judged.
+    the repository. Exits with 0 if every module conforms or is a known exception; 1 if another
+    module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
     """
     families = sorted(set(family or (ROTARY,)))
     others = families != [ROTARY]
