@@ -40,7 +40,7 @@ ALIASES = {
 def explain_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="A finding's code, surface, encoding or scaling; omit it for a list."),
+        typer.Argument(help="A finding code, surface, encoding or scaling; omit it to list all."),
     ] = None,
 ) -> None:
     """Explain the code of a finding and its remedy, or define a surface, encoding or scaling."""

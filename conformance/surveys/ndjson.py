@@ -127,7 +127,7 @@ def recording(
 def recorded_outcomes(
     path: Path, kind: str, keys: Mapping[str, str], libraries: Mapping[str, str]
 ) -> list[Outcome]:
-    """Return the outcomes in a file that may lack its end, if it has the versions installed now.
+    """Return the outcomes in a file, even without its footer, if all versions are the same now.
 
     Raises
     ------

@@ -25,7 +25,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 
 
 class Unjudged(Exception):
-    """A case cannot be judged: ``verdict`` is one of the sweep, the message is the reason."""
+    """A case cannot be judged; ``verdict`` is its verdict in the sweep, the message says why."""
 
     def __init__(self, verdict: str, reason: str) -> None:
         super().__init__(reason)

@@ -66,7 +66,7 @@ class Sweep(Survey):
 
     @property
     def stale(self) -> list[str]:
-        """Return the patterns of expected outcomes that match outcomes but explain none."""
+        """Return the patterns in ``known`` that match judged outcomes but explain none."""
         return stale(self.outcomes, self.known)
 
     @property
