@@ -1,6 +1,6 @@
 """Call a library's function by the roles of its parameters.
 
-Libraries name the same argument differently (`q`, `xq`, `query_layer`); a role is its meaning.
+Libraries name the same argument differently: `q`, `xq` and `query_layer` have the role "query".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ROLES: dict[str, str] = {
 
 
 class Unbound(ValueError):
-    """A required parameter has none of the available roles."""
+    """The caller has no value for the role of a required parameter."""
 
 
 def role_of(parameter: str) -> str | None:

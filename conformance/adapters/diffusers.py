@@ -19,7 +19,7 @@ _table = partial(Implementation, surface="table", name=LIBRARY, backend="torch")
 
 
 def functions() -> list[LibraryFunction]:
-    """Return rotary functions of one axis and several, then tables."""
+    """Return the rotary functions of one position axis, those of several axes, and the tables."""
     both = f"{_EMBEDDINGS}get_1d_rotary_pos_embed, apply_rotary_emb"
     return [
         _function("apply_rotary_emb", both, _one, RoPE(64, layout="interleaved"), fast=True),
@@ -116,7 +116,7 @@ def _flux() -> Implementation:
 
 
 def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
-    """Return a function that rotates by rows of three tables, one for each position axis.
+    """Return a function that rotates vectors, with a table for each of three position axes.
 
     One table for all combinations of three positions is too large.  ``tables`` returns the
     (cos, sin) of a grid; ``widths`` are the numbers of channels per axis.

@@ -63,7 +63,7 @@ class LibraryFunction:
 
     def __post_init__(self) -> None:
         if (self.expected is None) != bool(self.unknown):
-            raise ValueError(f"{self.name}: one of expected and unknown must be given, not both")
+            raise ValueError(f"{self.name}: give either `expected` or `unknown`, not both")
 
     @property
     def label(self) -> str:
@@ -78,7 +78,7 @@ class LibraryFunction:
 
 
 def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
-    """Return a constructor for the functions of ``library`` in its source ``file``."""
+    """Return a constructor of :class:`LibraryFunction` for a source ``file`` of ``library``."""
 
     def function(name: str, functions: str, *rest: Any, **more: Any) -> LibraryFunction:
         return LibraryFunction(f"{library} {name}", library, f"{file}{functions}", *rest, **more)
@@ -87,16 +87,16 @@ def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
 
 
 def require_indices(positions: Any) -> None:
-    """Raise ValueError unless ``positions`` are integers from 0, as for rows of a table."""
+    """Raise ValueError unless ``positions`` are integers >= 0, which can index a table."""
     values = np.asarray(positions)
     if values.dtype.kind == "f" or (values < 0).any():
         raise ValueError("positions must be integers from 0: they are indices of a table")
 
 
 def window_start(positions: Any) -> int:
-    """Return the first of contiguous positions, or raise ValueError if they have gaps.
+    """Return the first position, or raise ValueError if the positions are not contiguous.
 
-    A batch must have equal rows.
+    All rows of a batch must have the same positions.
     """
     rows = np.atleast_2d(np.asarray(positions))
     if not rows.size:

@@ -54,7 +54,7 @@ def functions() -> list[LibraryFunction]:
 
 
 def _periods() -> np.ndarray:
-    """Return 1 / frequency of 32 pairs: exact in float32, and by no published rule."""
+    """Return 1 / frequency of 32 pairs: exact in float32, and not those of a known rule."""
     return np.asarray(1.0 + np.arange(32.0) ** 2 / 8)
 
 

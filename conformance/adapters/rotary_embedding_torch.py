@@ -18,7 +18,7 @@ _apply = partial(
 
 
 def functions() -> list[LibraryFunction]:
-    """Return rotations of text, pixels and grids, and xPos."""
+    """Return the functions for text (``freqs_for="lang"``), pixels and grids, and xPos."""
     function = functions_of("rotary-embedding-torch", "rotary_embedding_torch.py: ")
     rope = partial(RoPE, 64, layout="interleaved")
     rotate = "RotaryEmbedding.rotate_queries_or_keys"
@@ -37,11 +37,11 @@ def functions() -> list[LibraryFunction]:
                  MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart")),
         function("xPos", "RotaryEmbedding.get_scale, apply_rotary_emb", _xpos, None,
                  unknown="as in xPos",
-                 says="the scale has the exponent (p - S // 2) / 512 for S tokens in a call; for "
-                      "the last token that is p / 1024",
-                 remark="rotate_queries_with_cached_keys subtracts half the number of queries from "
-                        "query positions and half the number of keys from key positions, so the "
-                        "shifts do not cancel (the scales came with "
+                 says="in a call of S tokens, the exponent of the scale at position p is "
+                      "(p - S // 2) / 512; at the last position that is about p / 1024",
+                 remark="For scales, rotate_queries_with_cached_keys subtracts half the number of "
+                        "queries from query positions, and half the number of keys from key "
+                        "positions. The two shifts cancel only if these numbers are equal (see "
                         "lucidrains/rotary-embedding-torch#27). With 1024 keys and the last query "
                         "alone, logits of random q and k differ from those of the whole sequence "
                         "by up to 8.8; the largest logit is 23.8. Without xPos they agree to the "
@@ -94,7 +94,7 @@ def _xpos() -> Implementation:
     def queries(x: Any, positions: Any) -> Any:
         end = window_start(positions) + x.shape[-2]
         if end > 4096:
-            raise ValueError("positions must be below 4096: a call rotates the whole sequence")
+            raise ValueError("positions must be below 4096: a call rotates every token from 0 on")
         whole = x.new_zeros((*x.shape[:-2], end, x.shape[-1]))
         whole[..., end - x.shape[-2] :, :] = x
         # A new module, because the cached scales are those of another length.

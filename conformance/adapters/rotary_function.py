@@ -102,7 +102,7 @@ class Rotation:
                 for part in (parts if q is not k else parts[:1])
             ]
         else:
-            raise ValueError(f"{self.name} takes neither vectors nor queries")
+            raise ValueError(f"{self.name} has no parameter for queries or vectors")
         whole = [
             rotated if cut == vectors.shape[-1] else torch.cat([rotated, vectors[..., cut:]], -1)
             for rotated, vectors in zip(parts, (q, k), strict=False)
@@ -113,7 +113,7 @@ class Rotation:
 def _one_row(table: Any) -> Any:
     """Return the table's only row, which the function uses for the whole batch."""
     if not bool((table == table[:1]).all()):
-        raise ValueError("rows of a batch must have equal positions: the function takes one row")
+        raise ValueError("rows of a batch must have equal positions: the function takes one table")
     return table[:1]
 
 

@@ -17,7 +17,7 @@ from .rotary_table import CosSinTable, H, describe
 
 
 def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., Any], type | None]]:
-    """Return the rotary functions of a file by name; methods come with their class."""
+    """Return a file's rotary functions by name: (function, None), or (method, its class)."""
     wanted = re.compile("(apply|rotate_queries).*(rotary|rope|keys)")
     found: dict[str, tuple[Callable[..., Any], type | None]] = {}
     for name, value in vars(file).items():
@@ -53,9 +53,10 @@ def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Ite
 
 
 def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
-    """Return the names that attention classes use, with the similarity of class and module name.
+    """Return, for every name in the code of attention classes, how well a class fits ``module``.
 
-    A vision module is compared with attention classes of vision towers, any other with the rest.
+    The fit is the number of leading letters that their names share.  A vision module fits vision
+    classes only, any other module only the rest.
     """
     called: dict[str, int] = {}
     for name, value in vars(file).items():

@@ -99,7 +99,7 @@ class CosSinTable:
         return (cos, sin) if cos.ndim > 2 else (cos[None], sin[None])
 
     def probe_positions(self) -> Any:
-        """Return trial positions: B rows, or one row if the arrangement allows only one."""
+        """Return positions for a trial call: B rows, or one if the module takes only one."""
         import torch
 
         return torch.arange(S).expand(1 if self.arrangement == "(S, A)" else B, S)
@@ -216,7 +216,7 @@ def _require_axes(table: CosSinTable) -> None:
 
 
 def _form(raw: Any) -> str:
-    """Return the ``form`` of a table, from its first row: at position 0, cos is 1 and sin is 0."""
+    """Return the `CosSinTable.form` of a table, recognized at position 0: cos is 1, sin is 0."""
     parts = _parts(raw)
     if parts[0].is_complex():
         return "complex"

@@ -112,7 +112,7 @@ def rotary_modules(target: Any) -> list[Any]:
 
 
 def _is_rotary(module: Any) -> bool:
-    """Return whether a module is rotary, by its name or because it takes points (LightGlue)."""
+    """Return whether a module has a rotary name, or the parameter `points` of LightGlue."""
     name = type(module).__name__
     named = bool(re.search("Rotary|RoPE|Rope", name)) and "Atten" not in name
     return named or list(parameters(module.forward))[:1] == ["points"]

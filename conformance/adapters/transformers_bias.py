@@ -103,7 +103,7 @@ def relative_bias(
         compute = module.compute_bias
         roles = {"query_length": q_len, "key_length": k_len, "start": k_len - q_len}
         if "start" not in parameters(compute) and k_len != q_len:
-            raise ValueError(f"{compute.__qualname__} starts queries at position 0")
+            raise ValueError(f"{compute.__qualname__} needs q_len == k_len, got {q_len}, {k_len}")
         return compute(**bind(compute, roles))[0]
 
     if surface == "bias" and not hasattr(module, "compute_bias"):

@@ -25,7 +25,7 @@ def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | Non
 
 
 def rotated_part(encoding: Any, head_dim: int | None) -> Any:
-    """Return the encoding of only the rotated channels if there are ``head_dim`` of them."""
+    """Return ``encoding``, limited to its rotated channels if ``head_dim`` counts only these."""
     if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
         return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
     return encoding

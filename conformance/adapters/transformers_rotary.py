@@ -167,8 +167,8 @@ def _scaled() -> list[LibraryFunction]:
                   | _parameters(10000.0, "dynamic", factor=2.0),
                   RoPE(64, layout="half", scaling=DynamicNTK(2.0, 2048)), rule("dynamic_ntk"),
                   deviations=("state",),
-                  remark="The frequencies are those of the longest call so far, even if another "
-                         "request made it, until a call is no longer than the original length "
+                  remark="The frequencies are those of the longest call so far, even of another "
+                         "request. A call no longer than the original length resets them "
                          "(dynamic_rope_update; huggingface/transformers#27227)."),
         _function("Phi-3, LongRoPE", "phi3", "Phi3",
                   _96 | {"max_position_embeddings": 131072,

@@ -82,7 +82,7 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
         shape = (1, 1, len(positions)) if books else (1, len(positions))
         given = roles(positions, start, shape)
         if start and "start" not in parameters(module.forward):
-            raise ValueError(f"{type(module).__name__} starts at position 0")
+            raise ValueError(f"positions of {type(module).__name__} must start at 0, got {start}")
         if "embeddings" in parameters(module.forward):  # token embeddings, which cannot be padding
             del given["tokens"]
         return module(**bind(module.forward, given))

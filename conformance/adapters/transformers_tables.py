@@ -81,7 +81,7 @@ def _model(model: str, prefix: str, path: str, settings: dict[str, Any]) -> Impl
 
 
 def _filled(module: Any, table: Any, rows: Any) -> Implementation:
-    """Write ``rows`` to the table of ``module``, like a checkpoint, and adapt the module."""
+    """Write ``rows`` to the table of ``module``, like loading a checkpoint; adapt the module."""
     import torch
 
     with torch.no_grad():

@@ -45,7 +45,7 @@ def functions() -> list[LibraryFunction]:
 
 
 def _rotary(*, rotary_dim: int = 64, **settings: Any) -> Implementation:
-    """Adapt `RotaryEmbedding` with `apply_rotary_pos_emb`: interleaved, leading channels."""
+    """Adapt `RotaryEmbedding`: interleaved pairs in the first `rotary_dim` channels."""
     from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb
 
     module = RotaryEmbedding(rotary_dim, **settings)
@@ -90,7 +90,7 @@ def _alibi(surface: str = "bias") -> Implementation:
 
 
 def _relative(*, surface: str = "bucket", causal: bool = False) -> Implementation:
-    """Adapt `RelativePositionBias`: its table is T5's times 8, the square root of head_dim."""
+    """Adapt `RelativePositionBias`: T5's bias times 8, the square root of head_dim 64."""
     import torch
     from x_transformers.x_transformers import RelativePositionBias
 

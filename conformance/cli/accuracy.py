@@ -15,7 +15,7 @@ def accuracy_command(
     full: Annotated[
         bool, typer.Option("--full", help="Check many more positions, which takes two minutes.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON.")] = False,
 ) -> None:
     """Compare every encoding with formulas computed with 50 digits, and print its errors."""
     from posenc_ref.conformance.exact.certificate import FULL, QUICK, certify, format_table

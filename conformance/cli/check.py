@@ -74,7 +74,7 @@ def check_command(
     ] = None,
     head_dim: Annotated[
         int | None,
-        typer.Option(help="The head size. Without an encoding, any consistent rotation conforms."),
+        typer.Option(help="The head size. Without an encoding, only properties are judged."),
     ] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
     inplace: Annotated[

@@ -1,4 +1,4 @@
-"""``posenc explain``: the meaning of a code, or the definition of an encoding, on one screen."""
+"""``posenc explain``: what the code of a finding means, or how an encoding is defined."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ ALIASES = {
 def explain_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="A code, surface, encoding or scaling; omit it to list all of them."),
+        typer.Argument(help="A finding code, surface, encoding or scaling; omit it to list all."),
     ] = None,
 ) -> None:
-    """Explain what a code means and what to do about it, or how an encoding is defined."""
+    """Explain the code of a finding and its remedy, or define a surface, encoding or scaling."""
     typer.echo(explain(name))
 
 
@@ -93,7 +93,7 @@ def _properties(cls: type) -> str:
         return ""
     known, lines = meanings(entry), ["\n\nProperties"]
     for what, but in declared(entry).items():
-        text = known[what] + (f"; the example {but} is an exception" if but else "")
+        text = known[what] + (f"; the example {but} does not have this property" if but else "")
         lines.append(_hanging(f"  {what}", text, 19))
     return "\n".join([*lines, *([] if len(lines) > 1 else ["    none declared"])])
 

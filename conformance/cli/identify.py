@@ -42,7 +42,7 @@ def identify_command(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Also explain how to use the function as this encoding: a preset, JSON or @file."
+            help="Also print how to convert the function to this encoding: a preset, JSON or @file."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,

@@ -169,7 +169,7 @@ _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 
 
 def unread(surface: str | None) -> dict[str, int]:
-    """Return the learned arrays that a surface does not use, each with a number of rows."""
+    """Return the number of rows to make up for each learned array that a surface does not use."""
     return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
 
 

@@ -77,9 +77,9 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
 
 
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
-    """Return the encoding of a model's layer type, or a model for surfaces that need factors.
+    """Return the encoding of a layer type, or a :class:`ModelEncoding` for surfaces of models.
 
-    For ``scores`` this model has only the layer type, and its softmax and query scales.
+    For ``scores``, the result has only this layer type, with its softmax and query scales.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model

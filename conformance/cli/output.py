@@ -33,7 +33,7 @@ def usage_error(message: object) -> typer.Exit:
 
 @contextmanager
 def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
-    """End the command with exit code 2 and the message of an exception of these classes."""
+    """Within this context, an exception of ``kinds`` ends the command with exit code 2."""
     try:
         yield
     except kinds as error:

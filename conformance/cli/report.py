@@ -23,9 +23,9 @@ def report_command(
 ) -> None:
     """Show what `posenc check --ndjson` or `posenc verify --ndjson` recorded.
 
-    Exits with 0 for every verdict, with 3 if one of the files has no executed case, and with 2 if
-    a file has no footer (the run was interrupted) or was changed: its counts, identities, verdict
-    or digest do not match its lines.
+    Exits with 0, whatever the verdicts; 3 if one of the files has no executed case; 2 if a file is
+    inconsistent: it has no footer (the run was interrupted), an id occurs twice, or the counts,
+    verdict or digest in the footer do not match the lines.
     """
     with usage_errors(NdjsonError, OSError):
         recorded = [read_ndjson(path) for path in files]

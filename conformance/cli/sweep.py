@@ -29,11 +29,11 @@ ROTARY = "rotary"
 def sweep_command(
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only this model, or matching modules; may be given several times."),
+        typer.Option(help="A model, or a pattern of module names; may be given several times."),
     ] = None,
     rope_type: Annotated[
         list[str] | None,
-        typer.Option(help=f"As configured ('default'), or one of: {', '.join(ROPE_TYPES)}."),
+        typer.Option(help=f"'default' (as configured), or set one of: {', '.join(ROPE_TYPES)}."),
     ] = None,
     dtype: Annotated[
         list[str] | None,
@@ -48,7 +48,7 @@ def sweep_command(
         typer.Option(help=f"'rotary', or one of the other encodings: {', '.join(FAMILIES)}."),
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
+        Path | None, typer.Option("--json", help="Write a line of JSON per outcome to this file.")
     ] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="Write the result as a document to this file.")
@@ -64,8 +64,8 @@ def sweep_command(
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
     With `--family`, judge tables, biases or scores against their source; that needs a checkout of
-    the repository. Exits with 0 if every module conforms or its outcome is expected; 1 if a module
-    deviates or cannot be judged unexpectedly; 2 for a usage error; 3 if nothing was judged.
+    the repository. Exits with 0 if every module conforms or is a known exception; 1 if another
+    module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
     """
     families = sorted(set(family or (ROTARY,)))
     others = families != [ROTARY]

@@ -49,7 +49,7 @@ def from_command(
     Raises
     ------
     HarnessError
-        If the program cannot be started or does not answer hello correctly.
+        If the program cannot be started or its answer to the first request, `hello`, is wrong.
     """
     if isinstance(command, str) or not all(isinstance(word, str) for word in command):
         raise TypeError(f"command must be a list of words, ['./program', ...], got {command!r}")

@@ -96,7 +96,7 @@ class Session:
         return value
 
     def start(self) -> None:
-        """Run the command and exchange hello."""
+        """Start the program, send the first request, ``hello``, and check the answer."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _end)
         try:
             process = subprocess.Popen(
@@ -119,12 +119,12 @@ class Session:
         try:
             body = self._ask(line(hello), 0, "hello")
         except ProgramDied as error:
-            raise self.program.give_up(f"did not answer hello: {error}") from None
+            raise self.program.give_up(f'did not answer "hello": {error}') from None
         if "refused" in body:
             raise self._broken(f"refuses to be judged: {body['refused']}")
         if body.get("protocol") != PROTOCOL or isinstance(body.get("protocol"), bool):
             raise self._broken(
-                f'must answer hello with {{"id": 0, "protocol": {PROTOCOL}}}, got '
+                f'must answer "hello" with {{"id": 0, "protocol": {PROTOCOL}}}, got '
                 f"{json.dumps(body)[:80]}"
             )
         self.name = " ".join(str(body[key]) for key in ("name", "version") if body.get(key))

@@ -36,7 +36,7 @@ def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
 
 
 def line(body: Mapping[str, Any]) -> bytes:
-    """Return a message as one line of JSON without spaces, so that it needs no JSON parser."""
+    """Return a message as one line of JSON; without spaces, programs can search it as text."""
     return _compact(body) + b"\n"
 
 

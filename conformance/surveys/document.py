@@ -32,7 +32,7 @@ def deviations(
     scripts: str,
     most: int | None = None,
 ) -> Iterator[str]:
-    """Yield a section about deviations, grouped by the entry that explains them.
+    """Yield a section about deviations, grouped by the :class:`Expected` that explains them.
 
     The folder ``scripts``, inside ``folder``, has a script for each deviation.  A group lists at
     most ``most`` outcomes.
@@ -50,7 +50,7 @@ def deviations(
             script = folder / scripts / entry.script if folder else None
             if script is not None and script.is_file():
                 code = script.read_text(encoding="utf-8").strip()
-                yield f"`{scripts}/{entry.script}` shows it without posenc_ref:"
+                yield f"`{scripts}/{entry.script}` reproduces the deviation without posenc_ref:"
                 yield f"```python\n{code}\n```"
     for line in lines:
         if explanation(line, known) is None:
@@ -62,4 +62,4 @@ def _named(lines: Sequence[Outcome], most: int | None) -> Iterator[str]:
         source = f" ({line.source})" if line.source else ""
         yield f"- `{line.name}`{source}: {line.found}"
     if most is not None and len(lines) > most:
-        yield f"- and {len(lines) - most} more, by the same message"
+        yield f"- and {len(lines) - most} more outcomes with this deviation"

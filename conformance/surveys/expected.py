@@ -43,11 +43,11 @@ class Expected:
             raise ValueError(f"{self.title}: a deviation needs a claim, evidence and a script")
 
     def explains(self, line: Outcome) -> bool:
-        """Return whether the name, verdict and codes of ``line`` match this entry."""
+        """Return whether the name, verdict and codes of an outcome match this entry."""
         return self.covers(line) and self.outcome == line.verdict and self.codes == line.codes
 
     def covers(self, line: Outcome) -> bool:
-        """Return whether the name of ``line`` matches a pattern."""
+        """Return whether the name of an outcome matches one of the patterns."""
         return any(_fits(pattern, line) for pattern in self.patterns)
 
 
@@ -64,7 +64,7 @@ def expected(file: Path) -> tuple[Expected, ...]:
 
 
 def explanation(line: Outcome, known: Sequence[Expected]) -> Expected | None:
-    """Return the entry that explains the verdict of ``line``, or None."""
+    """Return the entry that explains the verdict of an outcome, or None."""
     return next((entry for entry in known if entry.explains(line)), None)
 
 

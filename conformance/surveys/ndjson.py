@@ -41,7 +41,7 @@ class NdjsonWriter:
         self._counts = dict.fromkeys(EVENTS.get(kind, ("outcome",)), 0)
 
     def write(self, event: str, identity: str, **body: Any) -> None:
-        """Write one event; an identity that was written before gets a number."""
+        """Write one event with the id ``identity``; a repeated id gets the suffix " #2", ..."""
         self._counts[event] = self._counts.get(event, 0) + 1
         numbered = (f"{identity} #{n}" for n in itertools.count(2))
         every = itertools.chain([identity], numbered)
@@ -127,7 +127,7 @@ def recording(
 def recorded_outcomes(
     path: Path, kind: str, keys: Mapping[str, str], libraries: Mapping[str, str]
 ) -> list[Outcome]:
-    """Return the outcomes in a possibly incomplete file that was written with these versions.
+    """Return the outcomes in a file, even without its footer, if all versions are the same now.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def recorded_outcomes(
     except NdjsonError as error:
         raise NdjsonError(f"{path} is no {kind}: {error}") from None
     if not events or events[0].get("kind") != kind:
-        raise NdjsonError(f"{path} is no {kind}: its first line is not the header of one")
+        raise NdjsonError(f"{path} is no {kind}: its first line must be the header of a {kind}")
     before, now = events[0]["versions"], versions() | dict(libraries)
     changed = [f"{name} {before.get(name)}" for name in now if before.get(name) != now[name]]
     if changed:
@@ -173,7 +173,7 @@ def read_ndjson(source: Path | str) -> Recorded:
     ------
     NdjsonError
         If there is no header, no footer (the run was interrupted), or a line after the footer; an
-        identity occurs twice; or counts, verdict or digest do not match the lines.
+        id occurs twice; or the footer does not match the lines.
     """
     try:
         return _read(Path(source).read_bytes())
@@ -273,7 +273,7 @@ def _result(
     stated = (footer.get(verdict), footer.get("exit_code"))
     if computed != stated:
         raise NdjsonError(
-            f"has lines with the verdict and exit code {computed}, but its footer says {stated}"
+            f"must have the verdict and exit code {computed} in its footer, got {stated}"
         )
     return found
 

@@ -87,7 +87,7 @@ def _finding(subject: str, f: Finding) -> list[str]:
     if f.severity == ERROR:
         lines.append(f"  - remedy: {_text(f.remedy)}")
     if f.known:
-        lines.append(f"  - also in: {_text(', '.join(f.known))}")
+        lines.append(f"  - models with this convention: {_text(', '.join(f.known))}")
     if f.reproduce:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", f.reproduce)), default=0))
         code = "\n".join(f"    {line}" for line in f.reproduce.splitlines())

@@ -108,14 +108,14 @@ ONCE = tuple(own.label for own in _ON_NUMPY if own.once)
 
 
 def labels() -> dict[str, Entry]:
-    """Return the registered entries by label, except rotary ones, which are judged by surface."""
+    """Return, by label, the entries of posenc_ref's registry whose encoding is not rotary."""
     return {f"{e.name} vectors": e for e in entries() if e.encoding.family != "rotary"}
 
 
 def judge_entry(
     entry: Entry, backend: Backend, dtype: str, device: str | None, blank: Outcome, angles: Any
 ) -> Outcome:
-    """Judge every case of every example on ``device``; perturbed results must be rejected."""
+    """Judge the registered cases of an encoding; results made wrong on purpose must fail."""
     worst, executed, wrong, vacuous = 0.0, 0, [], []
     for name, example in entry.examples.items():
         e = on_library(example, backend, dtype, device)
@@ -126,7 +126,7 @@ def judge_entry(
                 wrong.append(("dtype", f"{case} comes out in {dtype_name(result)}"))
             score = truth.score(host, dtype, angles=angles)
             if score > budget(dtype):
-                wrong.append(("inaccurate", f"{case} is off by {score:.3g} units"))
+                wrong.append(("inaccurate", f"{case} is off by {score:.3g} units of rounding"))
             moved = truth.perturbed(host, dtype, angles)
             if truth.score(moved, dtype, angles=angles) <= budget(dtype):
                 vacuous.append(case)

@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def found(self) -> str:
-        """Return the reason, or every code with its message."""
+        """Return why there is no verdict, or else the code and message of every error."""
         said = (f"{code}: {text}" for code, text in zip(self.codes, self.messages, strict=False))
         return self.reason or "; ".join(said)
 
@@ -124,7 +124,7 @@ class Survey:
 
 
 def judged(blank: Outcome, report: Report) -> Outcome:
-    """Return ``blank`` completed with the verdict, score and findings of a report."""
+    """Return the outcome ``blank`` completed with the verdict, score and findings of a report."""
     errors = [f for f in report.findings if f.severity == ERROR]
     measures = {} if report.accuracy is None else dict(vars(report.accuracy))
     measures.pop("where", None)

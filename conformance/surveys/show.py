@@ -116,8 +116,8 @@ def sentences(found: Verification) -> list[str]:
     for o in found.outcomes:
         if o.kind == "certificate" and o.verdict == "conforms":
             lines.append(
-                f"Certificate: {o.executed} numbers of posenc_ref agree with 50-digit formulas on "
-                f"this machine; the largest error is {o.worst:.2f} units of rounding."
+                f"Certificate: {o.executed} numbers computed by posenc_ref here agree with "
+                f"50-digit formulas; the largest error is {o.worst:.2f} units of rounding."
             )
     return lines
 
@@ -137,7 +137,7 @@ def summary(found: Verification) -> str:
     if c["error"]:
         text += f", {c['error']} errors"
     ours = [o for o in found.outcomes if o.ours and o.verdict in ("deviates", "inconclusive")]
-    own = f"posenc_ref itself: {f'{len(ours)} FAILED' if ours else 'none failed'}"
+    own = f"outcomes of posenc_ref itself: {f'{len(ours)} FAILED' if ours else 'none failed'}"
     if c["error"] and not ours:
         own = "the errors are listed above"
     elif not any(o.executed for o in found.outcomes):

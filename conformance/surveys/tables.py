@@ -1,4 +1,4 @@
-"""Tables as plain text and as Markdown, and their words for verdicts."""
+"""Tables as plain text and as Markdown, and the word that they show for each verdict."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ from posenc_ref.conformance.surveys.record import Outcome
 RIGHT = {
     "equal": "the card has the encoding of the source",
     "alias": "the encoding of the source is an alias on the card",
-    "relation": "the outputs are the same; the card says that several parameters give them",
-    "measured": "the frequencies are the same; the card says that no known rule gives them",
-    "unknown": "the card has no encoding, for the same reason as the source",
+    "relation": "parameters differ, but outputs are equal; the card says how the parameters relate",
+    "measured": "card and source have equal frequencies; the card names no rule for them",
+    "unknown": "the card has no encoding, and gives the reason that the source shows",
 }
 
 

@@ -49,9 +49,9 @@ class Gallery(Survey):
 
     @property
     def summary(self) -> str:
-        """Return the counts in one line."""
+        """Return the numbers of functions judged, right, wrong and not run, in one line."""
         good = [o.right for o in self.outcomes if o.right]
-        text = f"{len(self.outcomes)} functions identified, {len(good)} as in the source"
+        text = f"{len(self.outcomes)} functions identified, {len(good)} agree with the source"
         if good:
             text += f" ({', '.join(f'{good.count(k)} {k}' for k in RIGHT if k in good)})"
         if len(good) < len(self.outcomes):

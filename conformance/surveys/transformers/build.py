@@ -78,7 +78,7 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
         try:
             module = type(module)(**_arguments(type(module), config, target))
         except (ValueError, KeyError, AttributeError) as error:
-            reason = f"the module does not take it: {one_line(error, 200)}"
+            reason = f"the module rejects the rope type: {one_line(error, 200)}"
             raise Unjudged("refused", reason) from error
         except Exception as error:
             reason = f"{rope_type!r} is accepted, then fails: {one_line(error, 200)}"
@@ -113,7 +113,10 @@ def _as_configured(target: Target) -> tuple[Any, Any]:
 
 
 def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any]:
-    """Yield default configurations to try: the builder's, the module's, nested ones, then all."""
+    """Yield default configurations to try, the most likely first.
+
+    The census' choice, the constructor's annotation, then every class, each with its parts.
+    """
     own = next(iter(_annotations(cls)), "")
     named = ((n, v) for n, v in vars(file).items() if inspect.isclass(v) and n.endswith("Config"))
     every = [name for name, value in named if getattr(value, "model_type", "")]
@@ -142,7 +145,7 @@ def _annotations(cls: type) -> Iterator[str]:
 
 
 def settings_of(config: Any) -> str:
-    """Return the settings in :data:`SETTINGS` for a configuration, with the reason for them."""
+    """Return which settings differ from the configuration's defaults and why, or ""."""
     settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
     return f"built with {settings}: {why}" if settings else ""
 

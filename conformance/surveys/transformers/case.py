@@ -25,14 +25,14 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 
 
 class Unjudged(Exception):
-    """A case cannot be judged; it has a verdict of the sweep and a reason."""
+    """A case cannot be judged; ``verdict`` is its verdict in the sweep, the message says why."""
 
     def __init__(self, verdict: str, reason: str) -> None:
         super().__init__(reason)
         self.verdict = verdict
 
     def about(self, blank: Outcome) -> Outcome:
-        """Return ``blank`` with this verdict and reason."""
+        """Return the outcome ``blank`` with this exception's verdict and reason."""
         return blank.replace(verdict=self.verdict, reason=str(self))
 
 
@@ -65,7 +65,7 @@ class RotaryCase:
 
 
 def judged_or_gap(blank: Outcome, report: Report) -> Outcome:
-    """Return ``blank`` with the result of a report; without a verdict it is a ``gap``."""
+    """Return ``blank`` with the result of a report; inconclusive and error become ``gap``."""
     found = judged(blank, report)
     if found.verdict == "inconclusive":
         return found.replace(verdict="gap", reason=f"inconclusive: {found.reason}")

@@ -59,7 +59,10 @@ def census(only: Sequence[str] = ()) -> list[Target]:
 
 
 def matches(name: str, model: str, pattern: str) -> bool:
-    """Return whether ``pattern`` equals the model, or matches the name or a part of it."""
+    """Return whether ``pattern`` equals ``model`` or matches the module's ``name``.
+
+    A pattern without wildcards matches a name that contains it, if the pattern has a dot.
+    """
     if any(c in pattern for c in "*?["):
         return fnmatch.fnmatchcase(name.lower(), pattern)
     return pattern == model or (pattern in name.lower() and "." in pattern)

@@ -57,7 +57,7 @@ def declared(
 def _on_a_grid(
     implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
 ) -> tuple[Implementation, Encoding]:
-    """Adapt both to a grid if positions are the rows and columns of patches."""
+    """Adapt implementation and encoding to positions that are rows and columns of patches."""
     rotation = implementation.call
     if not isinstance(rotation, Rotation) or rotation.table.arrangement != "grid":
         return implementation, encoding

@@ -18,12 +18,12 @@ from .sweep import JUDGED, VERDICTS, Sweep, libraries
 #: The largest number of modules listed for a deviation, and of reasons for refusals.
 _NAMED, _REASONS = 10, 12
 LOGITS = """\
-For another rope type, the sweep replaces the `rope_parameters` of the default configuration that
-have the rope type "default" (factor 4, or 8 for llama3; original length 2048).
+For another rope type, the sweep changes the default configuration: `rope_parameters` with the rope
+type "default" get the other type (factor 4, or 8 for llama3; original length 2048).
 
 `scores` are logits. The sweep records q, k and the scale that the attention class passes to its
-attention function, at seven positions and at position 0. The logits of the recorded values at the
-seven positions must equal `ModelEncoding.scores` of q and k at position 0. This checks the rotated
+attention function, first at seven positions, then at position 0. From q and k at position 0,
+`ModelEncoding.scores` must compute the logits of the seven positions. This checks the rotated
 channels, the layers without rotation, and factors on queries, keys, cos, sin or the softmax scale.
 Attention classes that need other arguments than hidden states and position embeddings count as not
 drivable."""
@@ -35,7 +35,7 @@ Every rotary module class of every model in the installed `transformers` is buil
 configuration. The model's `_init_weights` fills its buffers, and the model's own function rotates
 with its table. The result is compared with the encoding that `posenc_ref.from_config` reads in the
 configuration. A **score** is the largest error in units of rounding (see README): up to 128 pass.
-**angles** is the precision in which the module computes angles, found by computing them in each.
+**angles** is the precision in which the module computes angles: the one that explains its output.
 Names are `model.Class(configuration) [layer type]`; one class may be built from several
 configurations, and may have a table for each layer type.
 

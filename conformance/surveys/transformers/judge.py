@@ -66,7 +66,9 @@ def _judge(case: RotaryCase, container: Any, config: Any, blank: Outcome) -> Out
         blank = blank.replace(encoding=repr(encoding))
     except Unjudged as error:
         if case.rope_type != AS_CONFIGURED and "rope_type must be one of" in str(error):
-            return blank.replace(verdict="refused", reason=f"the model rejects it: {error}")
+            return blank.replace(
+                verdict="refused", reason=f"the model rejects the rope type: {error}"
+            )
         gap = str(error)
         if found.axes > 1:  # without an encoding, ``check`` measures rotations of one axis only
             return blank.replace(verdict="gap", reason=gap)

@@ -31,8 +31,8 @@ OLDER_NAME = ("DeepseekV4Config",)
 def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, Any]) -> Any:
     """Return a copy of ``config`` with another rope type instead of the default one.
 
-    Raises :class:`Unjudged` if no entry has the rope type "default", or if the configuration class
-    rejects ``rope_type``.
+    Raises :class:`Unjudged` if none of its ``rope_parameters`` has the rope type "default", or if
+    the configuration class rejects ``rope_type``.
     """
     given = getattr(config, "rope_parameters", None)
     nested = isinstance(given, Mapping) and not isinstance(given.get("rope_type"), str)
@@ -51,7 +51,7 @@ def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, An
     try:
         return type(config)(**copy.deepcopy({**settings, key: value}))
     except Exception as error:
-        reason = f"its configuration does not take it: {one_line(error, 200)}"
+        reason = f"its configuration class rejects the rope type: {one_line(error, 200)}"
         raise Unjudged("refused", reason) from error
 
 

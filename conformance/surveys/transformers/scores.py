@@ -72,7 +72,7 @@ def _judge(
         return line.replace(verdict="conforms")
     declared = _scale(model, q0)
     if scale == 1.0 and truth.score(actual * declared, dtype="float32").max() <= line.budget:
-        note = f"the softmax scale is 1; queries seem to be multiplied by {declared:.6g} before"
+        note = f"the softmax scale is 1; q seems to be multiplied by {declared:.6g} already"
         return line.replace(verdict="conforms", notes=(note,), worst=None)
     if encoding is None and attention.given:
         reason = "the caller of the attention class decides whether this layer rotates"
@@ -82,14 +82,14 @@ def _judge(
 
 
 def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: np.ndarray) -> Truth:
-    """Return the expected logits, with error scales, for the q and k recorded at position 0."""
+    """Return the expected logits and their units of error, from q and k at position 0."""
     encoding = model.encodings[layer_type]
     if encoding is None:
         value = model.scores(layer_type, q0, k0, POSITIONS, POSITIONS)
         return Truth(value, _sums(abs(q0), abs(k0)) * abs(_scale(model, q0)), np.zeros_like(value))
     assert isinstance(encoding, Rotary)
     if encoding.head_dim != q0.shape[-1]:
-        reason = f"heads are {q0.shape[-1]} wide, {encoding.head_dim} are declared"
+        reason = f"recorded heads have {q0.shape[-1]} channels, not head_dim={encoding.head_dim}"
         raise Unjudged("undrivable", reason)
     at = positions[:, None] if positions.ndim > 1 else positions
     q, k = (encoding.inverse(x, np.zeros_like(at)) for x in (q0, k0))

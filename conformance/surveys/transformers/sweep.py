@@ -60,18 +60,18 @@ class Sweep(Survey):
         return [line for line in self.outcomes if self.is_open(line)]
 
     def is_open(self, line: Outcome) -> bool:
-        """Return whether an outcome should conform, does not, and no entry explains it."""
+        """Return whether an outcome should conform but does not, without an explanation."""
         wanted = line.surface == APPLY or line.verdict == "deviates"
         return line.verdict not in GOOD and wanted and explanation(line, self.known) is None
 
     @property
     def stale(self) -> list[str]:
-        """Return the patterns of expected deviations that no outcome has any more."""
+        """Return the patterns in ``known`` that match judged outcomes but explain none."""
         return stale(self.outcomes, self.known)
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if every outcome conforms or is explained and every entry is still true.
+        """Return 0 if every outcome conforms or is explained, and no pattern is stale.
 
         It is 3 if nothing was judged, else 1.
         """

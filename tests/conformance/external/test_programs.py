@@ -238,7 +238,7 @@ def test_a_deadline_on_the_command_line(posenc, tmp_path):
         (["--exec", "./rope", "--surface", "aply", *ENCODING], "did you mean apply"),
         (["--exec", "true", "--timeout", "-1", *ENCODING], "positive number of seconds"),
         (["--exec", "true", *ENCODING], "instead of answering hello"),
-        (["--exec", "false", *ENCODING], "did not answer hello"),
+        (["--exec", "false", *ENCODING], 'did not answer "hello"'),
     ],
 )
 def test_a_usage_error_teaches(posenc, arguments, said):

@@ -175,7 +175,9 @@ def test_a_recorded_report_keeps_who_it_is(tmp_path):
     recorded = read_ndjson(record(tmp_path / "a", report))
     finding = recorded.report().findings[0]
     assert finding.known == report.findings[0].known
-    assert "  - also in: GPT-J, RoFormer, Cohere, GLM-4, " in markdown([recorded])
+    assert "  - models with this convention: GPT-J, RoFormer, Cohere, GLM-4, " in markdown(
+        [recorded]
+    )
 
 
 def test_every_convention_has_an_example_and_somebody_who_follows_it():

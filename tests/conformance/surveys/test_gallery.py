@@ -118,7 +118,7 @@ def test_no_encoding_needs_its_reason():
     entry = dataclasses.replace(FAST[0], expected=None, unknown="no rotation")
     assert compare(card(None, unknown=["this is no rotation"]), entry) == ("unknown", "")
     assert compare(card(None, unknown=["something else"]), entry)[0] == ""
-    with pytest.raises(ValueError, match="one of expected and unknown"):
+    with pytest.raises(ValueError, match="give either `expected` or `unknown`"):
         dataclasses.replace(FAST[0], expected=None, unknown="")
 
 
@@ -152,7 +152,7 @@ def test_the_command_writes_what_it_found(tmp_path):
     options = ["--only", "mlx alibi, slopes", "--markdown", str(page), "--json", str(file)]
     said = CliRunner().invoke(cli.app, ["gallery", "--processes", "1", *options])
     assert said.exit_code == 0, said.output
-    assert "1 functions identified, 1 as in the source (1 equal)" in said.output
+    assert "1 functions identified, 1 agree with the source (1 equal)" in said.output
     assert re.search(r"\| equal \| [\d.]+ \|", page.read_text(encoding="utf-8"))
     assert json.loads(file.read_text())["entries"][0]["outcome"]["right"] == "equal"
 
@@ -184,4 +184,4 @@ def test_the_document_is_about_these_functions():
         entry.name for entry, outcome in zip(functions(), outcomes, strict=True)
         if outcome != "not run"
     ]  # fmt: skip
-    assert f"{len(shown)} functions identified, {len(shown)} as in the source" in text
+    assert f"{len(shown)} functions identified, {len(shown)} agree with the source" in text
