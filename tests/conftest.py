@@ -20,13 +20,13 @@ MOST_WORKERS = 8
 
 
 def pytest_xdist_auto_num_workers(config):
-    """Return one worker for each core that this process may use; none for one core or file."""
+    """Return one worker more than cores, as some tests wait; none for one core or for files."""
     given = [Path(name.partition("::")[0]) for name in config.option.file_or_dir]
     mine = hasattr(os, "sched_getaffinity")  # not on macOS
     cores = len(os.sched_getaffinity(0)) if mine else os.cpu_count()
     if cores == 1 or (given and all(path.is_file() for path in given)):
         return 0
-    return min(cores, MOST_WORKERS)
+    return min(cores + 1, MOST_WORKERS)
 
 
 @pytest.fixture
