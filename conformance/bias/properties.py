@@ -64,14 +64,18 @@ def farther_is_less(cases: Cases, ruler: Ruler) -> Iterator[str]:
                 f"{case.offsets[i, n]}, {row[i, n + 1]:.9g} at {case.offsets[i, n + 1]}"
             )
         for ahead in (-1, 1):
-            for i in np.flatnonzero((side == ahead).any(axis=1)):
-                steps = np.flatnonzero(side[i] == ahead)
-                far, own = steps[-1] + 1 if ahead > 0 else steps[0], case.rows[i]
-                if not row[i, far] < row[i, own]:
-                    yield (
-                        f"{case.name}, row {i}, head {head}: {row[i, own]:.9g} at the query's own "
-                        f"key, {row[i, far]:.9g} at key - query = {case.offsets[i, far]}"
-                    )
+            there = side == ahead
+            i = np.flatnonzero(there.any(axis=1))
+            if not i.size:
+                continue
+            last = there.shape[1] - there[i, ::-1].argmax(axis=1)
+            far, own = last if ahead > 0 else there[i].argmax(axis=1), case.rows[i]
+            for n in np.flatnonzero(~(row[i, far] < row[i, own])):
+                offset = case.offsets[i[n], far[n]]
+                yield (
+                    f"{case.name}, row {i[n]}, head {head}: {row[i[n], own[n]]:.9g} at the query's "
+                    f"own key, {row[i[n], far[n]]:.9g} at key - query = {offset}"
+                )
 
 
 def heads_differ(cases: Cases, ruler: Ruler) -> Iterator[str]:
@@ -169,20 +173,18 @@ def _size(values: np.ndarray) -> float:
 
 
 def _increased(cases: Cases, ruler: Ruler, offset: int) -> list[BiasCase]:
-    """Return the cases with one element increased, at key - query = ``offset`` of one case.
+    """Return the cases with one element increased, at key - query = ``offset`` of the first one.
 
     The increase is larger than the rounding error of the largest element of all cases.
     """
-    found = list(cases)
-    for n, case in reversed(list(enumerate(found))):
+    for n, case in reversed(list(enumerate(cases))):
         row = 0 if offset > 0 else case.q_len - 1
         key = int(case.rows[row]) + offset
         if case.k_len > 2 and 0 <= key < case.k_len and case.judged[row, key]:
             actual = np.array(case.actual)
             actual[-1, row, key] += ruler.beyond(max(_size(c.actual) for c in cases))
-            found[n] = replace(case, actual=actual)
-            break
-    return found
+            return [replace(case, actual=actual), *cases[:n], *cases[n + 1 :]]
+    return list(cases)
 
 
 def _same_heads(cases: Cases, ruler: Ruler) -> list[BiasCase]:

@@ -7,6 +7,7 @@ The error unit is ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`). The floa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def _rotation(
     if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S) are the same for all heads
         tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
         size = size[:, None] if size.ndim else size
-    (first, second), (out1, out2) = encoding.pairs(), encoding.output_pairs()
+    first, second, out1, out2 = map(_evenly, (*encoding.pairs(), *encoding.output_pairs()))
     (cos, sin), x1, x2 = tables, x[..., first], x[..., second]
     pair = size * np.sqrt(x1 * x1 + x2 * x2)  # np.hypot is 8 times slower
     terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
@@ -78,6 +79,13 @@ def _rotation(
     moved[..., out1] = moved[..., out2] = angle * pair
     amplitude[..., out1] = amplitude[..., out2] = pair
     return Truth(value, terms, moved, amplitude)
+
+
+def _evenly(channels: np.ndarray) -> Any:
+    """Return evenly spaced channels as a slice, which selects them without a copy."""
+    step = int(channels[1] - channels[0]) if channels.size > 1 else 1
+    even = step > 0 and (np.diff(channels) == step).all()
+    return slice(int(channels[0]), int(channels[-1]) + 1, step) if even else channels
 
 
 def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:

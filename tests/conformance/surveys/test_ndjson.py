@@ -188,12 +188,12 @@ REFUSED = {
     ),
     "another verdict": (
         lambda ls: recounted(ls, verdict="conforms", exit_code=0),
-        "exit code ('deviates', 1), but its footer says ('conforms', 0)",
+        "exit code ('deviates', 1) in its footer, got ('conforms', 0)",
     ),
     "another exit code": (lambda ls: recounted(ls, exit_code=0), "exit code ('deviates', 1)"),
     "the finding removed": (
         lambda ls: recounted(without(ls, "finding"), counts=counts(ls, finding=0)),
-        "exit code ('conforms', 0), but its footer says ('deviates', 1)",
+        "exit code ('conforms', 0) in its footer, got ('deviates', 1)",
     ),
     "the controls removed": (
         lambda ls: recounted(
@@ -202,7 +202,7 @@ REFUSED = {
             verdict="conforms",
             exit_code=0,
         ),
-        "exit code ('inconclusive', 3), but its footer says ('conforms', 0)",
+        "exit code ('inconclusive', 3) in its footer, got ('conforms', 0)",
     ),
     "a member removed": (
         lambda ls: sealed([ls[0], lacking(ls[1], "name"), *ls[2:]]),
@@ -229,7 +229,7 @@ def test_a_verification_that_does_not_add_up_is_refused(tmp_path):
     path = record_verification(tmp_path / "v.ndjson", FOUND)
     lines = lines_of(path)
     path.write_bytes(b"".join(sealed([lines[0], edited(lines[1], verdict="deviates"), *lines[2:]])))
-    with pytest.raises(NdjsonError, match=r"exit code .*'deviates': 2.* but its footer says"):
+    with pytest.raises(NdjsonError, match=r"exit code .*'deviates': 2.* in its footer"):
         read_ndjson(path)
 
 
