@@ -52,7 +52,7 @@ ANGLES = ("float32", "float64", "exact")
 
 @dataclass(frozen=True)
 class Truth:
-    """Reference values, with the error coefficients A and B of each element."""
+    """Reference values, with the coefficients A and B of the rounding error of each element."""
 
     value: np.ndarray
     terms: np.ndarray  # A

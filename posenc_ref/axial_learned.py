@@ -104,7 +104,7 @@ class AxialLearned(LearnedTable):
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with the error coefficients A and B, as the class states them."""
+        """Return ``table`` with the coefficients A and B of its rounding error."""
         p = self._positions(np.asarray(positions))
         parts = [np.asarray(astype(part, "float64")) for part in self._parts(p)]
         if self.combine == "concat":

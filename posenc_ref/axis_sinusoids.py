@@ -98,7 +98,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return tuple(part.frequencies() for _, part in self.parts())
 
     def truth(self, positions: Any) -> Truth:
-        """Return the table with the error coefficients A and B."""
+        """Return the table with the coefficients A and B of its rounding error."""
         positions = np.asarray(positions)
         truths = [part.truth(positions[axis]) for axis, part in self.parts()]
         order = self.columns()

@@ -59,7 +59,7 @@ class Bias(Encoding, abstract=True):
         return self._of_offset(k - q)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """Return the bias (H, Q, K) with the error coefficients A and B, as NumPy float64.
+        """Return the float64 bias (H, Q, K) with the coefficients A and B of its rounding error.
 
         Positions must be on the host.  A relative bias is computed once for each distinct offset.
         """
@@ -77,7 +77,7 @@ class Bias(Encoding, abstract=True):
                        for part in (truth.value, truth.terms, truth.angle)))  # fmt: skip
 
     def _truth_of(self, offsets: np.ndarray) -> Truth:
-        """Return the bias (H, n) of offsets (n,) with the error coefficients A and B.
+        """Return the bias (H, n) of offsets (n,), with A and B of its rounding error.
 
         A is the absolute value of the bias and B is 0, unless a subclass overrides this method.
         """

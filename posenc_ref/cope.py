@@ -91,7 +91,7 @@ class CoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term of the logits with the error coefficients A and B."""
+        """Return each term of the logits with the coefficients A and B of its rounding error."""
         values = self._of_pairs(q, k, q_at, k_at, scale)
         size = product(np.abs(q), np.abs(k)) * abs(scale)
         p = self.positions(values["content-content"], q_at, k_at)

@@ -136,7 +136,7 @@ class DynamicWindowBias(WindowBias):
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: object, k_positions: object) -> Truth:
-        """Return the bias with the error coefficients A and B."""
+        """Return the bias with the coefficients A and B of its rounding error."""
         q, k = (np.asarray(p) for p in (q_positions, k_positions))
         value = np.asarray(to_host(self.bias(q, k)), np.float64)
         _, w = self.window

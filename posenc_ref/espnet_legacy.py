@@ -103,7 +103,7 @@ class ESPnetLegacy(TransformerXL):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term of the logits with the error coefficients A and B."""
+        """Return each term of the logits with the coefficients A and B of its rounding error."""
         places = self._places(q_at, k_at)
         rows, moved = self._table(places, q), self._angles(places)
         values = self._of_tables(q, k, q_at, k_at, rows, scale)

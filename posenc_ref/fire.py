@@ -88,7 +88,7 @@ class FIRE(Bias):
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """Return the bias with the error coefficients A and B."""
+        """Return the bias with the coefficients A and B of its rounding error."""
         plain = super().truth(q_positions, k_positions)
         at = (np.asarray(p, np.float64) for p in (q_positions, k_positions))
         q, k = next(at)[:, None], next(at)[None, :]

@@ -106,7 +106,7 @@ class ForgettingBias(Bias):
         return namespace(self._sums).moveaxis(up_to_q - up_to_k, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """Return the bias with the error coefficients A and B."""
+        """Return the bias with the coefficients A and B of its rounding error."""
         value = np.asarray(to_host(self.bias(q_positions, k_positions)), np.float64)
         gates = np.abs(np.asarray(to_host(self.log_gates), np.float64))
         size = np.cumsum(gates, axis=-1)

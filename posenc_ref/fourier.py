@@ -156,7 +156,7 @@ class FourierFeatures(ComputedTable):
         return (one, one + size) if self.first == "sin" else (one + size, one)
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with the error coefficients A and B."""
+        """Return ``table`` with the coefficients A and B of its rounding error."""
         value = self.table(np.asarray(positions))
         v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, -1), 0, -1)
         u = np.abs(self.position_scale) * (np.abs(v) + abs(self.offset))

@@ -119,7 +119,7 @@ class GatedBias(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term of the logits with the error coefficients A and B."""
+        """Return each term of the logits with the coefficients A and B of its rounding error."""
         r = k_at - q_at
         values = self._of_offset(q, k, r, scale)
         bias = np.abs(np.asarray(to_host(self.bias._of_offset(r)), np.float64))
@@ -130,7 +130,7 @@ class GatedBias(Score):
         return {n: Truth(v, sizes[n], np.zeros_like(v)) for n, v in values.items()}
 
     def gate_sizes(self, x: np.ndarray) -> np.ndarray:
-        """Return the error coefficient A of the gates, including rounding inside the sigmoids."""
+        """Return the coefficient A of the rounding error of the gates, sigmoids included."""
         sizes = self._sizes()
         a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))

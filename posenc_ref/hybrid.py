@@ -103,7 +103,7 @@ class Hybrid(Table):
         return self.parts[0].grid_positions(height, width)
 
     def truth(self, positions: Any) -> Truth:
-        """Return the table with the error coefficients A and B."""
+        """Return the table with the coefficients A and B of its rounding error."""
         truths = [part.truth(positions) for part in self.parts]
         if self.combine == "concat":
             value, terms, angle = (

@@ -130,7 +130,7 @@ class Sinusoidal(ComputedTable):
         return np.array([float(w) for w in self.decimal_frequencies()])
 
     def truth(self, positions: Any) -> Truth:
-        """Return the table with the error coefficients A and B, as the class states them."""
+        """Return the table with the coefficients A and B of its rounding error."""
         value = self.table(np.asarray(positions))
         sin_at, cos_at = self.columns()
         at = np.asarray(positions, np.float64)[..., None] + self.offset

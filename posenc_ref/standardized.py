@@ -71,7 +71,7 @@ class StandardizedSinusoidal(ComputedTable):
         return float(table.mean()), self.divisor * float(table.std(ddof=1))
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with the error coefficients A and B."""
+        """Return ``table`` with the coefficients A and B of its rounding error."""
         plain, (mean, by) = self._plain.truth(positions), self._moments
         every = self._plain.truth(range(self.length))
         return Truth(

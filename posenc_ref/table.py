@@ -76,7 +76,7 @@ class Table(Encoding, abstract=True):
         return table.table(self.grid_positions(height, width), dtype=dtype)
 
     def truth(self, positions: Any) -> Truth:
-        """Return the rows at host ``positions`` with the error coefficients A and B, NumPy float64.
+        """Return the float64 rows at host ``positions``, with A and B of their rounding error.
 
         By default A = B = 0: a looked-up row must equal the row of the table bit for bit.
         """

@@ -70,7 +70,7 @@ class Time2Vec(ComputedTable):
         return int(self.weight.size)
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with the error coefficients A and B."""
+        """Return ``table`` with the coefficients A and B of its rounding error."""
         value = self.table(np.asarray(positions))
         t = np.abs(np.asarray(positions, np.float64))[..., None]
         size = t * np.abs(self.weight) + np.abs(self.bias)

@@ -129,7 +129,7 @@ class TransformerXL(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term with the error coefficients A and B."""
+        """Return each term with the coefficients A and B of its rounding error."""
         r = self._held(k_at - q_at)
         rows, moved = self._table(-r, q), self._angles(r)
         values = self._of_rows(q, k, rows, scale)

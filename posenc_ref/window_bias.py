@@ -254,7 +254,7 @@ class LogCPB(WindowBias):
         return xp.moveaxis(16.0 * sigmoid(y), -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """Return the bias with the error coefficients A and B."""
+        """Return the bias with the coefficients A and B of its rounding error."""
         plain = super().truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]

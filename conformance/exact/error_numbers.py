@@ -31,7 +31,7 @@ Number = Any  # a 50-digit mpmath number, or an int or float that equals one
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A value with the coefficients A and B of its error unit."""
+    """A value with the coefficients A and B of its rounding error."""
 
     value: Number
     terms: Number = None  #: A

@@ -1,4 +1,4 @@
-"""Expected values in 50-digit mpmath, with A and B, the coefficients of their error unit."""
+"""Expected values in 50-digit mpmath, with the coefficients A and B of their rounding error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Number = Any  # a 50-digit mpmath number
 
 @dataclass(frozen=True)
 class Real:
-    """Expected values, and the coefficients A and B of the error unit of each value.
+    """Expected values, and the coefficients A and B of the rounding error of each value.
 
     The arrays have equal shapes and hold 50-digit numbers.
     """

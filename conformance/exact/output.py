@@ -19,7 +19,7 @@ _PARTS = (("hi", "float64"), ("lo", "float64"), ("A", "float32"), ("B", "float32
 
 @dataclass(frozen=True)
 class Output:
-    """The expected values of one array: ``hi + lo`` with the coefficients A and B, or integers."""
+    """One expected array: numbers ``hi + lo`` with rounding-error coefficients, or integers."""
 
     hi: np.ndarray
     lo: np.ndarray

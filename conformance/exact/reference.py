@@ -215,7 +215,7 @@ def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
 
 
 def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
-    """Return nested :class:`Counted` numbers as arrays of ``value``, A, B and ``amplitude``.
+    """Return nested :class:`Counted` numbers as arrays: values, A, B and amplitudes.
 
     With ``lookups``, values that are only looked up have A = 0: results must be bit-equal.
     """

@@ -47,7 +47,7 @@ def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) ->
 
 
 def _sized(truth: Truth, value: np.ndarray) -> Truth:
-    """Return ``truth`` with the values ``value`` and an error coefficient A >= ``|value|``."""
+    """Return ``truth`` with the values ``value`` and rounding errors of at least their size."""
     looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
     terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
     return Truth(value, terms, truth.angle, truth.amplitude)

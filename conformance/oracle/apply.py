@@ -1,4 +1,4 @@
-"""Reference values of rotations, tables and biases, with A and B of their error units.
+"""Reference values of rotations, tables and biases, with the coefficients of their rounding errors.
 
 The error unit is ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`). The float64 values come from
 ``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.

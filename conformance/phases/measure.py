@@ -104,7 +104,7 @@ class Measured:
         return all({p.a, p.b} == {p.out_a, p.out_b} for p in self.pairs)
 
     def has(self, encoding: Rotary) -> bool:
-        """Return whether the encoding reads and writes the measured pairs."""
+        """Return whether the input and output pairs of ``encoding`` are the measured ones."""
         channels = np.array([[p.a, p.b, p.out_a, p.out_b] for p in self.pairs])
         return np.array_equal(channels.T, [*encoding.pairs(), *encoding.output_pairs()])
 

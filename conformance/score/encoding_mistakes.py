@@ -145,7 +145,7 @@ def _gated(declared: GatedBias) -> Iterator[Change]:
 
 
 def _positions_of(call: Scored, changed: Scored) -> Parts:
-    """Return the terms of ``call``, with the content-position term of the call ``changed``."""
+    """Return the terms of the logits of ``call``, with the content-position term of ``changed``."""
     return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 
