@@ -63,7 +63,8 @@ class Network:
     def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the coefficient A of the rounding error of the outputs (..., H).
 
-        :mod:`posenc_ref.accuracy` defines A; ``size`` is A of the inputs x.  A linear layer turns A into ``|W| A + |b|``.  A
+        :mod:`posenc_ref.accuracy` defines A; ``size`` is A of the inputs x.
+        A linear layer turns A into ``|W| A + |b|``.  A
         LayerNorm turns A into ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the
         standard deviation of its inputs.  ReLU keeps A.  SiLU (s) turns A into
         ``|s(x)| + |s'(x)| A``.

@@ -105,7 +105,7 @@ class Score(Encoding, abstract=True):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term for float64 q and k, with the coefficients A and B of its rounding error.
+        """Return each term for float64 q and k, with A and B of its rounding error.
 
         ``q_at`` and ``k_at`` are the positions of queries and keys, arrays that broadcast to
         (Q, K).  Arrays of the full shape (Q, K) allow any offset for each pair.

@@ -33,7 +33,9 @@ def sweep_command(
     ] = None,
     rope_type: Annotated[
         list[str] | None,
-        typer.Option(help=f"'default' (as configured), or set one of: {', '.join(ROPE_TYPES)}."),
+        typer.Option(
+            help=f"'default' keeps the configured RoPE type; others replace it: {', '.join(ROPE_TYPES)}."
+        ),
     ] = None,
     dtype: Annotated[
         list[str] | None,

@@ -222,13 +222,14 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset),
         ("padding", "padding tokens do not get the padding row",
          lambda ids: np.where(real(ids) == 1, own(ids), 0)),
-        ("table-offset", "real tokens start at the padding row",
+        ("table-offset", "the first token that is not padding gets the padding row",
          lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids))),
-        ("table-offset", "real tokens start at row 0",
+        ("table-offset", "the first token that is not padding gets row 0",
          lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids))),
-        ("table-offset", "real tokens start at row 0, and padding has row 0 as well",
+        ("table-offset",
+         "the first token that is not padding gets row 0, and padding has row 0 as well",
          lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids)),
-        ("table-offset", "real tokens start at row 1",
+        ("table-offset", "the first token that is not padding gets row 1",
          lambda ids: np.cumsum(real(ids), axis=-1) * real(ids)),
     )  # fmt: skip
     if offset:

@@ -31,7 +31,7 @@ class Logits:
 
     @property
     def size(self) -> float:
-        """The value of a nonzero channel: large compared to biases, without overflow."""
+        """The value of the nonzero channels of the test inputs q and k: much larger than biases."""
         return 2.0**4 if self.run.coarse == "float16" else 2.0**10
 
     def of(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:

@@ -94,7 +94,7 @@ def alike(encoding: Rotary) -> Rotary:
 
 
 def adjoint(encoding: Rotary) -> Rotary:
-    """Return the transpose ``m R(-p)`` of ``apply`` as an encoding, for gradients."""
+    """Return the encoding that applies the transpose of ``apply``, as gradients need it."""
     if isinstance(encoding, RoPE | MultiAxisRoPE):
         return encoding.replace(
             sign=-encoding.sign,

@@ -139,5 +139,5 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
 
 
 def perturbation(run: Run) -> float:
-    """Return the factor of the negative controls, which exceeds the tolerance of the dtype."""
+    """Return a factor so far from 1 that results multiplied by it must be rejected."""
     return 1.25 if ROUNDOFF[run.coarse] <= ROUNDOFF["float32"] else 3.0

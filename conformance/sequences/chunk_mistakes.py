@@ -55,7 +55,7 @@ class Chunked:
         return self.ends[-1:] * len(self.chunks) if self.cache else self.ends
 
     def truth(self) -> Truth:
-        """Return the expected result for the judged tokens."""
+        """Return the expected result for the tokens whose results are compared."""
         return self.at(np.arange(self.x.shape[2]))
 
     def at(self, positions: np.ndarray, lengths: Sequence[int] | None = None) -> Truth:

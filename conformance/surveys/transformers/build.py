@@ -43,7 +43,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "Glm4vMoeTextConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
     "GraniteMoeHybridConfig": (
         {"position_embedding_type": "rope", "layer_types": ["attention"] * 32},
-        "the default has no attention layers and no position embedding",
+        "the default configuration has no attention layers and no position embedding",
     ),
     "HunYuanVLTextConfig": (
         {"head_dim": 128, "rope_parameters": {"rope_type": "xdrope", "rope_theta": 1e4, **_XDROPE}},

@@ -74,7 +74,7 @@ def _bucket(e: T5Bias, relative_position: np.ndarray) -> np.ndarray:
 
 
 def grid(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
-    """Return the rows of all patches, with positions in 50 digits.
+    """Return the encoding of every patch, one row each, with positions in 50 digits.
 
     B counts the rounding of the positions as part of the rounding of the angles.
     """
