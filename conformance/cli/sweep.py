@@ -34,7 +34,7 @@ def sweep_command(
     rope_type: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"'default' keeps the configured RoPE type; others replace it: {', '.join(ROPE_TYPES)}."
+            help=f"'default' keeps the configured type; others replace it: {', '.join(ROPE_TYPES)}."
         ),
     ] = None,
     dtype: Annotated[
