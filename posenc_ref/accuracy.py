@@ -70,7 +70,7 @@ class Truth:
         # Below the smallest normal number the roundoff is constant.
         unit = np.asarray(np.maximum(self.terms, TINY[dtype]))
         unit *= u_out
-        unit[~(self.terms > 0)] = 0.0
+        unit[~np.greater(self.terms, 0)] = 0.0
         if angles == "exact":
             return unit + ERROR_BOUND * self.amplitude
         return unit + ROUNDOFF[angles] * self.angle
@@ -91,7 +91,8 @@ class Truth:
             score /= self.unit(name, angles=angles, precision=precision)
         undefined = np.isnan(score)
         if undefined.any():
-            exact = np.broadcast_to(actual == self.value, score.shape)
+            exact = (actual == self.value) & np.isfinite(self.value)
+            exact = np.broadcast_to(exact, score.shape)
             score[undefined] = np.where(exact[undefined], 0.0, np.inf)
         return score
 

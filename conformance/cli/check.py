@@ -81,7 +81,8 @@ def check_command(
         bool, typer.Option("--inplace", help="The function may overwrite x.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(help=f"The time limit for one answer, {TIMEOUT:g} seconds.")
+        float | None,
+        typer.Option(help=f"The time limit for one answer to --exec (default: {TIMEOUT:g} s)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[

@@ -67,7 +67,7 @@ def _listed(cases: list[VectorCase], as_json: bool) -> str:
         return json.dumps(every, indent=1)
     width = max((len(case.id) for case in cases), default=0)
     return "\n".join(
-        f"{case.id:{width}}  {case.surface}, detects {len(case.kills)} mistakes: {case.comment}"
+        f"{case.id:{width}}  {case.surface}, mistakes detected: {len(case.kills)}; {case.comment}"
         for case in cases
     )
 

@@ -72,7 +72,7 @@ def _rotation(
         size = size[:, None] if size.ndim else size
     first, second, out1, out2 = map(_evenly, (*encoding.pairs(), *encoding.output_pairs()))
     (cos, sin), x1, x2 = tables, x[..., first], x[..., second]
-    pair = size * np.sqrt(x1 * x1 + x2 * x2)  # np.hypot is 8 times slower
+    pair = size * np.sqrt(x1 * x1 + x2 * x2)  # np.hypot takes 8 times as long
     terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
     terms[..., out1] = np.abs(x1 * cos) + np.abs(x2 * sin)
     terms[..., out2] = np.abs(x2 * cos) + np.abs(x1 * sin)

@@ -162,7 +162,8 @@ class Recorded:
 
     def report(self) -> Report:
         """Return the result of ``check``."""
-        assert isinstance(self.result, Report)
+        if not isinstance(self.result, Report):
+            raise NdjsonError("the file must be of `posenc check`, got one of `posenc verify`")
         return self.result
 
 

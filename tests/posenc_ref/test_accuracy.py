@@ -43,6 +43,13 @@ def test_a_unit_of_zero_means_equality():
     assert (found == np.inf).all()
 
 
+def test_infinity_never_passes():
+    """Not even where infinity is expected: their difference is not a number."""
+    infinite = np.array([np.inf, -np.inf])
+    truth = Truth(infinite, np.abs(infinite), np.zeros(2))
+    assert (truth.score(infinite) == np.inf).all()
+
+
 def test_nan_never_passes():
     truth = Truth(np.ones(3), np.ones(3), np.ones(3))
     found = truth.score(np.array([np.nan, np.inf, -np.inf]))

@@ -96,14 +96,16 @@ SERVED = [
     ("bias", ALiBi(4), ALiBi(4, max_bias=4.0), "slopes"),
     ("bucket", T5Bias(BIASES), T5Bias(BIASES, max_distance=64), "bucket-clamp"),
 ]
+#: Surfaces with the kinds of arguments and results that another one of the list has.
+ALIKE = {"apply_qk", "apply_vjp", "apply_offset", "key_cache", "shift_keys"}
 IDS = [f"{surface}-{type(encoding).__name__}" for surface, encoding, *_ in SERVED]
 
 
 @pytest.mark.parametrize(
     ("surface", "encoding", "other", "code"),
-    [  # every second one by day: each starts a program
-        pytest.param(*row, id=name, marks=() if n % 2 == 0 else pytest.mark.nightly)
-        for n, (row, name) in enumerate(zip(SERVED, IDS, strict=True))
+    [
+        pytest.param(*row, id=name, marks=pytest.mark.nightly if row[0] in ALIKE else ())
+        for row, name in zip(SERVED, IDS, strict=True)
     ],
 )
 def test_every_surface_crosses_the_pipe(program, surface, encoding, other, code):

@@ -248,7 +248,7 @@ def test_the_command_shows_and_lists():
     assert json.loads(run("--json").output)["cases"] == len(load_vectors())
     listed = run("--list").output
     assert re.search(
-        r"^rope-64-half-first +apply, detects \d+ mistakes: The first", listed, re.MULTILINE
+        r"^rope-64-half-first +apply, mistakes detected: \d+; The first", listed, re.MULTILINE
     )
     entry = json.loads(run("--list", "--json").output)[0]
     assert entry["id"] == load_vectors()[0].id
