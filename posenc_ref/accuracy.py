@@ -85,9 +85,9 @@ class Truth:
     ) -> np.ndarray:
         """Return ``|actual - truth| / unit`` per element; a NaN in ``actual`` scores inf."""
         name = dtype or str(actual.dtype)
-        score = np.asarray(actual - self.value, dtype=np.float64)
-        np.abs(score, out=score)
         with np.errstate(divide="ignore", invalid="ignore"):
+            score = np.asarray(actual - self.value, dtype=np.float64)
+            np.abs(score, out=score)
             score /= self.unit(name, angles=angles, precision=precision)
         undefined = np.isnan(score)
         if undefined.any():
