@@ -53,7 +53,7 @@ class JaxTables:
 
 
 def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> JaxTables:
-    """Return the tables of ``phasors``, complex (..., S, pairs)."""
+    """Return the cos and sin of ``phasors``, complex numbers (..., S, pairs), as JaxTables."""
     parts = [phasors[..., run.pairs] for run in runs]
     return JaxTables(runs, tuple((t.real.copy(), t.imag.copy()) for t in parts), dim)
 
