@@ -49,7 +49,7 @@ class Derived(Rotary, abstract=True):
 
 
 class _Several(Derived, abstract=True):
-    """A derived encoding with all position axes of the declared one."""
+    """An encoding computed from the declared one, with the same position axes."""
 
     def axes(self) -> np.ndarray | None:
         return self.of.axes()
