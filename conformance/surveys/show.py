@@ -92,7 +92,7 @@ def library_table(found: Verification) -> TextTable | None:
 def legend(found: Verification) -> str:
     """Return an explanation of the tables."""
     text = (
-        "Scores are errors in units of rounding (see README): up to 128 pass in float32 and "
+        "Scores are errors in units of rounding (docs/judging.md): up to 128 pass in float32 and "
         "float64,\n8 in bfloat16 and float16."
     )
     if any(o.kind == "library" and o.label for o in found.outcomes):

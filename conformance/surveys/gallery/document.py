@@ -14,7 +14,7 @@ READING = """\
 `identify` gets a function of a library and the shapes of its arguments, and returns an identity
 card: the encoding that it found. The table compares the card with the encoding that a person read
 in the **source** of the library (`conformance/adapters`). **worst** is the largest error against
-the identified encoding, in units of rounding; up to 128 pass (see README)."""
+the identified encoding, in units of rounding; up to 128 pass (judging.md)."""
 HEAD = ("function", "source", "is", "card", "worst")
 
 

@@ -34,7 +34,7 @@ READING = """\
 Every rotary module class of every model in the installed `transformers` is built from its default
 configuration. The model's `_init_weights` fills its buffers, and the model's own function rotates
 with its table. The result is compared with the encoding that `posenc_ref.from_config` reads in the
-configuration. A **score** is the largest error in units of rounding (see README): up to 128 pass.
+configuration. A **score** is the largest error in units of rounding (judging.md): up to 128 pass.
 **angles** is the precision in which the module computes angles: the one that explains its output.
 Names are `model.Class(configuration) [layer type]`; one class may be built from several
 configurations, and may have a table for each layer type.

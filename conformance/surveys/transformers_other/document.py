@@ -30,7 +30,7 @@ A *place* is where a model's file makes a position encoding that is no rotation:
 class, a class that computes sines, a function that builds biases. The class is built from its
 configuration, small and with random weights, on the CPU; what is declared is read off its
 configuration and its source by rule, never measured; `posenc check` judges. A **score** is the
-largest error in units of rounding (see README), of which 128 pass; looked-up rows and integers are
+largest error in units of rounding (judging.md), of which 128 pass; looked-up rows and integers are
 equal or wrong. What is learned cannot be wrong: judged are the rows that are looked up, for
 tokens, masks, padding and caches, and what becomes of a grid at another size.
 
