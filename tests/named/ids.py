@@ -12,26 +12,26 @@ PADDED_BY_0 = {**ROBERTA, "padding_idx": 0}
 PADDED_BY_3 = {**ROBERTA, "padding_idx": 3}
 
 
-@wrong(ZERO, "table-offset", "start at row 0", surface="ids_from_tokens", encoding=ROBERTA)
+@wrong(ZERO, "table-offset", "gets row 0", surface="ids_from_tokens", encoding=ROBERTA)
 def counted_from_zero(input_ids):
     mask = (input_ids != 1).astype(np.int64)
     return np.where(mask == 1, np.cumsum(mask, axis=1) - 1, 1)
 
 
-@wrong(ZERO, "table-offset", "start at row 0", surface="ids_from_tokens", encoding=ROBERTA)
+@wrong(ZERO, "table-offset", "gets row 0", surface="ids_from_tokens", encoding=ROBERTA)
 def counted_from_zero_everywhere(input_ids):
     mask = (input_ids != 1).astype(np.int64)
     return np.maximum(np.cumsum(mask, axis=1) - 1, 0) * mask
 
 
-@wrong(ZERO, "table-offset", "start at row 0", surface="ids_from_tokens", encoding=PADDED_BY_3,
+@wrong(ZERO, "table-offset", "gets row 0", surface="ids_from_tokens", encoding=PADDED_BY_3,
        backend="torch")  # fmt: skip
 def counted_from_zero_by_torch(input_ids):
     mask = (input_ids != 3).long()
     return (mask.cumsum(dim=1) - 1) * mask + (1 - mask) * 3
 
 
-@wrong(ZERO, "table-offset", "start at row 1", surface="ids_from_tokens", encoding=ROBERTA)
+@wrong(ZERO, "table-offset", "gets row 1", surface="ids_from_tokens", encoding=ROBERTA)
 def counted_from_one(input_ids):
     mask = (input_ids != 1).astype(np.int64)
     return np.cumsum(mask, axis=1) * mask
