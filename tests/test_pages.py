@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.night import by_day
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 FAST = DOCS / "fast-paths.md"
@@ -46,7 +48,9 @@ def test_a_generated_page_begins_with_its_command(path):
         assert (ROOT / program).is_file(), program
 
 
-@pytest.mark.parametrize("name", ["fast-paths.md", "models.md", "scale.md"])
+@pytest.mark.parametrize(
+    "name", by_day(["fast-paths.md", "models.md", "scale.md"], {"fast-paths.md", "models.md"})
+)
 def test_the_python_of_a_page_runs(name):
     pytest.importorskip("torch", reason="the pages are about PyTorch's tensors too")
     page = (DOCS / name).read_text(encoding="utf-8")

@@ -20,13 +20,15 @@ NEEDS = {
     "jax_and_shards.py": "jax",
     "other_library.py": "transformers",
 }
-#: These take three seconds and more, mostly for imports.
+#: These take two seconds and more, mostly for imports.
 LONG = {
     "attention_on_torch.py",
     "fused_in_transformers.py",
     "jax_and_shards.py",
+    "long_context_and_images.py",
     "long_context_mistakes.py",
     "other_library.py",
+    "which_path.py",
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.mutants import CORRECT, WRONG
 from tests.mutants.kills import alone, row
 from tests.mutants.selection import read, select
+from tests.night import by_day
 from tests.tool import tool
 
 TOOL = tool("kill_matrix")
@@ -55,10 +56,7 @@ def test_a_check_alone_rejects_its_example(check):
     assert report.verdict == "deviates", report
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n in SHOWN else pytest.mark.nightly) for n in CASES],
-)
+@pytest.mark.parametrize("name", by_day(CASES, SHOWN))
 def test_a_row_is_that_of_the_file(name):
     case = CASES[name]
     found = row(case)

@@ -9,6 +9,7 @@ import posenc_ref as pr
 from posenc_ref.conformance import check
 from posenc_ref.conformance.adapters import from_transformers
 from posenc_ref.models.presets import needs
+from tests.night import by_day
 
 torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
 transformers = pytest.importorskip("transformers", reason="transformers is what is compared with")
@@ -92,10 +93,7 @@ ELSEWHERE = {
 PULL_REQUEST = ("gpt-2", "roberta", "bart", "t5", "bloom", "llama-7b")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n in PULL_REQUEST else pytest.param(n, marks=pytest.mark.nightly) for n in JUDGED],
-)
+@pytest.mark.parametrize("name", by_day(JUDGED, PULL_REQUEST))
 def test_the_module_of_the_model_conforms_to_its_preset(name):
     build, rows = JUDGED[name]
     module, facts = build()

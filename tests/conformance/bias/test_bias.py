@@ -7,6 +7,7 @@ import posenc_ref
 from posenc_ref import ALiBi, T5Bias
 from posenc_ref.conformance import check
 from tests.mutants import WRONG
+from tests.night import by_day
 
 SURFACES = ("slopes", "bias", "bucket")
 TABLE = np.random.default_rng(1).standard_normal((32, 4)).astype(np.float32)
@@ -126,16 +127,11 @@ BUCKETS = [
 ]
 
 
-def first_of_its_codes():
-    """Number the functions; a second one with the same codes and encoding is left to the night."""
-    seen = []
-    for number, (codes, encoding, _) in enumerate(BIASES):
-        again = any(codes == c and encoding is e for c, e in seen)
-        yield pytest.param(number, marks=pytest.mark.nightly if again else ())
-        seen.append((codes, encoding))
+#: The numbers of the functions; of those with the same codes the first.
+FIRST = {codes: number for number, (codes, *_) in reversed([*enumerate(BIASES)])}
 
 
-@pytest.mark.parametrize("number", list(first_of_its_codes()))
+@pytest.mark.parametrize("number", by_day(range(len(BIASES)), FIRST.values()))
 def test_wrong_bias(number):
     codes, encoding, fn = BIASES[number]
     report = check(fn, encoding, "bias")

@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref import ALiBi, Sandwich
 from posenc_ref.conformance import check
+from tests.night import by_day
 
 PAST = ALiBi(8)
 
@@ -57,7 +58,7 @@ def test_small_constants_are_nothing(surface, encoding):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kept", [0, 8192, 131072])
+@pytest.mark.parametrize("kept", by_day([0, 8192, 131072], {0, 131072}))
 def test_keys_may_be_counted_from_any_end(dtype, kept):
     """``m (j - last)`` for every query, of the call or of a table kept for so many keys."""
     slopes = PAST.slopes()[:, None, None]

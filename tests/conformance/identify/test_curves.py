@@ -5,6 +5,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import identify
+from tests.night import by_day
 
 R1, R2 = (1.5, 0.25, 0.625), (0.5, 0.03, 0.9)
 NETWORK = {
@@ -22,7 +23,7 @@ def of(encoding):
     return fn
 
 
-@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("causal", by_day([True, False], {True}))
 @pytest.mark.parametrize(
     "encoding",
     [
