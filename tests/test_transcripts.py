@@ -123,8 +123,8 @@ def test_a_page_shows_what_its_commands_print(page, tmp_path, monkeypatch):
         for command, shown in transcripts(page.read_text(encoding="utf-8")):
             printed = run(command)
             missing = difference(shown, printed)
-            assert missing is None, (
-                f"`{command}` does not print\n{missing}\nbut\n" + "\n".join(printed)
+            assert missing is None, f"`{command}` does not print\n{missing}\nbut\n" + "\n".join(
+                printed
             )
     finally:
         for name in set(sys.modules) - before:
