@@ -10,6 +10,7 @@ from .assertions import ExpectedFailure, assert_conforms
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
+from .guide.explain import explain
 from .harness.codes import CODES, Code
 from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
@@ -31,6 +32,7 @@ __all__ = [
     "VectorCase",
     "assert_conforms",
     "check",
+    "explain",
     "from_command",
     "identify",
     "load_vectors",

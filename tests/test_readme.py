@@ -113,7 +113,7 @@ def test_an_example_runs(path):
 
 
 def test_every_public_encoding_is_in_the_table():
-    from posenc_ref.conformance.cli.loading import encodings
+    from posenc_ref.conformance.guide.names import encodings
 
     linked = re.findall(r"\[`(\w+)`\]\(", README)
     assert sorted(linked) == sorted(cls.__name__ for cls in encodings())

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import posenc_ref
-from posenc_ref import Encoding, Scaling, from_dict
+from posenc_ref import Encoding, from_dict
+from posenc_ref.conformance.guide.names import encodings
 
 EXAMPLE = '{"encoding": "RoPE", "head_dim": 64, "layout": "half"}'
 
@@ -171,19 +171,3 @@ _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 def unread(surface: str | None) -> dict[str, int]:
     """Return the number of rows to make up for each learned array that a surface does not use."""
     return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
-
-
-def encodings() -> list[type[Encoding]]:
-    """Return the public encodings that can be declared."""
-    return _dataclasses(Encoding)
-
-
-def scalings() -> list[type[Scaling]]:
-    """Return the public scalings of rotary encodings."""
-    return _dataclasses(Scaling)
-
-
-def _dataclasses(base: type) -> list[type[Any]]:
-    found = [getattr(posenc_ref, name) for name in posenc_ref.__all__]
-    classes = [c for c in found if isinstance(c, type) and issubclass(c, base)]
-    return [c for c in classes if "__dataclass_fields__" in vars(c)]  # no abstract base
