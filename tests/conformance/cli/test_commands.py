@@ -224,7 +224,7 @@ def test_explain_lists_near_names(posenc, name, near):
 @pytest.mark.parametrize("name", CODES)
 def test_every_explanation_fits_one_screen(posenc, name):
     text = posenc("explain", name).stdout  # a surface or scaling of that name comes first
-    lines = text[text.rindex(f"{name}\n") :].splitlines()
+    lines = text[text.rindex(f"{name}\n  meaning") :].splitlines()
     assert 3 < len(lines) <= 24
     assert max(map(len, lines)) <= 88
 
