@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from posenc_ref import Encoding, from_dict
+from posenc_ref.backends import backends
 from posenc_ref.conformance.guide.names import encodings
 
 EXAMPLE = '{"encoding": "RoPE", "head_dim": 64, "layout": "half"}'
@@ -102,7 +103,9 @@ def _where(error: BaseException, path: Path | None = None) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     at = [f for f in frames if path is not None and f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
-    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    install = next((f"; {b.install}" for b in backends() if b.module == absent), "")
+    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "") + install
 
 
 def _functions(owner: Any) -> list[str]:

@@ -18,8 +18,8 @@ from tests.lint.sources import ROOT, imported, module_name, require_none, source
 ORDER = (
     "harness", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
-    "surfaces", "check", "assertions",
-    "identify", "adapters", "vectors", "external", "guide", "surveys", "cli",
+    "surfaces", "check", "assertions", "guide",
+    "identify", "adapters", "vectors", "external", "surveys", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

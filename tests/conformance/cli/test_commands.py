@@ -177,6 +177,7 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["no.such:thing", "--encoding", "@half.json"], "no/such.py"),
         (["broken.py:half", "--encoding", "@half.json"], "NameError"),
         (["broken.py:half", "--encoding", "@half.json"], "(line 2)"),
+        (["on_torch.py:half", "--encoding", "@half.json"], '; pip install "posenc-ref[torch]"'),
         (["users_rope.py:half"], "the expected encoding is missing"),
         (["users_rope.py:half", "--encoding", "@halves.json"], "did you mean half.json?"),
         (["users_rope.py:half", "--encoding", "{encoding: RoPE}"], "is not JSON"),
@@ -193,7 +194,9 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["users_rope.py:half", "--encoding", "@half.json", "--backend", "numpi"], "numpy"),
     ],
 )
-def test_a_usage_error_teaches(posenc, tmp_path, arguments, said):
+def test_a_usage_error_teaches(posenc, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "on_torch.py").write_text("import torch\n", encoding="utf-8")
     (tmp_path / "broken.py").write_text("\nhalf = whole / 2\n", encoding="utf-8")
     result = posenc("check", *arguments)
     assert result.exit_code == 2, result.output
