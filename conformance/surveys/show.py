@@ -162,8 +162,8 @@ def _skipped(outcomes: Sequence[Outcome]) -> list[str]:
     for o in outcomes:
         reason, _, command = o.reason.partition("; pip install ")
         reason = reason.partition(" (No module named")[0]
-        for own in (o.group, o.device or o.group):
-            reason = reason.removeprefix(f"{own} ").removeprefix("is ")
+        for place in (o.group, o.device or o.group):
+            reason = reason.removeprefix(f"{place} ").removeprefix("is ")
         reasons.setdefault(reason, []).append(o)
         commands.setdefault(reason, []).extend([command] if command else [])
     lines = []

@@ -44,4 +44,5 @@ def read(text: str) -> Iterator[Code]:
         name, rest = block.split(": ", 1)
         meaning, rest = rest.split("\n  trigger: ")
         trigger, remedy = rest.split("\n  remedy: ")
-        yield Code(name, *(" ".join(p.split()) for p in (meaning, trigger, remedy)), group)
+        meaning, trigger, remedy = (" ".join(p.split()) for p in (meaning, trigger, remedy))
+        yield Code(name, meaning, trigger, remedy, group)
