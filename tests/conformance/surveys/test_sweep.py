@@ -215,7 +215,8 @@ def test_what_is_printed():
     )
     found = Sweep([line_of(), deviating, line_of(verdict="refused")], known=(ENTRY,))
     text = plain_text(sweep_show.parts(found))
-    assert re.search(r"m\.D\(X\) +DEVIATES +> 999 +sign", text)
+    assert re.search(r"m\.D\(X\) +none +DEVIATES +> 999 +none +sign", text)
+    assert "none: not measured, or no finding" in text
     assert "m.D(X): sign: backwards  [UNEXPLAINED]" in text
     assert "m.C(*: deviates sign" in text  # no longer so
     assert "2 judged, 1 conforming, 1 deviating, 0 our gap, 0 not drivable" in text
