@@ -94,7 +94,8 @@ def run(command):
             result = CliRunner().invoke(app, words[1:], prog_name="posenc")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
-        return result.output.splitlines()
+        lines = result.output.splitlines()  # a slow machine prints the progress as well
+        return [line for line in lines if not re.match(r"posenc: \d+ of \d+ parts done", line)]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     result = subprocess.run(
         ["bash", "-c", command],

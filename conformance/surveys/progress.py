@@ -1,4 +1,4 @@
-"""The progress of a survey as plain lines, for files, pipes and environments without rich."""
+"""The progress of a command as plain lines, for files, pipes and environments without rich."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import time
 
 from .runner import Progress
 
-#: Seconds between two lines, apart from the first and the last line.
-EVERY = 10.0
+#: Seconds to the first line, and between two lines. A short command prints none.
+FIRST, EVERY = 2.0, 10.0
 
 
 def lines() -> Progress:
-    """Return a function that prints the progress to standard error, at once and then rarely."""
+    """Return a function that prints the progress of a long command to standard error."""
     begin = time.monotonic()
-    printed: float | None = None
+    due = begin + FIRST
 
     def show(name: str, done: int, total: int) -> None:
-        nonlocal printed
+        nonlocal due
         now = time.monotonic()
-        if printed is None or now - printed >= EVERY or (done == total and name):
-            last = f", last: {name}" if name else ""
-            text = f"posenc: {done} of {total} parts done after {now - begin:.0f} s{last}"
+        last = done == total and due > begin + FIRST
+        if now >= due or last:
+            at = f", last: {name}" if name else ""
+            text = f"posenc: {done} of {total} parts done after {now - begin:.0f} s{at}"
             print(text, file=sys.stderr, flush=True)
-            printed = now
+            due = now + EVERY
 
     return show

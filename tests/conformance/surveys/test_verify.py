@@ -284,15 +284,21 @@ main()
 
 
 def test_progress_is_plain_lines_in_a_pipe(capsys, monkeypatch):
-    now = iter([0.0, 0.0, 1.0, 11.0, 12.0, 13.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    show_progress = progress.lines()
-    for name, done in [("", 0), ("a", 0), ("b", 1), ("c", 1), ("d", 2)]:
-        show_progress(name, done, 2)
-    assert capsys.readouterr().err.splitlines() == [
-        "posenc: 0 of 2 parts done after 0 s",
-        "posenc: 1 of 2 parts done after 11 s, last: b",
-        "posenc: 2 of 2 parts done after 13 s, last: d",
+    def printed(*calls):
+        now = iter([0.0, *(at for at, *_ in calls)])
+        monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+        show_progress = progress.lines()
+        for _, name, done in calls:
+            show_progress(name, done, 2)
+        return capsys.readouterr().err.splitlines()
+
+    assert printed((0.0, "", 0), (1.0, "a", 1), (1.5, "b", 2)) == []
+    assert printed(
+        (0.0, "", 0), (3.0, "", 0), (4.0, "a", 0), (13.0, "b", 1), (14.0, "c", 1), (15.0, "d", 2)
+    ) == [
+        "posenc: 0 of 2 parts done after 3 s",
+        "posenc: 1 of 2 parts done after 13 s, last: b",
+        "posenc: 2 of 2 parts done after 15 s, last: d",
     ]
 
 
