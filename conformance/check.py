@@ -236,6 +236,7 @@ def make_run(
     head_dim = head_dim or bound.head_dim
     settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
+    report.called = bound.how
     return Run(driver, encoding, settings, Ledger(report))
 
 

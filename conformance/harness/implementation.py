@@ -37,6 +37,8 @@ class Implementation:
         The number A of position axes; ``apply`` gets positions (A, B, S) if A > 1.
     factory : callable, optional
         ``factory()`` returns a fresh instance, for the state tests.
+    how : str
+        How the function is called, in one line, for the report; empty if exactly as the surface.
     problems : callable, optional
         ``problems()`` returns errors outside the calls, such as a program that fails when it exits:
         a message and its evidence for each. It is called once, after all calls.
@@ -52,6 +54,7 @@ class Implementation:
     num_heads: int | None = None
     axes: int = 1
     factory: Callable[[], Implementation] | None = None
+    how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
 
     def __call__(self, *args: Any) -> Any:

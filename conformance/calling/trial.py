@@ -1,0 +1,58 @@
+"""Judge a way of calling a rotation by what every rotation does, right or wrong.
+
+The axes of a trial input have distinct sizes, so that a wrong way seldom runs at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+
+#: Batch, heads and tokens of a trial input.
+SIZES = (2, 3, 5)
+#: The score of a way that passes every test.
+PERFECT = 10
+
+
+def score(
+    call: Callable[..., Any], backend: str, layout: str, dim: int, dtype: str, axes: int = 1
+) -> tuple[int, str]:
+    """Return the score of a way to rotate, and why it is 0.
+
+    A rotation keeps the shape.  It treats batch rows and heads alike (4 points) and tokens not
+    (4 points), keeps the numbers of a vector at position 0, in any order and times any factor
+    (1 point), and doubles when its input doubles (1 point).
+    """
+    batch, heads, length = SIZES
+    driver = Driver(call, backend, dtype=dtype, tensor_layout=layout, axes=axes)
+    vector = np.linspace(1.0, 2.0, dim)
+    x = np.broadcast_to(vector, (batch, heads, length, dim)).copy()
+    at = np.arange(length)
+    try:
+        with np.errstate(all="ignore"):
+            y, twice = driver.apply(x, at), driver.apply(2 * x, at)
+    except (Refused, Malformed) as error:
+        return 0, str(error)
+    if not np.isfinite(y).all():
+        return 1, ""
+    points = 4 * bool(np.allclose(y, y[:1, :1], rtol=1e-3, atol=1e-3))
+    points += 4 * (not np.allclose(y, y[:, :, :1], rtol=1e-4, atol=1e-4))
+    ratio = np.sort(np.abs(y[0, 0, 0])) / vector
+    points += bool(np.allclose(ratio, ratio[0], rtol=2e-2) and ratio[0] > 0)
+    points += bool(np.allclose(twice, 2 * y, rtol=2e-2, atol=1e-3))
+    return max(points, 1), ""
+
+
+def returns_none(call: Callable[..., Any], backend: str, layout: str, dim: int, dtype: str) -> bool:
+    """Return whether a call succeeds without a result, as a function in place does."""
+    driver = Driver(call, backend, dtype=dtype, tensor_layout=layout)
+    batch, heads, length = SIZES
+    given, at = driver.arguments(np.ones((batch, heads, length, dim)), np.arange(length))
+    try:
+        return driver.call(given, at) is None
+    except Refused:
+        return False
