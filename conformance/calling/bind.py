@@ -20,7 +20,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 from . import functions
 from .conventions import CONVENTIONS, NAMES, Convention
 from .facts import Facts, facts_of
-from .instances import MAKES_TABLES, ROTATES, candidates, main_call, make, methods
+from .instances import MAKES_TABLES, ROTATES, MethodOf, candidates, main_call, make, methods
 from .libraries import Library, backend_of, libraries_of
 from .libraries import LIBRARIES
 from .roles import Unbound, role_of
@@ -118,6 +118,11 @@ def bind(
     if isinstance(encoding, ModelEncoding):
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
+    settings = {
+        "encoding": encoding, "surface": surface, "table": table, "init": init, "config": config,
+        "signature": signature, "tensor_layout": tensor_layout, "backend": backend,
+        "dtype": dtype, "head_dim": head_dim, "axes": axes, "name": name,
+    }  # fmt: skip
     several = encoding.num_axes if isinstance(encoding, Rotary) else axes
     tried: list[str] = []
     sizes = _head_dims(encoding, head_dim)
@@ -129,10 +134,49 @@ def bind(
             rows = [c for c in _fitting(subject, surface, signature) if c.rotates is rotates]
             found = _best(subject, rows, surface, backend, tried)
             if found is not None:
-                return replace(found, name=name or subject.words)
+                again = functools.partial(bind, target, **settings)
+                fresh = again if isinstance(target, type | MethodOf) else None
+                return replace(found, name=name or subject.words, factory=fresh)
         if not isinstance(target, type) and encoding is not None:
             break
+    if surface in (None, "apply") and signature is None and _takes_two(target):
+        return Implementation(
+            target, "apply", name or _name(target), encoding, backend or "numpy",
+            tensor_layout or "bhsd", head_dim,
+        )  # fmt: skip
     raise NoConvention(_nothing_fits(target, surface, signature, tried))
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__qualname__", type(target).__name__))
+
+
+def _takes_two(target: Any) -> bool:
+    """Return whether a function has the signature fn(x, positions), though every call failed."""
+    if not inspect.isroutine(target):
+        return False
+    try:
+        signature = inspect.signature(target)
+        signature.bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    roles = {role_of(name) for name in signature.parameters}
+    return len(signature.parameters) == 2 and roles <= {"x", "positions", None}
+
+
+def takes(function: Callable[..., Any], surface: str) -> bool:
+    """Return whether ``function`` takes exactly the positional arguments of ``surface``."""
+    most = len(SURFACES[surface].arguments)
+    counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
+    for count in counts:
+        try:
+            inspect.signature(function).bind(*[None] * count)
+        except TypeError:
+            continue
+        except ValueError:  # no signature, as of functions in C
+            return True
+        return True
+    return False
 
 
 def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ...]:
@@ -152,15 +196,19 @@ def _subjects(
     owner: Any = None
     text = getattr(target, "__qualname__", type(target).__name__)
     found: list[tuple[Callable[..., Any], str]] = []
-    if inspect.isclass(target):
+    method = target.name if isinstance(target, MethodOf) else None
+    cls = target.owner if isinstance(target, MethodOf) else target
+    if inspect.isclass(cls):
         try:
-            owner, text = make(target, facts), f"{target.__name__}({facts.described(target)})"
+            owner, text = make(cls, facts), f"{cls.__name__}({facts.described(cls)})"
         except Unbound as error:
             tried.append(str(error))
             return
     elif not inspect.isroutine(target) and not isinstance(target, functools.partial):
         owner = target
-    if owner is None:
+    if method is not None:
+        found = [(getattr(owner, method), f"{text}.{method}")]
+    elif owner is None:
         found = [(target, text)]
         owner = getattr(target, "__self__", None)
     else:
@@ -313,6 +361,8 @@ def _scored(
         way = replace(way, inplace=True)
         call = library.wrapped(way)
     points, why = score(call, library.backend, way.layout, dim, subject.dtype, subject.axes)
+    if points and not way.positions and way.source is None and points < 8:
+        points, why = 0, "without positions, all tokens are treated alike"
     if not points:
         tried.append(why)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,18 @@ MAKES_TABLES = re.compile(
     r"(freqs|cos_?sin|sin_?cos|rope|rotary|pos(itional)?_?emb|angles|cache|precompute|table)",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True)
+class MethodOf:
+    """A method of a class that is still to be instantiated."""
+
+    owner: type
+    name: str
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.owner.__name__}.{self.name}"
 
 
 def make(cls: type, facts: Facts) -> Any:

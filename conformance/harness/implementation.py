@@ -57,6 +57,11 @@ class Implementation:
     how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
 
+    def queries(self, x: Any, positions: Any) -> Any:
+        """Return the rotated queries of an implementation of ``apply_qk``."""
+        copied = x.clone() if hasattr(x, "clone") else x.copy()
+        return self.call(x, copied, positions, positions)[0]
+
     def __call__(self, *args: Any) -> Any:
         """Call the implementation."""
         return self.call(*args)
