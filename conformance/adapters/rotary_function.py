@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from posenc_ref.conformance.calling.roles import bind, parameters
+
 from .rotary_table import B, CosSinTable, H, S, length_of
 
 # Shapes that functions require for a table of shape (B, S, W).

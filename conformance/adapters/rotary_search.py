@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from posenc_ref.conformance.calling.roles import parameters
+
 from .rotary_function import LAYOUTS, TABLE_SHAPES, Rotation, attribute, head_dim_of
 from .rotary_table import CosSinTable, H, describe
 

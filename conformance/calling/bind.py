@@ -5,28 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from posenc_ref import Bias, Encoding, ModelEncoding, MultiAxisRoPE, RoPE, Rotary, Table
+from posenc_ref import Bias, Encoding, ModelEncoding, Rotary, Table
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
 
-from . import functions
+from .bind_function import others
+from .bind_rotation import rotations
 from .conventions import CONVENTIONS, NAMES, Convention
-from .facts import Facts, facts_of
-from .instances import MAKES_TABLES, ROTATES, MethodOf, candidates, main_call, make, methods
-from .libraries import Library, backend_of, libraries_of
-from .libraries import LIBRARIES
+from .facts import facts_of
+from .instances import MethodOf, main_call
+from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
-from .rotations import Rotation, roles_in_call, ways
-from .tables import NoTable, Source, find_source
-from .trial import PERFECT, returns_none, score
+from .subject import Subject, subjects_of
+from .tables import NoTable
+from .trial import PERFECT
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16)
@@ -36,29 +33,6 @@ BOUND = tuple(dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfac
 
 class NoConvention(ValueError):
     """No calling convention fits a function; the message has the nearest one and its stub."""
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """A function to be bound, and everything that is known about it."""
-
-    function: Callable[..., Any]
-    owner: Any  #: the object that it is a method of, or None
-    facts: Facts
-    words: str
-    encoding: Encoding | None
-    scope: dict[str, Any]  #: the names of its file
-    table: Any  #: the object that the user names for its tables, or None
-    head_dims: tuple[int, ...]
-    part: tuple[int, int] | None
-    axes: int
-    dtype: str
-    layout: str | None
-
-    @functools.cached_property
-    def signature(self) -> Mapping[str, inspect.Parameter]:
-        """Return the parameters of the function."""
-        return inspect.signature(self.function).parameters
 
 
 def bind(
@@ -128,7 +102,7 @@ def bind(
     sizes = _head_dims(encoding, head_dim)
     for size in sizes:
         facts = facts_of(encoding, init, config, size)
-        subjects = [*_subjects(target, facts, encoding, table, (size,), several, dtype,
+        subjects = [*subjects_of(target, facts, encoding, table, (size,), several, dtype,
                                tensor_layout, tried)]  # fmt: skip
         for rotates, subject in itertools.product((True, False), subjects):
             rows = [c for c in _fitting(subject, surface, signature) if c.rotates is rotates]
@@ -185,71 +159,8 @@ def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ..
     return (head_dim,) if head_dim is not None else HEAD_DIMS
 
 
-def _subjects(
-    target: Any, facts: Facts, encoding: Encoding | None, table: Any, sizes: tuple[int, ...],
-    axes: int, dtype: str, layout: str | None, tried: list[str],
-) -> Iterator[_Subject]:  # fmt: skip
-    """Yield the functions that ``target`` may mean: itself, its call, or one of its methods."""
-    part = None
-    if isinstance(encoding, RoPE) and encoding.rotary_dim not in (None, encoding.head_dim):
-        part = (encoding.rotary_start, encoding.rotary_start + (encoding.rotary_dim or 0))
-    owner: Any = None
-    text = getattr(target, "__qualname__", type(target).__name__)
-    found: list[tuple[Callable[..., Any], str]] = []
-    method = target.name if isinstance(target, MethodOf) else None
-    cls = target.owner if isinstance(target, MethodOf) else target
-    if inspect.isclass(cls):
-        try:
-            owner, text = make(cls, facts), f"{cls.__name__}({facts.described(cls)})"
-        except Unbound as error:
-            tried.append(str(error))
-            return
-    elif not inspect.isroutine(target) and not isinstance(target, functools.partial):
-        owner = target
-    if method is not None:
-        found = [(getattr(owner, method), f"{text}.{method}")]
-    elif owner is None:
-        found = [(target, text)]
-        owner = getattr(target, "__self__", None)
-    else:
-        main = main_call(owner)
-        found = [] if main is None else [(_calling(owner, main), text)]
-        found += [
-            (m, f"{text}.{m.__name__}") for m in methods(owner, ROTATES) if m.__name__ != "forward"
-        ]
-        if not found:
-            tried.append(f"{text} has no forward, call, __call__ or method that rotates")
-    for function, words in found:
-        plain = inspect.unwrap(getattr(function, "func", function))
-        scope = getattr(plain, "__globals__", None) or getattr(
-            sys.modules.get(getattr(plain, "__module__", "") or ""), "__dict__", {}
-        )
-        if owner is not None and not scope:
-            scope = vars(sys.modules[type(owner).__module__])
-        try:
-            inspect.signature(function)
-        except (TypeError, ValueError):
-            tried.append(f"{words} has no signature that Python can read")
-            continue
-        yield _Subject(
-            function, owner, facts, words, encoding, scope, table, sizes, part, axes, dtype, layout
-        )
-
-
-def _calling(owner: Any, main: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the object itself, which may do more than its ``forward``, with that signature."""
-    if not callable(owner) or main.__name__ == "__call__":
-        return main
-
-    @functools.wraps(main)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return owner(*args, **kwargs)
-
-    return call
-
-
 def _best(
-    subject: _Subject, rows: list[Convention], surface: str | None, backend: str | None,
+    subject: Subject, rows: list[Convention], surface: str | None, backend: str | None,
     tried: list[str],
 ) -> Implementation | None:  # fmt: skip
     """Return the way of calling with the best score, or None."""
@@ -270,21 +181,19 @@ def _best(
 
 
 def _ways(
-    subject: _Subject, library: Library, rows: list[Convention], surface: str | None,
+    subject: Subject, library: Library, rows: list[Convention], surface: str | None,
     tried: list[str],
 ) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
     """Yield scored implementations of the conventions."""
     for convention in rows:
-        maker = _rotations if convention.rotates else _others
+        maker = rotations if convention.rotates else others
         try:
             yield from maker(subject, library, convention, surface, tried)
         except (Unbound, NoTable) as error:
             tried.append(f"{convention.name}: {error}")
 
 
-def _fitting(
-    subject: _Subject, surface: str | None, signature: str | None
-) -> Iterator[Convention]:
+def _fitting(subject: Subject, surface: str | None, signature: str | None) -> Iterator[Convention]:
     """Yield the conventions to try, by the declared encoding, the surface and the roles."""
     roles = {role_of(name) for name in subject.signature}
     for convention in CONVENTIONS:
@@ -314,244 +223,7 @@ def _fits_family(surface: str, encoding: Encoding | None) -> bool:
     return not isinstance(encoding, Bias) or not {"rotary", "table"} & set(families)
 
 
-# --- rotations ------------------------------------------------------------------------------------
-
-
-def _rotations(
-    subject: _Subject, library: Library, convention: Convention, surface: str | None,
-    tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
-    order, fixed = _order(subject, convention)
-    function = functools.partial(subject.function, **fixed) if fixed else subject.function
-    wanted = surface or convention.surfaces[0]
-    layouts = (subject.layout,) if subject.layout is not None else convention.layouts
-    sources = list(_sources(subject, library, tried)) if convention.table else []
-    if convention.table and not sources:
-        raise NoTable(
-            "no class or function of the same file makes its tables; name one with --table"
-        )
-    for dim in subject.head_dims:
-        plain = _plain(subject, convention, fixed)
-        for layout in layouts if plain else ():
-            direct = library.wrapped(subject.function)
-            points, why = score(direct, library.backend, layout, dim, subject.dtype, subject.axes)
-            if points:
-                words = f"{subject.words}(x, positions), x {_shape(layout)}"
-                yield points, _implementation(subject, library, direct, "apply", layout, dim, words)
-        for way in ways(function, order, subject.facts, layouts, sources, subject.part):
-            yield from _scored(subject, library, way, wanted, dim, fixed, tried)
-
-
-def _plain(subject: _Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:
-    """Return whether the function is called as the surface ``apply`` calls: fn(x, positions)."""
-    if convention.name != "x-positions" or fixed:
-        return False
-    placed = [p for p in subject.signature.values()
-              if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
-    needed = [p for p in placed if p.default is p.empty]
-    return len(needed) == 2 and role_of(needed[0].name) not in ("positions", "offset")
-
-
-def _scored(
-    subject: _Subject, library: Library, way: Rotation, surface: str, dim: int,
-    fixed: Mapping[str, Any], tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
-    call = library.wrapped(way)
-    if returns_none(call, library.backend, way.layout, dim, subject.dtype):
-        way = replace(way, inplace=True)
-        call = library.wrapped(way)
-    points, why = score(call, library.backend, way.layout, dim, subject.dtype, subject.axes)
-    if points and not way.positions and way.source is None and points < 8:
-        points, why = 0, "without positions, all tokens are treated alike"
-    if not points:
-        tried.append(why)
-        return
-    if surface == "apply_qk" and way.is_pair:
-        call = library.wrapped(way.both)
-    else:
-        surface = "apply"
-    found = _implementation(
-        subject, library, call, surface, way.layout, dim, _words(subject, way, fixed)
-    )
-    yield points, found
-
-
-def _order(subject: _Subject, convention: Convention) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the roles of the parameters: by their names, else in the convention's order."""
-    try:
-        order, fixed = roles_in_call(subject.function, subject.facts)
-        vectors = {"x", "query", "key"} & set(order.values())
-        if vectors:
-            return order, fixed
-    except Unbound:
-        pass
-    needed = [n for n, p in subject.signature.items() if p.default is p.empty]
-    if len(needed) != len(convention.roles):
-        raise Unbound(
-            f"{convention.call} has {len(convention.roles)} arguments without a default, "
-            f"{subject.words} {len(needed)}"
-        )
-    return dict(zip(needed, convention.roles, strict=True)), {}
-
-
-def _sources(subject: _Subject, library: Library, tried: list[str]) -> Iterator[Source]:
-    """Yield the tables for a rotation: what the user names, else what the file has."""
-    like = _like(library, subject.dtype, subject.head_dims[0])
-    places = [subject.table] if subject.table is not None else []
-    if not places and subject.owner is not None:
-        places = [subject.owner]
-    places += [] if subject.table is not None else candidates(subject.scope, subject.function)
-    fixed = not getattr(subject.encoding, "depends_on_length", False)
-    for place in places:
-        for call, words in _makers(place, subject, tried):
-            try:
-                found = find_source(call, subject.facts, words, like)
-                yield replace(found, words=_source_words(found), every_length=fixed)
-            except (NoTable, Unbound) as error:
-                tried.append(str(error))
-
-
-def _source_words(source: Source) -> str:
-    """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
-    asked = ("x", "positions", "length", "dtype", "device")
-    return f"{source.words}({source.facts.described(source.call, asked)})"
-
-
-def _makers(
-    place: Any, subject: _Subject, tried: list[str]
-) -> Iterator[tuple[Callable[..., Any], str]]:
-    """Yield the callables of a class, object or function that may make tables."""
-    words = getattr(place, "__name__", type(place).__name__)
-    if inspect.isclass(place):
-        try:
-            text = f"{words}({subject.facts.described(place)})"
-            place, words = make(place, subject.facts), text
-        except Unbound as error:
-            tried.append(str(error))
-            return
-    if inspect.isroutine(place) or isinstance(place, functools.partial):
-        yield place, words
-        return
-    main = main_call(place)
-    if main is not None and main != subject.function:
-        yield _calling(place, main), words
-    for method in methods(place, MAKES_TABLES):
-        if method.__name__ not in ("forward", "__call__", getattr(subject.function, "__name__", "")):
-            yield method, f"{words}.{method.__name__}"
-
-
-# --- other surfaces -------------------------------------------------------------------------------
-
-
-def _others(
-    subject: _Subject, library: Library, convention: Convention, surface: str | None,
-    tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
-    kind = convention.surfaces[0]
-    like = _like(library, subject.dtype, subject.head_dims[0])
-    made = backend_named(library.backend)
-    try:
-        call = _other(kind, subject, like, made)
-    except Exception as error:
-        tried.append(f"{convention.name}: {type(error).__name__}: {error}")
-        return
-    words = f"{subject.words}({subject.facts.described(subject.function, _ASKED[kind])})"
-    yield (
-        PERFECT,
-        _implementation(subject, library, call, kind, "bhsd", subject.head_dims[0], words),
-    )
-
-
-#: The roles of the arguments that a surface passes.
-_ASKED = {
-    "frequencies": ("length", "device", "x"),
-    "slopes": ("num_heads", "dtype", "device", "length"),
-    "bucket": ("relative_position",),
-    "bias": ("query_length", "key_length", "length", "num_heads", "start", "offset", "tokens",
-             "dtype", "device"),
-    "table": ("x", "positions", "length", "dtype", "device"),
-    "cos_sin": ("x", "positions", "length", "dtype", "device"),
-    "add": ("x",),
-}  # fmt: skip
-
-
-def _other(kind: str, subject: _Subject, like: Any, made: Any) -> Callable[..., Any]:
-    from .tables import _namespace
-
-    function, facts, xp = subject.function, subject.facts, _namespace(like)
-    if kind == "frequencies":
-        return functions.frequencies(function, facts)
-    if kind == "slopes":
-        return functions.slopes(function, facts)
-    if kind == "bucket":
-        return functions.bucket(function, facts, xp.arange(-5, 6))
-    if kind == "bias":
-        return functions.bias(function, facts, xp)
-    if kind == "table":
-        return functions.table(function, facts, like, subject.words)
-    if kind == "add":
-        return functions.add(function, facts, subject.head_dims[0], xp)
-    source = find_source(function, facts, subject.words, like)
-
-    def cos_sin(positions: Any) -> tuple[Any, Any]:
-        found = source.cos_sin(source.rows(like, positions)).parts
-        return found[0], found[1]
-
-    return cos_sin
-
-
-# --- what is shared -------------------------------------------------------------------------------
-
-
-def _like(library: Library, dtype: str, dim: int) -> Any:
-    """Return an array of the library, such as x, for calls that need one."""
-    made = backend_named(library.backend)
-    return made.asarray(np.zeros((1, 1, 1, dim)), dtype, None)
-
-
-def _implementation(
-    subject: _Subject, library: Library, call: Callable[..., Any], surface: str, layout: str,
-    dim: int, words: str,
-) -> Implementation:  # fmt: skip
-    return Implementation(
-        call,
-        surface,
-        subject.words,
-        subject.encoding,
-        backend=library.backend,
-        tensor_layout=layout,
-        head_dim=dim if surface in ("apply", "apply_qk") else None,
-        axes=subject.axes,
-        how=words,
-    )
-
-
-def _words(subject: _Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
-    """Return one line that says how a rotation is called."""
-    names = [n if way.order[n] != "offset" else f"{n}=first position" for n in way.order]
-    names += [f"{name}={value!r}" for name, value in fixed.items()]
-    vectors = [n for n, role in way.order.items() if role in ("x", "query", "key")]
-    parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {_shape(way.layout)}"]
-    if way.part is not None:
-        parts.append(f"channels {way.part[0]}:{way.part[1]}")
-    if way.source is not None:
-        shape = "" if way.shape == "as returned" else f" as {way.shape}"
-        whole = "whole table" if way.positions else "rows"
-        parts.append(f"{whole} of {way.source.words}{shape}")
-    if way.inplace:
-        parts.append("in place")
-    return "; ".join(parts)
-
-
-def _shape(layout: str) -> str:
-    names = {"bhsd": "(B, H, S, D)", "bshd": "(B, S, H, D)", "sbhd": "(S, B, H, D)",
-             "thd": "(T, H, D)", "t(hd)": "(T, H * D)", "bs(hd)": "(B, S, H * D)"}  # fmt: skip
-    return names[layout]
-
-
-def _nothing_fits(
-    target: Any, surface: str | None, signature: str | None, tried: list[str]
-) -> str:
+def _nothing_fits(target: Any, surface: str | None, signature: str | None, tried: list[str]) -> str:
     name = getattr(target, "__qualname__", type(target).__name__)
     try:
         owner = main_call(target) if not inspect.isroutine(target) else target
@@ -569,6 +241,3 @@ def _nothing_fits(
               "or choose with --signature and --tensor-layout; `posenc explain signatures` lists "
               "the conventions"]  # fmt: skip
     return "\n".join(lines)
-
-
-__all__ = ["BOUND", "NoConvention", "bind", "backend_of"]

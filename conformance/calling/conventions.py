@@ -96,7 +96,7 @@ CONVENTIONS = (
     Convention(
         "cos-sin", "module(x, position_ids) -> (cos, sin); or fn(dim, end, theta) -> freqs_cis",
         "rotary modules of transformers; precompute_freqs_cis", ("positions",), ("cos_sin",),
-        stub=_stub("cos_sin(positions)", "positions (S,) -> cos and sin, each (S, d / 2) or (S, d)"),
+        stub=_stub("cos_sin(positions)", "positions (S,) -> cos and sin, each (S, d / 2)"),
     ),
     Convention(
         "frequencies", "fn(dim, base) or fn(config, device) -> inv_freq, or (inv_freq, factor)",

@@ -90,8 +90,13 @@ class Facts:
             optional = parameter.default is not parameter.empty
             if role in only_required and optional and name not in self.by_name:
                 continue
-            value = also[role] if role in also else self.value(name, role)
-            if role == "width" and heads and "head_dim" in self.by_role and name not in self.by_name:
+            value = also[role] if role is not None and role in also else self.value(name, role)
+            if (
+                role == "width"
+                and heads
+                and "head_dim" in self.by_role
+                and name not in self.by_name
+            ):
                 value = HEADS * self.by_role["head_dim"]
             if value is not None:
                 found[name] = value
@@ -121,30 +126,42 @@ def facts_of(
     by_role: dict[str, Any] = {"num_heads": HEADS, "length": LENGTH}
     fields: dict[str, Any] = {}
     if encoding is not None:
-        fields = {f.name: getattr(encoding, f.name) for f in dataclasses.fields(encoding)}
+        names = [f.name for f in dataclasses.fields(encoding)]  # type: ignore[arg-type]
+        fields = {name: getattr(encoding, name) for name in names}
         fields = {name: value for name, value in fields.items() if not hasattr(value, "shape")}
         by_role |= {"num_heads": fields["num_heads"]} if "num_heads" in fields else {}
     if isinstance(encoding, RoPE | MultiAxisRoPE):
         by_role |= _rotary(encoding)
     elif isinstance(encoding, Table):
-        by_role |= {name: encoding.dim for name in ("rotary_dim", "width")}
+        by_role |= dict.fromkeys(("rotary_dim", "width"), encoding.dim)
     elif head_dim is not None:
-        by_role |= {name: head_dim for name in ("head_dim", "rotary_dim", "width")}
+        by_role |= dict.fromkeys(("head_dim", "rotary_dim", "width"), head_dim)
     by_role |= {
         name: fields[name]
         for name in ("num_buckets", "max_distance", "bidirectional")
         if name in fields
     }
-    by_role["config"] = Configuration(**_settings(by_role), **(config or {}))
+    by_role["config"] = Configuration(by_role, _settings(by_role) | dict(config or {}))
     fields.pop("scaling", None)
     return Facts(given or {}, by_role, fields)
 
 
 class Configuration(SimpleNamespace):
-    """A configuration as an object and as a mapping, for constructors that take one."""
+    """A configuration as an object and as a mapping, for constructors that take one.
 
-    def __init__(self, **values: Any) -> None:
+    Entries that it lacks are known by their role, if at all.
+    """
+
+    def __init__(self, by_role: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         super().__init__(**values)
+        self._by_role = by_role
+
+    def __getattr__(self, name: str) -> Any:
+        by_role = vars(self).get("_by_role", {})
+        role = role_of(name)
+        if name.startswith("__") or role is None or role not in by_role:
+            raise AttributeError(f"the configuration has no {name!r}")
+        return by_role[role]
 
     def __getitem__(self, name: str) -> Any:
         return vars(self)[name]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .facts import Facts
+from .libraries import to_host as host
 from .roles import parameters
 from .tables import find_source
-from .tables import _to_host as host
 
 Call = Callable[..., Any]
 

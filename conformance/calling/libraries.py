@@ -53,7 +53,9 @@ _ALSO = {"flax": "jax", "equinox": "jax", "jaxtyping": "jax"}
 def libraries_of(target: Any) -> list[Library]:
     """Return the libraries whose arrays ``target`` may take, the most likely first."""
     found = dict.fromkeys(_roots(target))
-    every = [LIBRARIES[_ALSO.get(root, root)] for root in found if _ALSO.get(root, root) in LIBRARIES]
+    every = [
+        LIBRARIES[_ALSO.get(root, root)] for root in found if _ALSO.get(root, root) in LIBRARIES
+    ]
     return list(dict.fromkeys([*every, LIBRARIES["numpy"]]))
 
 
@@ -106,3 +108,15 @@ def backend_of(value: Any) -> str:
         return backend_of(value[0])
     root = type(value).__module__.partition(".")[0]
     return "jax" if root in ("jax", "jaxlib") else root if root in ("torch", "cupy") else "numpy"
+
+
+def namespace(array: Any) -> Any:
+    """Return the array API namespace of an array."""
+    from array_api_compat import array_namespace
+
+    return array_namespace(array)
+
+
+def to_host(array: Any) -> Any:
+    """Return an array as one that NumPy can read."""
+    return array.detach().cpu().numpy() if hasattr(array, "detach") else array

@@ -16,13 +16,14 @@ ROLES: dict[str, str] = {
     "key": r"x?k|key(_layer|_states|_rot)?|k_(states|embed|rot)",
     "value": r"x?v|value(_layer|_states)?",
     "x": r"x|t|tensor|hidden_states|qk|states|embeds?|inputs|inp|vec(tor)?s?|x_in|input_tensor",
-    "cos": r"cos(ines?|_(table|cache|cached|pos|freqs))?|freqs_cos",
-    "sin": r"sin(es?|_(table|cache|cached|pos|freqs))?|freqs_sin",
+    "cos": r"cos(ines?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_cos|c",
+    "sin": r"sin(es?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_sin|s",
     "turns": r"freqs_(cis?|complex)",
     "sin_cos": r"sinusoidal_pos",
     "cos_sin": r"(relative_)?position_embeddings|rotary_pos_emb",
     "table": r"freqs?|(rotary_|image_)?rope(_cache|_table)?|rotary_(emb|freqs|pos)|angles?|"
-    r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache",
+    r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache|"
+    r"emb(ed)?s?|rotations?",
     "positions": r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
     r"positions_ids|indices|timesteps?",
     "offset": r"(seq_?(len)?_|pos(ition)?_|kv_|cache_|rope_)?offsets?|start(_pos(ition)?|_index)?|"
@@ -36,7 +37,8 @@ ROLES: dict[str, str] = {
     "tokens": r"input(_ids)?|(attention_)?mask",
     "embeddings": r"inputs?_embeds",
     "length": r"(max_?)?seq(uence)?_?len(gth)?|max_(length|len|pos(itions?)?)|end|seqlen|"
-    r"max_position(s|_embeddings)|n_positions?|num_positions|max_seq_length|ctx_len(gth)?",
+    r"max_position(s|_embeddings)|n_positions?|num_(positions|pos|embeddings)|max_seq_length|"
+    r"ctx_len(gth)?|n_ctx|block_size|context_length|max_seqlen|size",
     "start": r"past_key_values_length|past_seen_tokens",
     "dtype": r"dtype|params_dtype",
     "device": r"device",
@@ -55,11 +57,12 @@ ROLES: dict[str, str] = {
     "factor": r"(rope_)?(scaling_?)?factor|scale_factor|rope_scaling_factor|linear_factor",
     "scale": r"scale",
     "scaling": r"rope_(scaling|parameters|config)|scaling_(config|args|params)|rope_params",
-    "partial": r"rotary_(percent(age)?|pct|fraction)|partial_rotary_factor|rope_pct|rope_percentage",
+    "partial": r"rotary_(percent(age)?|pct|fraction)|partial_rotary_factor|rope_(pct|percentage)",
     "low_freq_factor": r"low_freq_factor",
     "high_freq_factor": r"high_freq_factor",
     "original_length": r"original_(max_)?(position(s|_embeddings)?|seq_len|seq_length|"
-    r"context_len(gth)?|length)|old_context_len(gth)?|initial_context_length|ori_max_pe_len",
+    r"context_len(gth)?|length)|old_context_len(gth)?|initial_context_length|ori_max_pe_len|"
+    r"original_max_seq_len",
     "beta_fast": r"beta_fast|ntk_beta|beta_high",
     "beta_slow": r"beta_slow|ntk_alpha|beta_low",
     "sections": r"(m)?rope_sections?|sections?",

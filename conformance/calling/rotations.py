@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from .facts import Facts
+from .libraries import namespace, to_host
 from .roles import Unbound, role_of
-from .tables import SHAPES, Source, _namespace, _to_host
+from .tables import SHAPES, Rows, Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
 _CALL = {"query", "key", "x", "cos", "sin", "positions", "offset", "length", *TABLES}
+#: Tensor layouts with one axis for the tokens of all batch rows.
+FLAT = ("thd", "t(hd)")
 #: How positions are passed to a function that takes them.
 FORMS = ("as given", "(1, S)", "(B, S)")
 
@@ -56,6 +59,18 @@ class Rotation:
         return "query" in self.order.values() and "key" in self.order.values()
 
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
+        """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
+        if self.layout in FLAT and self.positions in ("", "offset") and self.source is None:
+            ends = [0, *_restarts(positions), positions.shape[-1]]
+            if len(ends) > 2:
+                parts = [
+                    self._once({r: v[a:b] for r, v in vectors.items()}, positions[a:b])
+                    for a, b in itertools.pairwise(ends)
+                ]
+                return _joined_tokens(parts)
+        return self._once(vectors, positions)
+
+    def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
         whole = {role: v for role, v in vectors.items() if role in self.order.values()}
         roles = {role: self._cut(v) for role, v in whole.items()}
         if self.inplace:
@@ -89,9 +104,7 @@ class Rotation:
         found: dict[str, Any] = {}
         wants = set(self.order.values())
         if self.source is not None and self.positions:  # the function selects rows of a table
-            last = int(np.max(np.asarray(_to_host(positions)), initial=0))
-            from .tables import Rows
-
+            last = int(np.max(np.asarray(to_host(positions)), initial=0))
             rows = Rows(self.source.every_row(x, last + 1), batched=False)
             found |= self._tabled(rows, wants)
         elif self.source is not None:
@@ -116,7 +129,7 @@ class Rotation:
             return {"cos": cos, "sin": sin}
         parts = rows.shaped(self.shape, templates)
         if self.source.stacked:
-            table: Any = _namespace(parts[0]).stack(parts)
+            table: Any = namespace(parts[0]).stack(parts)
         else:
             table = parts if len(parts) > 1 else parts[0]
         return dict.fromkeys(TABLES, table)
@@ -126,7 +139,7 @@ class Rotation:
 
     def _joined(self, part: Any, x: Any) -> Any:
         start, stop = self.part or (0, 0)
-        xp = _namespace(x)
+        xp = namespace(x)
         return xp.concat([x[..., :start], part, x[..., stop:]], axis=-1)
 
 
@@ -166,7 +179,9 @@ def ways(
         yield Rotation(function, order, facts, layout, form, part=cut)
 
 
-def roles_in_call(function: Callable[..., Any], facts: Facts) -> tuple[dict[str, str], dict[str, Any]]:
+def roles_in_call(
+    function: Callable[..., Any], facts: Facts
+) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the roles of the parameters of a call by name, and the values of the others.
 
     Raises
@@ -198,9 +213,22 @@ def roles_in_call(function: Callable[..., Any], facts: Facts) -> tuple[dict[str,
     return order, fixed
 
 
+def _restarts(positions: Any) -> list[int]:
+    """Return the tokens at which another sequence begins: their positions do not go on."""
+    at = np.asarray(to_host(positions))
+    return [int(n) for n in np.flatnonzero(np.diff(at) != 1) + 1]
+
+
+def _joined_tokens(parts: list[Any]) -> Any:
+    """Return the results of several sequences as one result, token after token."""
+    if isinstance(parts[0], tuple | list):
+        return tuple(_joined_tokens(list(side)) for side in zip(*parts, strict=True))
+    return namespace(parts[0]).concat(parts, axis=0)
+
+
 def window_start(positions: Any) -> int:
     """Return the first position; raise ValueError if positions are not contiguous and equal."""
-    rows = np.atleast_2d(np.asarray(_to_host(positions)))
+    rows = np.atleast_2d(np.asarray(to_host(positions)))
     if not rows.size:
         return 0
     if rows.dtype.kind not in "iu" or rows.ndim > 2:
@@ -217,7 +245,7 @@ def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
     """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
     if form == "as given" or positions.ndim > 1 or layout in ("thd", "t(hd)"):
         return positions
-    xp = _namespace(positions)
+    xp = namespace(positions)
     batch = x.shape[1] if layout == "sbhd" else x.shape[0]
     rows = positions[None]
     return rows if form == "(1, S)" else xp.broadcast_to(rows, (batch, positions.shape[0]))

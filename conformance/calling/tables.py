@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from .facts import Facts
-from .roles import Unbound, role_of
+from .libraries import namespace, to_host
+from .roles import role_of
 
 #: The number of rows in a trial call, and the most rows that a table is made for.
 ROWS, MOST_ROWS = 11, 131072
@@ -67,7 +68,7 @@ class Rows:
             front = (batch, *template[1:axis], length) if axis else (length,)
             return part.reshape((*front, *template[axis + 1 :]))
         if shape == "(S, 1, 1, W)" and self.batched:
-            xp = _namespace(part)
+            xp = namespace(part)
             return xp.moveaxis(part, 0, 1)[:, :, None]
         if self.batched and shape in ("(S, W)", "(S, 1, W)"):
             raise ValueError(_ONE_ROW)
@@ -109,9 +110,12 @@ class Source:
                 raise ValueError(_ONE_ROW)
             parts = self._parts(self._called(x, positions=given))
             shape = tuple(positions.shape)
-            return Rows(tuple(p.reshape((*shape, *_trail(p, t)))
-                              for p, t in zip(parts, self.templates, strict=True)), batched)  # fmt: skip
-        values = np.asarray(_to_host(positions))
+            found = [
+                p.reshape((*shape, *_trail(p, t)))
+                for p, t in zip(parts, self.templates, strict=True)
+            ]
+            return Rows(tuple(found), batched)
+        values = np.asarray(to_host(positions))
         if values.dtype.kind not in "iu" or (values < 0).any():
             raise ValueError("positions must be integers >= 0: they select rows of a table")
         if values.max(initial=0) >= MOST_ROWS:
@@ -138,7 +142,7 @@ class Source:
     def cos_sin(self, rows: Rows) -> Rows:
         """Return rows of cos and of sin, for rotations that take both."""
         parts = rows.parts
-        xp = _namespace(parts[0])
+        xp = namespace(parts[0])
         if self.form == "complex":
             parts = (xp.real(parts[0]), xp.imag(parts[0]))
         elif self.form == "angles":
@@ -154,13 +158,13 @@ class Source:
 
     def _called(self, x: Any, positions: Any = None, length: int | None = None) -> Any:
         also: dict[str, Any] = {"dtype": x.dtype, "device": getattr(x, "device", None)}
-        xp = _namespace(x)
-        shape = (1, 1, length or 1, x.shape[-1])
+        xp = namespace(x)
+        shape: tuple[int, ...] = (1, 1, length or 1, x.shape[-1])
         if positions is not None:
             also["positions"] = positions
             also["x"] = positions if self.kind == "positions as x" else x
         if length is not None:
-            also |= {"length": length, "end": length}
+            also |= {"length": length, "shape": (1, length)}
         if self.kind in _SEQUENCES and length is not None:
             shape = _SEQUENCES[self.kind](length, x.shape[-1])
         also.setdefault("x", xp.zeros(shape, dtype=x.dtype))
@@ -170,6 +174,8 @@ class Source:
 
     def _parts(self, raw: Any) -> tuple[Any, ...]:
         parts = tuple(raw) if isinstance(raw, tuple | list) else (raw,)
+        if len(parts) > 1:  # some return a scale as well
+            parts = tuple(part for part in parts if getattr(part, "ndim", 0) > 1)[:2]
         if self.stacked:
             parts = (parts[0][0], parts[0][1])
         return parts
@@ -196,6 +202,8 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
 def _kinds(call: Callable[..., Any]) -> Iterator[str]:
     signature = inspect.signature(call).parameters
     roles = {role_of(name) for name in signature}
+    if "shape" in roles:
+        yield "shape"
     if "positions" in roles:
         yield "positions"
         yield "row of positions"
@@ -209,17 +217,15 @@ def _kinds(call: Callable[..., Any]) -> Iterator[str]:
 
 def _measured(trial: Source, like: Any) -> Source:
     """Return the source with the shape and form of its table, or raise an exception."""
-    xp = _namespace(like)
+    xp = namespace(like)
     at = xp.arange(ROWS)
     if trial.kind in _AT_POSITIONS:
         raw = trial._called(like, positions=at[None] if trial.kind == "positions" else at)
     else:
         raw = trial._called(like, length=ROWS)
     parts = trial._parts(raw)
-    if not 1 <= len(parts) <= 2 or not all(hasattr(p, "shape") for p in parts):
-        if len(parts) < 3 or not hasattr(parts[0], "shape"):
-            raise ValueError("no array")
-        parts = parts[:2]
+    if not parts or not all(hasattr(part, "shape") for part in parts):
+        raise ValueError("no array")
     if len(parts) == 1 and parts[0].ndim > 2 and parts[0].shape[0] == 2:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
@@ -229,6 +235,11 @@ def _measured(trial: Source, like: Any) -> Source:
         raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
     found = replace(trial, templates=templates, kept={})
     first = found.rows(like, xp.zeros(2, dtype=at.dtype)).parts
+    next_rows = found.rows(like, xp.ones(2, dtype=at.dtype)).parts
+    pairs = zip(first, next_rows, strict=True)
+    alike = all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs)
+    if alike and found.kind not in ("positions", "row of positions", "length"):
+        raise ValueError("all rows are equal")
     return replace(found, form=_form(first), kept={})
 
 
@@ -262,7 +273,7 @@ def _width(template: tuple[int, ...]) -> int:
 
 def _form(parts: tuple[Any, ...]) -> str:
     """Return the form of a table, recognized at position 0, where cos is 1 and sin is 0."""
-    host = [np.asarray(_to_host(part))[0].reshape(-1) for part in parts]
+    host = [np.asarray(to_host(part))[0].reshape(-1) for part in parts]
     if np.iscomplexobj(host[0]):
         return "complex"
     if len(host) == 2:
@@ -273,16 +284,3 @@ def _form(parts: tuple[Any, ...]) -> str:
     if not first.any():
         return "sin|cos"
     return "cos|sin" if not last.any() else "other"
-
-
-def _namespace(array: Any) -> Any:
-    from array_api_compat import array_namespace
-
-    return array_namespace(array)
-
-
-def _to_host(array: Any) -> Any:
-    return array.detach().cpu().numpy() if hasattr(array, "detach") else array
-
-
-__all__ = ["NoTable", "Rows", "SHAPES", "Source", "Unbound", "find_source"]

@@ -98,8 +98,8 @@ def check_command(
     How a function is called is found out from its parameters: vectors with positions, an offset,
     or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
     The report says how it was called; `posenc explain signatures` lists what is recognised. With
-    --surface, the function gets the arguments of that surface. A program gets them as lines of
-    JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
+    --surface, the function gets the arguments that `posenc explain SURFACE` shows. A program gets
+    them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
     usage error or a program that does not answer, 3 if the check was inconclusive.
     """
     if (target is None) == (command is None):

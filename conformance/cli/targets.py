@@ -56,9 +56,9 @@ def bound_target(
     """Return ``fn``, which ``target`` names, bound unless it is a function of the surface."""
     if isinstance(fn, Implementation):
         return fn
-    if surface is not None and table is None and not init and signature is None:
-        if inspect.isroutine(fn) and takes(fn, surface):
-            return fn
+    plain = table is None and not init and signature is None and inspect.isroutine(fn)
+    if plain and surface is not None and takes(fn, surface):
+        return fn
     return bind(
         fn,
         declared,
