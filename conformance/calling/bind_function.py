@@ -9,9 +9,8 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import functions
 from .conventions import Convention
-from .libraries import Library
+from .libraries import Library, namespace
 from .subject import Subject, implementation, like_x
-from .libraries import namespace
 from .tables import find_source
 from .trial import PERFECT
 
@@ -34,7 +33,7 @@ def others(
 ) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
     kind = convention.surfaces[0]
     like = like_x(library, subject.dtype, subject.head_dims[0])
-        try:
+    try:
         call = _other(kind, subject, like)
     except Exception as error:
         tried.append(f"{convention.name}: {type(error).__name__}: {error}")

@@ -24,6 +24,7 @@ def rotations(
     subject: Subject, library: Library, convention: Convention, surface: str | None,
     tried: list[str],
 ) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
+    """Yield scored ways of calling a rotation; add the reasons of failures to ``tried``."""
     order, fixed = _order(subject, convention)
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
     wanted = surface or convention.surfaces[0]

@@ -117,6 +117,7 @@ def implementation(
     subject: Subject, library: Library, call: Callable[..., Any], surface: str, layout: str,
     dim: int, words: str,
 ) -> Implementation:  # fmt: skip
+    """Return a bound call as an implementation; ``words`` say how it is called."""
     return Implementation(
         call,
         surface,
