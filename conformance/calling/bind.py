@@ -23,7 +23,7 @@ from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
 from .subject import Subject, subjects_of
 from .tables import NoTable
-from .trial import PERFECT
+from .trial import AGREES, PERFECT
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16)
@@ -175,7 +175,7 @@ def _best(
         for points, found in _ways(subject, library, rows, surface, tried):
             if points > best[0]:
                 best = (points, found)
-            if points >= PERFECT:
+            if points >= AGREES or (points == PERFECT and not subject.rotary):
                 return found
     return best[1]
 

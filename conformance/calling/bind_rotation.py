@@ -38,9 +38,10 @@ def rotations(
         plain = _plain(subject, convention, fixed)
         for layout in layouts if plain else ():
             direct = library.wrapped(subject.function)
-            points, _ = score(direct, library.backend, layout, dim, subject.dtype, subject.axes)
+            points, _ = score(direct, library.backend, layout, dim, subject.dtype, subject.axes, subject.rotary)
             if points:
-                words = f"{subject.words}(x, positions), x {_shape(layout)}"
+                first, second = list(subject.signature)[:2]
+                words = f"{subject.words}({first}, {second}); {first} {_shape(layout)}"
                 yield points, implementation(subject, library, direct, "apply", layout, dim, words)
         for way in ways(function, order, subject.facts, layouts, sources, subject.part):
             yield from _scored(subject, library, way, wanted, dim, fixed, tried)
@@ -64,7 +65,7 @@ def _scored(
     if returns_none(call, library.backend, way.layout, dim, subject.dtype):
         way = replace(way, inplace=True)
         call = library.wrapped(way)
-    points, why = score(call, library.backend, way.layout, dim, subject.dtype, subject.axes)
+    points, why = score(call, library.backend, way.layout, dim, subject.dtype, subject.axes, subject.rotary)
     if points and not way.positions and way.source is None and points < 8:
         points, why = 0, "without positions, all tokens are treated alike"
     if not points:

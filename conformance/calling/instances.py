@@ -15,7 +15,7 @@ from .roles import Unbound
 #: Names of methods that rotate, and of functions and methods that make tables.
 ROTATES = re.compile(r"(apply|rotate|rope|rotary)", re.IGNORECASE)
 MAKES_TABLES = re.compile(
-    r"(freqs|cos_?sin|sin_?cos|rope|rotary|pos(itional)?_?emb|angles|cache|precompute|table)",
+    r"(freqs|cos|sin|rope|rotary|rot_|pos(itional)?_?emb|embed|angles|cache|precompute|table)",
     re.IGNORECASE,
 )
 

@@ -38,7 +38,7 @@ ROLES: dict[str, str] = {
     "embeddings": r"inputs?_embeds",
     "length": r"(max_?)?seq(uence)?_?len(gth)?|max_(length|len|pos(itions?)?)|end|seqlen|"
     r"max_position(s|_embeddings)|n_positions?|num_(positions|pos|embeddings)|max_seq_length|"
-    r"ctx_len(gth)?|n_ctx|block_size|context_length|max_seqlen|size",
+    r"length|ctx_len(gth)?|n_ctx|block_size|context_length|max_seqlen|size",
     "start": r"past_key_values_length|past_seen_tokens",
     "dtype": r"dtype|params_dtype",
     "device": r"device",

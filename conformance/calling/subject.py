@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, RoPE
+from posenc_ref import Encoding, RoPE, Rotary, XPos
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.implementation import Implementation
 
@@ -37,6 +37,12 @@ class Subject:
     axes: int
     dtype: str
     layout: str | None
+
+    @property
+    def rotary(self) -> Rotary | None:
+        """Return the declared rotation, or None."""
+        found = self.encoding
+        return found if isinstance(found, Rotary) and not isinstance(found, XPos) else None
 
     @functools.cached_property
     def signature(self) -> Mapping[str, inspect.Parameter]:

@@ -127,17 +127,19 @@ class Source:
 
     def every_row(self, x: Any, length: int) -> tuple[Any, ...]:
         """Return the rows of positions 0 .. length-1, each part as (length, ...)."""
+        key = (str(x.dtype), str(getattr(x, "device", "")))
+        known, kept = self.kept.get(key, (0, ()))
+        if self.every_length and length <= known:
+            return kept  # type: ignore[no-any-return]
         if self.every_length:  # a power of two, so that few tables are made
             length = max(64, 1 << (length - 1).bit_length())
-        key = (length, str(x.dtype), str(getattr(x, "device", "")))
-        if key not in self.kept or not self.every_length:
-            self.kept.clear()
-            parts = self._parts(self._called(x, length=length))
-            self.kept[key] = tuple(
-                p.reshape((p.shape[_row_axis(t)], *_trail(p, t)))
-                for p, t in zip(parts, self.templates, strict=True)
-            )
-        return self.kept[key]  # type: ignore[no-any-return]
+        parts = self._parts(self._called(x, length=length))
+        found = tuple(
+            p.reshape((p.shape[_row_axis(t)], *_trail(p, t)))
+            for p, t in zip(parts, self.templates, strict=True)
+        )
+        self.kept[key] = (length, found)
+        return found
 
     def cos_sin(self, rows: Rows) -> Rows:
         """Return rows of cos and of sin, for rotations that take both."""

@@ -14,18 +14,25 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 
 #: Batch, heads and tokens of a trial input.
 SIZES = (2, 3, 5)
-#: The score of a way that passes every test.
-PERFECT = 10
+#: The score of a way that passes every test, and of one that agrees with the declared encoding.
+PERFECT, AGREES = 10, 11
 
 
 def score(
-    call: Callable[..., Any], backend: str, layout: str, dim: int, dtype: str, axes: int = 1
+    call: Callable[..., Any],
+    backend: str,
+    layout: str,
+    dim: int,
+    dtype: str,
+    axes: int = 1,
+    encoding: Any = None,
 ) -> tuple[int, str]:
     """Return the score of a way to rotate, and why it is 0.
 
     A rotation keeps the shape.  It treats batch rows and heads alike (4 points) and tokens not
     (4 points), keeps the numbers of a vector at position 0, in any order and times any factor
-    (1 point), and doubles when its input doubles (1 point).
+    (1 point), and doubles when its input doubles (1 point).  One point more if it agrees with the
+    declared ``encoding``: of several tables in a file, that one is meant.
     """
     batch, heads, length = SIZES
     driver = Driver(call, backend, dtype=dtype, tensor_layout=layout, axes=axes)
@@ -44,6 +51,8 @@ def score(
     ratio = np.sort(np.abs(y[0, 0, 0])) / vector
     points += bool(np.allclose(ratio, ratio[0], rtol=2e-2) and ratio[0] > 0)
     points += bool(np.allclose(twice, 2 * y, rtol=2e-2, atol=1e-3))
+    if points == PERFECT and encoding is not None:
+        points += bool(np.allclose(y, encoding.apply(x, at), rtol=2e-2, atol=2e-2))
     return max(points, 1), ""
 
 
