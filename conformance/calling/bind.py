@@ -17,13 +17,13 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 from .bind_function import others
 from .bind_rotation import rotations
 from .conventions import CONVENTIONS, NAMES, Convention
-from .facts import facts_of
+from .facts import Facts, facts_of
 from .instances import MethodOf, main_call
 from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
-from .subject import Subject, subjects_of
+from .subject import Request, Subject, subjects_of
 from .tables import NoTable
-from .trial import AGREES, PERFECT
+from .trial import AGREES, PERFECT, SIZES
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16)
@@ -93,32 +93,40 @@ def bind(
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
     settings = {
-        "encoding": encoding, "surface": surface, "table": table, "init": init, "config": config,
-        "signature": signature, "tensor_layout": tensor_layout, "backend": backend,
-        "dtype": dtype, "head_dim": head_dim, "axes": axes, "name": name,
+        "table": table, "init": init, "config": config, "signature": signature,
+        "tensor_layout": tensor_layout, "backend": backend, "dtype": dtype,
+        "head_dim": head_dim, "axes": axes, "name": name,
     }  # fmt: skip
-    several = encoding.num_axes if isinstance(encoding, Rotary) else axes
-    tried: list[str] = []
-    sizes = _head_dims(encoding, head_dim)
-    for size in sizes:
-        facts = facts_of(encoding, init, config, size)
-        subjects = [*subjects_of(target, facts, encoding, table, (size,), several, dtype,
-                               tensor_layout, tried)]  # fmt: skip
-        for rotates, subject in itertools.product((True, False), subjects):
-            rows = [c for c in _fitting(subject, surface, signature) if c.rotates is rotates]
-            found = _best(subject, rows, surface, backend, tried)
-            if found is not None:
-                again = functools.partial(bind, target, **settings)
-                fresh = again if isinstance(target, type | MethodOf) else None
-                return replace(found, name=name or subject.words, factory=fresh)
-        if not isinstance(target, type) and encoding is not None:
-            break
+    request = Request(
+        target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
+        backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [],
+    )  # fmt: skip
+    for dim in _head_dims(encoding, head_dim):
+        found = _found(request, facts_of(encoding, init, config, dim), dim)
+        if found is not None:
+            again = functools.partial(bind, target, encoding, surface, **settings)
+            fresh = again if isinstance(target, type | MethodOf) else None
+            return replace(found, name=name or found.name, factory=fresh)
     if surface in (None, "apply") and signature is None and _takes_two(target):
         return Implementation(
             target, "apply", name or _name(target), encoding, backend or "numpy",
             tensor_layout or "bhsd", head_dim,
         )  # fmt: skip
-    raise NoConvention(_nothing_fits(target, surface, signature, tried))
+    raise NoConvention(_nothing_fits(request))
+
+
+def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
+    """Return the best way of calling the target: rotations first, then other functions."""
+    subjects = list(subjects_of(request, facts, dim))
+    for sizes, rotates in itertools.product(SIZES, (True, False)):
+        for subject in subjects:
+            rows = [c for c in _fitting(subject) if c.rotates is rotates]
+            if not rotates and sizes != SIZES[0]:
+                continue
+            found = _best(replace(subject, sizes=sizes), rows)
+            if found is not None:
+                return found
+    return None
 
 
 def _name(target: Any) -> str:
@@ -159,51 +167,47 @@ def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ..
     return (head_dim,) if head_dim is not None else HEAD_DIMS
 
 
-def _best(
-    subject: Subject, rows: list[Convention], surface: str | None, backend: str | None,
-    tried: list[str],
-) -> Implementation | None:  # fmt: skip
+def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
     """Return the way of calling with the best score, or None."""
     best: tuple[int, Implementation | None] = (0, None)
-    owner = subject.owner if subject.owner is not None else subject.function
-    libraries = [LIBRARIES[backend]] if backend in LIBRARIES else libraries_of(owner)
-    if backend is not None and backend not in LIBRARIES:
-        libraries = [Library(backend, backend)]
-    for library in libraries:
+    request = subject.request
+    for library in _libraries(subject):
         if backend_named(library.backend).missing() is not None:
             continue
-        for points, found in _ways(subject, library, rows, surface, tried):
-            if points > best[0]:
-                best = (points, found)
-            if points >= AGREES or (points == PERFECT and not subject.rotary):
-                return found
+        for convention in rows:
+            maker = rotations if convention.rotates else others
+            try:
+                for points, found in maker(subject, library, convention):
+                    if points > best[0]:
+                        best = (points, found)
+                    if points >= (PERFECT if request.rotary is None else AGREES):
+                        return found
+            except (Unbound, NoTable) as error:
+                request.tried.append(f"{convention.name}: {error}")
+            if best[0] >= PERFECT and not convention.rotates:
+                return best[1]
     return best[1]
 
 
-def _ways(
-    subject: Subject, library: Library, rows: list[Convention], surface: str | None,
-    tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
-    """Yield scored implementations of the conventions."""
-    for convention in rows:
-        maker = rotations if convention.rotates else others
-        try:
-            yield from maker(subject, library, convention, surface, tried)
-        except (Unbound, NoTable) as error:
-            tried.append(f"{convention.name}: {error}")
+def _libraries(subject: Subject) -> list[Library]:
+    """Return the libraries to try: the one that the user names, or those that the code names."""
+    backend = subject.request.backend
+    if backend is None:
+        return libraries_of(subject.owner if subject.owner is not None else subject.function)
+    return [LIBRARIES.get(backend, Library(backend, backend))]
 
 
-def _fitting(subject: Subject, surface: str | None, signature: str | None) -> Iterator[Convention]:
+def _fitting(subject: Subject) -> Iterator[Convention]:
     """Yield the conventions to try, by the declared encoding, the surface and the roles."""
-    roles = {role_of(name) for name in subject.signature}
+    request, roles = subject.request, {role_of(name) for name in subject.signature}
     for convention in CONVENTIONS:
-        if signature not in (None, convention.name):
+        if request.signature not in (None, convention.name):
             continue
-        if surface is not None and surface not in convention.surfaces:
+        if request.surface is not None and request.surface not in convention.surfaces:
             continue
-        if not any(_fits_family(s, subject.encoding) for s in convention.surfaces):
+        if not any(_fits_family(s, request.encoding) for s in convention.surfaces):
             continue
-        if convention.rotates and signature is None:
+        if convention.rotates and request.signature is None:
             vectors = {"query", "key"} & set(convention.roles) or {"x"}
             if not vectors <= roles and any(r in roles for r in ("query", "key", "x")):
                 continue
@@ -223,20 +227,29 @@ def _fits_family(surface: str, encoding: Encoding | None) -> bool:
     return not isinstance(encoding, Bias) or not {"rotary", "table"} & set(families)
 
 
-def _nothing_fits(target: Any, surface: str | None, signature: str | None, tried: list[str]) -> str:
-    name = getattr(target, "__qualname__", type(target).__name__)
+def _nothing_fits(request: Request) -> str:
+    """Return what was tried, the nearest convention, and code that would turn into it."""
+    target, surface = request.target, request.surface
+    reasons = list(dict.fromkeys(request.tried))
+    if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
+        return "\n".join(reason for reason in reasons if "--init" in reason)
     try:
         owner = main_call(target) if not inspect.isroutine(target) else target
-        takes = str(inspect.signature(owner or target))
-        roles = {role_of(n) for n in inspect.signature(owner or target).parameters}
+        takes_, roles = str(inspect.signature(owner or target)), set[str | None]()
+        roles |= {role_of(n) for n in inspect.signature(owner or target).parameters}
     except (TypeError, ValueError):
-        takes, roles = "(...)", set()
+        takes_, roles = "(...)", set()
     rows = [c for c in CONVENTIONS if surface is None or surface in c.surfaces]
-    rows = [NAMES[signature]] if signature is not None else rows or list(CONVENTIONS)
-    nearest = max(rows, key=lambda c: len(roles & set(c.roles)) - len(set(c.roles) - roles))
-    reasons = list(dict.fromkeys(tried))[-3:]
-    lines = [f"no calling convention fits {name}{takes}"]
-    lines += [f"  tried: {reason}" for reason in reasons]
+    rows = [NAMES[request.signature]] if request.signature is not None else rows
+    rows = [c for c in rows if _fits_family(c.surfaces[0], request.encoding)] or list(CONVENTIONS)
+
+    def near(convention: Convention) -> tuple[int, int]:
+        shared = len(roles & set(convention.roles))
+        return shared, (shared - len(convention.roles)) * bool(shared)
+
+    nearest = max(rows, key=near)
+    lines = [f"no calling convention fits {_name(target)}{takes_}"]
+    lines += [f"  tried: {reason}" for reason in reasons[-3:]]
     lines += [f"nearest is {nearest.name!r}: {nearest.call}; write", *nearest.stub.splitlines(),
               "or choose with --signature and --tensor-layout; `posenc explain signatures` lists "
               "the conventions"]  # fmt: skip

@@ -10,7 +10,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from . import functions
 from .conventions import Convention
 from .libraries import Library, namespace
-from .subject import Subject, implementation, like_x
+from .subject import Subject
 from .tables import find_source
 from .trial import PERFECT
 
@@ -28,24 +28,20 @@ _ASKED = {
 
 
 def others(
-    subject: Subject, library: Library, convention: Convention, surface: str | None,
-    tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
+    subject: Subject, library: Library, convention: Convention
+) -> Iterator[tuple[int, Implementation]]:
+    """Yield the implementation of a function that does not rotate, if a call succeeds."""
     kind = convention.surfaces[0]
-    like = like_x(library, subject.dtype, subject.head_dims[0])
     try:
-        call = _other(kind, subject, like)
+        call = _called(kind, subject, subject.like_x(library))
     except Exception as error:
-        tried.append(f"{convention.name}: {type(error).__name__}: {error}")
+        subject.request.tried.append(f"{convention.name}: {type(error).__name__}: {error}")
         return
-    words = f"{subject.words}({subject.facts.described(subject.function, _ASKED[kind])})"
-    yield (
-        PERFECT,
-        implementation(subject, library, call, kind, "bhsd", subject.head_dims[0], words),
-    )
+    how = f"{subject.words}({subject.facts.described(subject.function, _ASKED[kind])})"
+    yield PERFECT, subject.implementation(library, library.wrapped(call), kind, "bhsd", how)
 
 
-def _other(kind: str, subject: Subject, like: Any) -> Callable[..., Any]:
+def _called(kind: str, subject: Subject, like: Any) -> Callable[..., Any]:
     function, facts, xp = subject.function, subject.facts, namespace(like)
     if kind == "frequencies":
         return functions.frequencies(function, facts)
@@ -58,7 +54,7 @@ def _other(kind: str, subject: Subject, like: Any) -> Callable[..., Any]:
     if kind == "table":
         return functions.table(function, facts, like, subject.words)
     if kind == "add":
-        return functions.add(function, facts, subject.head_dims[0], xp)
+        return functions.add(function, facts, subject.dim, xp)
     source = find_source(function, facts, subject.words, like)
 
     def cos_sin(positions: Any) -> tuple[Any, Any]:

@@ -15,36 +15,42 @@ from .instances import MAKES_TABLES, candidates, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound, role_of
 from .rotations import Rotation, roles_in_call, ways
-from .subject import Subject, calling, implementation, like_x
+from .subject import Subject, calling
 from .tables import NoTable, Source, find_source
-from .trial import returns_none, score
+from .trial import ALIKE, MOVES, driver_of, returns_none, score
 
 
 def rotations(
-    subject: Subject, library: Library, convention: Convention, surface: str | None,
-    tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
-    """Yield scored ways of calling a rotation; add the reasons of failures to ``tried``."""
+    subject: Subject, library: Library, convention: Convention
+) -> Iterator[tuple[int, Implementation]]:
+    """Yield scored ways of calling a rotation."""
+    request = subject.request
     order, fixed = _order(subject, convention)
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
-    wanted = surface or convention.surfaces[0]
-    layouts = (subject.layout,) if subject.layout is not None else convention.layouts
-    sources = list(_sources(subject, library, tried)) if convention.table else []
+    chosen = request.tensor_layout
+    layouts = (chosen,) if chosen is not None else convention.layouts
+    sources = list(_sources(subject, library)) if convention.table else []
     if convention.table and not sources:
         raise NoTable(
             "no class or function of the same file makes its tables; name one with --table"
         )
-    for dim in subject.head_dims:
-        plain = _plain(subject, convention, fixed)
-        for layout in layouts if plain else ():
-            direct = library.wrapped(subject.function)
-            points, _ = score(direct, library.backend, layout, dim, subject.dtype, subject.axes, subject.rotary)
-            if points:
-                first, second = list(subject.signature)[:2]
-                words = f"{subject.words}({first}, {second}); {first} {_shape(layout)}"
-                yield points, implementation(subject, library, direct, "apply", layout, dim, words)
-        for way in ways(function, order, subject.facts, layouts, sources, subject.part):
-            yield from _scored(subject, library, way, wanted, dim, fixed, tried)
+    for layout in layouts if _plain(subject, convention, fixed) else ():
+        direct = library.wrapped(subject.function)
+        points, _ = _points(subject, library, direct, layout)
+        if points:
+            first, second = list(subject.signature)[:2]
+            how = f"{subject.words}({first}, {second}); {first} {_shape(layout)}"
+            yield points, subject.implementation(library, direct, "apply", layout, how)
+    for way in ways(function, order, subject.facts, layouts, sources, request.part):
+        yield from _scored(subject, library, way, request.surface or convention.surfaces[0], fixed)
+
+
+def _points(
+    subject: Subject, library: Library, call: Callable[..., Any], layout: str
+) -> tuple[int, str]:
+    request = subject.request
+    driver = driver_of(call, library.backend, request.dtype, layout, request.axes)
+    return score(driver, subject.dim, subject.sizes, request.rotary)
 
 
 def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:
@@ -58,27 +64,25 @@ def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -
 
 
 def _scored(
-    subject: Subject, library: Library, way: Rotation, surface: str, dim: int,
-    fixed: Mapping[str, Any], tried: list[str],
-) -> Iterator[tuple[int, Implementation]]:  # fmt: skip
-    call = library.wrapped(way)
-    if returns_none(call, library.backend, way.layout, dim, subject.dtype):
+    subject: Subject, library: Library, way: Rotation, surface: str, fixed: Mapping[str, Any]
+) -> Iterator[tuple[int, Implementation]]:
+    request = subject.request
+    driver = driver_of(
+        library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
+    )
+    if returns_none(driver, subject.dim, subject.sizes):
         way = replace(way, inplace=True)
-        call = library.wrapped(way)
-    points, why = score(call, library.backend, way.layout, dim, subject.dtype, subject.axes, subject.rotary)
-    if points and not way.positions and way.source is None and points < 8:
+    points, why = _points(subject, library, library.wrapped(way), way.layout)
+    if points and not way.positions and way.source is None and points < ALIKE + MOVES:
         points, why = 0, "without positions, all tokens are treated alike"
     if not points:
-        tried.append(why)
+        request.tried.append(why)
         return
-    if surface == "apply_qk" and way.is_pair:
-        call = library.wrapped(way.both)
-    else:
-        surface = "apply"
-    found = implementation(
-        subject, library, call, surface, way.layout, dim, _words(subject, way, fixed)
-    )
-    yield points, found
+    pair = surface == "apply_qk" and way.is_pair
+    call = library.wrapped(way.both if pair else way)
+    surface = "apply_qk" if pair else "apply"
+    how = _words(subject, way, fixed)
+    yield points, subject.implementation(library, call, surface, way.layout, how)
 
 
 def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], dict[str, Any]]:
@@ -99,21 +103,22 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
     return dict(zip(needed, convention.roles, strict=True)), {}
 
 
-def _sources(subject: Subject, library: Library, tried: list[str]) -> Iterator[Source]:
+def _sources(subject: Subject, library: Library) -> Iterator[Source]:
     """Yield the tables for a rotation: what the user names, else what the file has."""
-    like = like_x(library, subject.dtype, subject.head_dims[0])
-    places = [subject.table] if subject.table is not None else []
-    if not places and subject.owner is not None:
-        places = [subject.owner]
-    places += [] if subject.table is not None else candidates(subject.scope, subject.function)
-    fixed = not getattr(subject.encoding, "depends_on_length", False)
+    request, like = subject.request, subject.like_x(library)
+    if request.table is not None:
+        places = [request.table]
+    else:
+        owner = [subject.owner] if subject.owner is not None else []
+        places = [*owner, *candidates(subject.scope, subject.function)]
+    fixed = not getattr(request.encoding, "depends_on_length", False)
     for place in places:
-        for call, words in _makers(place, subject, tried):
+        for call, words in _makers(place, subject):
             try:
                 found = find_source(call, subject.facts, words, like)
                 yield replace(found, words=_source_words(found), every_length=fixed)
             except (NoTable, Unbound) as error:
-                tried.append(str(error))
+                request.tried.append(str(error))
 
 
 def _source_words(source: Source) -> str:
@@ -122,9 +127,7 @@ def _source_words(source: Source) -> str:
     return f"{source.words}({source.facts.described(source.call, asked)})"
 
 
-def _makers(
-    place: Any, subject: Subject, tried: list[str]
-) -> Iterator[tuple[Callable[..., Any], str]]:
+def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str]]:
     """Yield the callables of a class, object or function that may make tables."""
     words = getattr(place, "__name__", type(place).__name__)
     if inspect.isclass(place):
@@ -132,7 +135,7 @@ def _makers(
             text = f"{words}({subject.facts.described(place)})"
             place, words = make(place, subject.facts), text
         except Unbound as error:
-            tried.append(str(error))
+            subject.request.tried.append(str(error))
             return
     if inspect.isroutine(place) or isinstance(place, functools.partial):
         yield place, words
@@ -140,12 +143,9 @@ def _makers(
     main = main_call(place)
     if main is not None and main != subject.function:
         yield calling(place, main), words
+    own = getattr(subject.function, "__name__", "")
     for method in methods(place, MAKES_TABLES):
-        if method.__name__ not in (
-            "forward",
-            "__call__",
-            getattr(subject.function, "__name__", ""),
-        ):
+        if method.__name__ != own:
             yield method, f"{words}.{method.__name__}"
 
 

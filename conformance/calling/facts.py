@@ -107,7 +107,8 @@ class Facts:
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
         shown = []
-        for name, value in self.arguments(function, dict.fromkeys(asked, ...)).items():
+        also = dict.fromkeys((*asked, "dtype", "device"), ...)
+        for name, value in self.arguments(function, also, ("dtype", "device")).items():
             plain = role_of(name) == "config" or value is ...
             shown.append(name if plain else f"{name}={value!r}")
         return ", ".join(shown)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from .facts import Facts
+from .libraries import dtype_for
 from .roles import Unbound
 
 #: Names of methods that rotate, and of functions and methods that make tables.
@@ -40,8 +41,9 @@ def make(cls: type, facts: Facts) -> Any:
     Unbound
         A required parameter of the constructor has no known value, or the constructor fails.
     """
+    also = {"dtype": dtype_for(cls), "device": "cpu"}
     try:
-        made = cls(**facts.arguments(cls, {}))
+        made = cls(**facts.arguments(cls, also, tuple(also)))
     except Unbound as error:
         raise Unbound(f"{cls.__name__}: {error}; give it with --init NAME=VALUE") from None
     except Exception as error:
@@ -67,11 +69,12 @@ def methods(instance: Any, names: re.Pattern[str]) -> Iterator[Callable[..., Any
     """Yield the methods that the object's own class defines under such names."""
     for name, value in vars(type(instance)).items():
         plain = value.__func__ if isinstance(value, staticmethod) else value
-        if inspect.isfunction(plain) and names.search(name) and not name.startswith("__"):
+        private = name.startswith("__") or name in ("forward", "call")
+        if inspect.isfunction(plain) and names.search(name) and not private:
             yield getattr(instance, name)
 
 
-def candidates(scope: dict[str, Any], target: Any) -> Iterator[Any]:
+def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:
     """Yield classes and functions of a file that may make tables for ``target``, likely ones first.
 
     Names that share a beginning with the target's file-mates come first; so do classes.

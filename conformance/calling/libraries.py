@@ -91,6 +91,13 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(inner)
 
 
+def dtype_for(cls: type) -> Any:
+    """Return float32 of the library that a class uses, for constructors that take a dtype."""
+    name = libraries_of(cls)[0].name
+    module = {"jax": "jax.numpy", "mlx": "mlx.core"}.get(name, name)
+    return getattr(importlib.import_module(module), "float32", "float32")
+
+
 def _host(value: Any) -> Any:
     """Return arrays of a converted library as NumPy arrays, inside tuples too."""
     if isinstance(value, tuple | list):

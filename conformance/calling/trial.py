@@ -10,32 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 
-#: Batch, heads and tokens of a trial input.
-SIZES = (2, 3, 5)
+#: Batch, heads and tokens of trial inputs; the next ones are for functions that refuse the first.
+SIZES = ((2, 3, 5), (1, 3, 5), (1, 1, 5))
+#: The points for treating rows and heads alike, and for treating tokens not alike.
+ALIKE = MOVES = 4
 #: The score of a way that passes every test, and of one that agrees with the declared encoding.
-PERFECT, AGREES = 10, 11
+PERFECT, AGREES = ALIKE + MOVES + 2, ALIKE + MOVES + 3
 
 
 def score(
-    call: Callable[..., Any],
-    backend: str,
-    layout: str,
-    dim: int,
-    dtype: str,
-    axes: int = 1,
-    encoding: Any = None,
+    driver: Driver, dim: int, sizes: tuple[int, int, int], encoding: Rotary | None
 ) -> tuple[int, str]:
     """Return the score of a way to rotate, and why it is 0.
 
-    A rotation keeps the shape.  It treats batch rows and heads alike (4 points) and tokens not
-    (4 points), keeps the numbers of a vector at position 0, in any order and times any factor
-    (1 point), and doubles when its input doubles (1 point).  One point more if it agrees with the
-    declared ``encoding``: of several tables in a file, that one is meant.
+    A rotation keeps the shape.  It treats batch rows and heads alike and tokens not, keeps the
+    numbers of a vector at position 0, in any order and times any factor (1 point), and doubles
+    when its input doubles (1 point).  One point more if it agrees with the declared ``encoding``:
+    of several tables in a file, that one is meant.
     """
-    batch, heads, length = SIZES
-    driver = Driver(call, backend, dtype=dtype, tensor_layout=layout, axes=axes)
+    batch, heads, length = sizes
     vector = np.linspace(1.0, 2.0, dim)
     x = np.broadcast_to(vector, (batch, heads, length, dim)).copy()
     at = np.arange(length)
@@ -46,8 +42,8 @@ def score(
         return 0, str(error)
     if not np.isfinite(y).all():
         return 1, ""
-    points = 4 * bool(np.allclose(y, y[:1, :1], rtol=1e-3, atol=1e-3))
-    points += 4 * (not np.allclose(y, y[:, :, :1], rtol=1e-4, atol=1e-4))
+    points = ALIKE * bool(np.allclose(y, y[:1, :1], rtol=1e-3, atol=1e-3))
+    points += MOVES * (not np.allclose(y, y[:, :, :1], rtol=1e-4, atol=1e-4))
     ratio = np.sort(np.abs(y[0, 0, 0])) / vector
     points += bool(np.allclose(ratio, ratio[0], rtol=2e-2) and ratio[0] > 0)
     points += bool(np.allclose(twice, 2 * y, rtol=2e-2, atol=1e-3))
@@ -56,12 +52,16 @@ def score(
     return max(points, 1), ""
 
 
-def returns_none(call: Callable[..., Any], backend: str, layout: str, dim: int, dtype: str) -> bool:
+def returns_none(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> bool:
     """Return whether a call succeeds without a result, as a function in place does."""
-    driver = Driver(call, backend, dtype=dtype, tensor_layout=layout)
-    batch, heads, length = SIZES
+    batch, heads, length = sizes
     given, at = driver.arguments(np.ones((batch, heads, length, dim)), np.arange(length))
     try:
         return driver.call(given, at) is None
     except Refused:
         return False
+
+
+def driver_of(call: Callable[..., Any], backend: str, dtype: str, layout: str, axes: int) -> Driver:
+    """Return a driver for trial calls."""
+    return Driver(call, backend, dtype=dtype, tensor_layout=layout, axes=axes)

@@ -138,6 +138,7 @@ def check_command(
             init=init,
             signature=signature,
             config=config,
+            stated=surface is not None,
             tensor_layout=tensor_layout,
             backend=backend,
             dtype=dtype,

@@ -51,13 +51,17 @@ def bound_target(
     init: Sequence[str] | None = None,
     signature: str | None = None,
     config: str | None = None,
+    stated: bool = True,
     **settings: Any,
 ) -> Any:
-    """Return ``fn``, which ``target`` names, bound unless it is a function of the surface."""
+    """Return ``fn``, which ``target`` names, bound unless it is a function of the surface.
+
+    ``stated`` is whether the user named the surface.
+    """
     if isinstance(fn, Implementation):
         return fn
     plain = table is None and not init and signature is None and inspect.isroutine(fn)
-    if plain and surface is not None and takes(fn, surface):
+    if plain and stated and surface is not None and takes(fn, surface):
         return fn
     return bind(
         fn,
