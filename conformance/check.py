@@ -103,6 +103,8 @@ def check(
         raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")
     if surface is not None and surface not in SURFACES:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+    if surface is not None:
+        refuse(surface, encoding)
     if bound is None and (surface is None or not takes(fn, surface)):
         fn = bound = bind(
             fn, encoding, surface, tensor_layout=tensor_layout, backend=backend, dtype=dtype,

@@ -26,7 +26,7 @@ from .tables import NoTable
 from .trial import AGREES, PERFECT, SIZES
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
-HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16)
+HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 24, 40, 48, 72, 112, 160, 192, 8)
 #: The surfaces that conventions are bound to.
 BOUND = tuple(dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfaces))
 
@@ -148,6 +148,8 @@ def _takes_two(target: Any) -> bool:
 
 def takes(function: Callable[..., Any], surface: str) -> bool:
     """Return whether ``function`` takes exactly the positional arguments of ``surface``."""
+    if surface not in SURFACES:
+        return True  # the caller refuses it
     most = len(SURFACES[surface].arguments)
     counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
     for count in counts:
@@ -249,7 +251,9 @@ def _nothing_fits(request: Request) -> str:
 
     nearest = max(rows, key=near)
     lines = [f"no calling convention fits {_name(target)}{takes_}"]
-    lines += [f"  tried: {reason}" for reason in reasons[-3:]]
+    first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
+    reasons = [*first, *(reason for reason in reasons if reason not in first)]
+    lines += [f"  tried: {reason}" for reason in reasons[:3]]
     lines += [f"nearest is {nearest.name!r}: {nearest.call}; write", *nearest.stub.splitlines(),
               "or choose with --signature and --tensor-layout; `posenc explain signatures` lists "
               "the conventions"]  # fmt: skip

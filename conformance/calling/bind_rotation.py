@@ -40,6 +40,8 @@ def rotations(
         if points:
             first, second = list(subject.signature)[:2]
             how = f"{subject.words}({first}, {second}); {first} {_shape(layout)}"
+            if layout == "bhsd" and library.name == "numpy" and subject.owner is None:
+                how = ""  # exactly as the surface says
             yield points, subject.implementation(library, direct, "apply", layout, how)
     for way in ways(function, order, subject.facts, layouts, sources, request.part):
         yield from _scored(subject, library, way, request.surface or convention.surfaces[0], fixed)

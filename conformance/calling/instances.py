@@ -6,19 +6,19 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from .facts import Facts
 from .libraries import dtype_for
 from .roles import Unbound
 
-#: Names of methods that rotate, and of functions and methods that make tables.
-ROTATES = re.compile(r"(apply|rotate|rope|rotary)", re.IGNORECASE)
-MAKES_TABLES = re.compile(
-    r"(freqs|cos|sin|rope|rotary|rot_|pos(itional)?_?emb|embed|angles|cache|precompute|table)",
-    re.IGNORECASE,
-)
+#: Words in the names of methods that rotate, and of functions and methods that make tables.
+ROTATES = frozenset({"apply", "rotate", "rope", "rotary", "rot"})
+MAKES_TABLES = frozenset(
+    {"angles", "cache", "cis", "cos", "cossin", "emb", "embed", "embedding", "freq", "freqs",
+     "frequencies", "pos", "positional", "precompute", "rope", "rot", "rotary", "rotations", "sin",
+     "sincos", "sinusoid", "sinusoidal", "table", "tables"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,17 @@ def main_call(instance: Any) -> Callable[..., Any] | None:
     return None
 
 
-def methods(instance: Any, names: re.Pattern[str]) -> Iterator[Callable[..., Any]]:
-    """Yield the methods that the object's own class defines under such names."""
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a name such as ``RotaryEmbedding`` or ``precompute_freqs_cis``."""
+    return frozenset(word.lower() for word in re.findall("[A-Z]*[a-z]+|[A-Z]+", name))
+
+
+def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]]:
+    """Yield the methods that the object's own class defines with one of the words."""
     for name, value in vars(type(instance)).items():
         plain = value.__func__ if isinstance(value, staticmethod) else value
         private = name.startswith("__") or name in ("forward", "call")
-        if inspect.isfunction(plain) and names.search(name) and not private:
+        if inspect.isfunction(plain) and words & words_of(name) and not private:
             yield getattr(instance, name)
 
 
@@ -83,16 +88,15 @@ def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:
     name = getattr(target, "__name__", "")
     found = []
     for own, value in scope.items():
-        if value is target or isinstance(value, ModuleType) or own.startswith("__"):
+        if value is target or own.startswith(("__", "test_")):  # tests may do anything
             continue
-        if getattr(value, "__module__", None) != module or not MAKES_TABLES.search(own):
+        if getattr(value, "__module__", None) != module or not MAKES_TABLES & words_of(own):
             continue
         if inspect.isclass(value) or inspect.isfunction(value):
             found.append((own, value))
-    words = set(re.findall("[a-z]+", name.lower()))
 
     def rank(item: tuple[str, Any]) -> tuple[int, bool]:
-        shared = len(words & set(re.findall("[a-z]+", item[0].lower())))
+        shared = len(words_of(name) & words_of(item[0]))
         return -shared, not inspect.isclass(item[1])
 
     yield from (value for _, value in sorted(found, key=rank))

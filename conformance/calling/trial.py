@@ -15,6 +15,8 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 
 #: Batch, heads and tokens of trial inputs; the next ones are for functions that refuse the first.
 SIZES = ((2, 3, 5), (1, 3, 5), (1, 1, 5))
+#: The share of the largest number up to which a difference may be rounding.
+COARSE = 2.0**-6
 #: The points for treating rows and heads alike, and for treating tokens not alike.
 ALIKE = MOVES = 4
 #: The score of a way that passes every test, and of one that agrees with the declared encoding.
@@ -42,14 +44,18 @@ def score(
         return 0, str(error)
     if not np.isfinite(y).all():
         return 1, ""
-    points = ALIKE * bool(np.allclose(y, y[:1, :1], rtol=1e-3, atol=1e-3))
-    points += MOVES * (not np.allclose(y, y[:, :, :1], rtol=1e-4, atol=1e-4))
+    points = ALIKE * _alike(y, y[:1, :1]) + MOVES * (not _alike(y, y[:, :, :1]))
     ratio = np.sort(np.abs(y[0, 0, 0])) / vector
-    points += bool(np.allclose(ratio, ratio[0], rtol=2e-2) and ratio[0] > 0)
-    points += bool(np.allclose(twice, 2 * y, rtol=2e-2, atol=1e-3))
+    points += _alike(ratio, ratio[:1]) and ratio[0] > 0
+    points += _alike(twice, 2 * y)
     if points == PERFECT and encoding is not None:
-        points += bool(np.allclose(y, encoding.apply(x, at), rtol=2e-2, atol=2e-2))
-    return max(points, 1), ""
+        points += _alike(y, encoding.apply(x, at))
+    return max(int(points), 1), ""
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether arrays differ by rounding at most, even that of bfloat16."""
+    return bool(np.abs(a - b).max() <= COARSE * np.abs(a).max())
 
 
 def returns_none(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> bool:

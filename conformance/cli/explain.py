@@ -57,9 +57,9 @@ def explain(name: str | None = None) -> str:
     wanted = name.strip().lower().replace("_", "-")
     if wanted in ("signatures", "conventions"):
         return _signatures(CONVENTIONS)
-    if wanted in NAMES and wanted not in SURFACES:
-        return _signatures([NAMES[wanted]])
     surface = wanted.replace("-", "_")
+    if wanted in NAMES and surface not in SURFACES:
+        return _signatures([NAMES[wanted]])
     if surface in SURFACES:  # "slopes" is both a surface and a code
         known = f"surface {surface}\n{_hanging('call', SURFACES[surface].call)}"
         return f"{known}\n\n{_code(wanted)}" if wanted in CODES else known
