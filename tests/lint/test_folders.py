@@ -16,7 +16,7 @@ from tests.lint.sources import ROOT, imported, module_name, require_none, source
 
 #: Folders and files of conformance/. Each may import the earlier ones.
 ORDER = (
-    "harness", "oracle", "exact", "registry", "diagnosis", "phases",
+    "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions",
     "identify", "adapters", "vectors", "external", "surveys", "cli",
