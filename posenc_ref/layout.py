@@ -156,11 +156,11 @@ def permute_weights(
     rows = shape[0] if w.ndim else 0
     given = None if head_dim is None else validate.integer("head_dim", head_dim, minimum=2)
     if rows == 0 or rows % n_heads or (given is not None and rows != n_heads * given):
-        size = (
+        product = (
             "head_dim" if given is None else f"head_dim = {n_heads} * {given} = {n_heads * given}"
         )
         raise ValueError(
-            f"w must have n_heads * {size} rows, got shape {shape} for {n_heads} heads"
+            f"w must have n_heads * {product} rows, got shape {shape} for {n_heads} heads"
             + ("" if given is None else "; permute_fused_weights takes q, k and v in one matrix")
         )
     size = rows // n_heads
@@ -256,7 +256,7 @@ def _refuse_fused(shape: tuple[int, ...], n_heads: int) -> None:
         if rest == 0 and (usual or square):
             raise ValueError(
                 f"head_dim must be given for n_heads = {n_heads} and {shape[0]} rows, which may be "
-                f"heads of {size}, or q, k and v in one matrix (as query heads {n_heads}, key heads "
-                f"{n_kv}, value heads {n_kv}, each of {d} rows): pass head_dim={size}, or use "
-                "permute_fused_weights"
+                f"heads of {size}, or q, k and v in one matrix (as query heads {n_heads}, "
+                f"key heads {n_kv}, value heads {n_kv}, each of {d} rows): pass head_dim={size}, "
+                "or use permute_fused_weights"
             )
