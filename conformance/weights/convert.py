@@ -199,7 +199,7 @@ def _write(
         wrong = differing_bytes(file, target, moves)
         if wrong:
             raise ConversionError(f"bytes that must stay differ: {'; '.join(wrong)}")
-    logits = compare_logits(plan.moves, written, *layouts)
+    logits = compare_logits(checkpoint.tensors.values(), plan.moves, written, *layouts)
     if not logits.error <= TOLERANCE:
         raise ConversionError(
             f"q.k of the converted weights differ by {logits.error:.2g} of |q||k|"

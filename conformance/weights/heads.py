@@ -127,7 +127,7 @@ def read_model(config: Mapping[str, Any] | Path, convention: str | None = None) 
         Hugging Face's ``config.json``, Meta's ``params.json``, or the entries num_attention_heads,
         num_key_value_heads, head_dim, rotary_dim and rotary_start without a model_type.
     convention : str, optional
-        The convention of the weights.  Where ``model_type`` is unknown, its layout is assumed.
+        The convention of the weights; "half", "interleaved" or "meta" for an unknown model_type.
 
     Raises
     ------
@@ -137,12 +137,18 @@ def read_model(config: Mapping[str, Any] | Path, convention: str | None = None) 
     data = _load(config)
     if "model_type" not in data:
         return _plain(data)
-    known, layout = True, "half" if convention in (None, "half", "hf") else "interleaved"
+    layout = None
     try:
         encoding = from_config(data)
-    except ValueError:
-        encoding, known = from_config(data, layout=layout), False
-    settings = settings_of(data, layout=None if known else layout)
+    except ValueError as error:
+        if CONVENTIONS.get(convention or "hf") is None:
+            raise ValueError(f"{error} (on the command line, --from half or interleaved)") from None
+        layout = CONVENTIONS[str(convention)]
+        try:
+            encoding = from_config(data, layout=layout)
+        except ValueError:
+            raise error from None
+    settings = settings_of(data, layout=layout)
     kinds = {name: _heads(e) for name, e in encoding.encodings.items()}
     found = {heads for heads in kinds.values() if heads is not None}
     if not found:
@@ -159,7 +165,7 @@ def read_model(config: Mapping[str, Any] | Path, convention: str | None = None) 
         n_kv_heads=keys if isinstance(keys, int) else None,
         layers=tuple(kinds.get(name) for name in encoding.layer_types),
         heads=found.pop() if len(found) == 1 else None,
-        layout=_layout(encoding) if known else None,
+        layout=_layout(encoding) if layout is None else None,
         layout_key=stated,
         latent=settings.conventions.get("head") == "latent",
         query_rank=settings.get("q_lora_rank"),
@@ -245,7 +251,7 @@ def _heads(encoding: Any) -> Heads | None:
         return None
     if not isinstance(encoding, RoPE | MultiAxisRoPE) or encoding.layout not in LAYOUTS:
         raise ValueError(f"the pairs of {encoding!r} are neither half-split nor interleaved")
-    return Heads(encoding.head_dim, encoding.rotary_dim, encoding.rotary_start)
+    return Heads(encoding.head_dim, int(encoding.rotary_dim or 0), encoding.rotary_start)
 
 
 def _layout(encoding: ModelEncoding) -> str | None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .heads import Heads
+from .names import Name, parse
 from .plan import Move
 from .tensor import Tensor
 
@@ -80,35 +82,42 @@ def differing_bytes(before: Path, after: Path, moves: Iterable[Move]) -> list[st
                 at = move.tensor.offset + move.tensor.size
                 rows, count = rotated_rows(move), len(move.index)
                 was = move.tensor.rows(count)
-                now = _moved(move.tensor, after).rows(count)
+                now = replace(move.tensor, file=after).rows(count)
                 if (was[~rows] != now[~rows]).any():
                     wrong.append(f"{move.tensor.name}: rows that do not rotate")
     return wrong
 
 
 def compare_logits(
-    moves: Iterable[Move], written: Mapping[Path, Path], source: str, target: str
+    tensors: Iterable[Tensor],
+    moves: Iterable[Move],
+    written: Mapping[Path, Path],
+    source: str,
+    target: str,
 ) -> Logits:
     """Compare q . k of every layer before the conversion, in the source layout, and after it.
 
-    ``written`` maps each file to the converted one.  Inputs are random; rotation and products are
-    in float64.
+    ``tensors`` are all tensors of the checkpoint: biases and norms count although no move names
+    them.  ``written`` maps each file to the converted one.  Inputs are random; rotation and
+    products are in float64.
     """
-    layers: dict[tuple[int | None, str], dict[tuple[str, str], Move]] = defaultdict(dict)
+    weights: dict[tuple[Any, ...], dict[str, Move]] = defaultdict(dict)
     for move in moves:
-        part = move.name.part.replace("base_layer.", "")
-        part = "scale" if "scale" in part else part
-        if "magnitude" not in part:
-            adapter = part.removesuffix("weight") if "lora" in part else ""
-            layers[move.name.layer, adapter][move.name.role, part.removeprefix(adapter)] = move
+        key, role, part = _place(move.name)
+        if part == "weight":
+            weights[key][role] = move
+    parts: dict[tuple[Any, ...], dict[tuple[str, str], Tensor]] = defaultdict(dict)
+    for tensor in tensors:
+        name = parse(tensor.name)
+        if name is not None:
+            key, role, part = _place(name)
+            parts[key][role, part] = tensor
     result = Logits()
-    for parts in layers.values():
-        if ("qkv", "weight") not in parts and not {"q", "k"} <= {
-            {"latent": "k"}.get(role, role) for role, part in parts if part == "weight"
-        }:
+    for key, found in weights.items():
+        if "qkv" not in found and not ("q" in found and {"k", "latent"} & set(found)):
             result.skipped += 1
             continue
-        layer = _Layer(parts)
+        layer = _Layer(found, parts[key])
         before = layer.logits(source, {})
         after = layer.logits(target, written)
         unconverted = layer.logits(target, {})
@@ -123,70 +132,72 @@ def compare_logits(
     return result
 
 
+def _place(name: Name) -> tuple[tuple[Any, ...], str, str]:
+    """Return the layer (with the adapter, for LoRA), the role and the part of a tensor."""
+    part = name.part.replace("base_layer.", "").replace("linear.", "")
+    adapter = part.removesuffix("weight") if "lora" in part else ""
+    part = "scale" if "scale" in part else part.removeprefix(adapter)
+    return (name.prefix, name.layer, adapter), name.role, part
+
+
 class _Layer:
     """The queries and keys of one layer, as functions of random inputs."""
 
-    def __init__(self, parts: Mapping[tuple[str, str], Move]):
-        self._parts = parts
+    def __init__(self, weights: Mapping[str, Move], parts: Mapping[tuple[str, str], Tensor]):
+        self._weights, self._parts = weights, parts
 
     def logits(self, layout: str, written: Mapping[Path, Path]) -> np.ndarray:
         """Return q . k / (|q| |k|) for all heads, queries and keys."""
-        q, k = self._vectors(layout, written)
+        q, k = (self._heads(role, layout, written) for role in ("q", "k"))
         k = np.repeat(k, q.shape[0] // k.shape[0], axis=0)
         norms = [np.linalg.norm(x, axis=-1).max() or 1.0 for x in (q, k)]
         return np.asarray(q @ k.swapaxes(-1, -2) / (norms[0] * norms[1]))
 
-    def _vectors(self, layout: str, written: Mapping[Path, Path]) -> tuple[np.ndarray, np.ndarray]:
-        found = []
-        for role in ("q", "k"):
-            names = [("qkv", role), (role, role)] + [("latent", role)] * (role == "k")
-            own = next(name for name, _ in names if (name, "weight") in self._parts)
-            move = self._parts[own, "weight"]
-            x = self._project(move, role, written)
-            scale, bias = (self._parts.get((own, part)) for part in ("scale", "bias"))
-            if scale is not None:
-                x = x * _values(scale, written)[:, 0]
-            if bias is not None:
-                x = x + _values(bias, written)[:, 0]
-            heads = self._split(x, move, role)
-            heads = self._norm(heads, role, written)
-            if own == "latent" or ("latent", "weight") in self._parts:
-                first = move.heads.rotary_start if own != "latent" else 0
-                heads = heads[..., first : first + move.heads.rotary_dim]
-                rotated = Heads(heads.shape[-1], heads.shape[-1], 0)
-            else:
-                rotated = move.heads
-            found.append(_rotate(heads, rotated, layout))
-        return found[0], found[1]
-
-    def _project(self, move: Move, role: str, written: Mapping[Path, Path]) -> np.ndarray:
-        """Return the products of random inputs (4, hidden) with all rows."""
-        width = move.tensor.elements // len(move.index)
+    def _heads(self, role: str, layout: str, written: Mapping[Path, Path]) -> np.ndarray:
+        """Return the rotated queries or keys (heads, 4, d); in latent attention, their slices."""
+        own = next(r for r in (role, "qkv", "latent") if r in self._weights)
+        move = self._weights[own]
+        rows = len(move.index)
+        width = move.tensor.elements // rows
         x = np.random.default_rng(ord(role)).standard_normal((_POSITIONS.size, width))
-        tensor = _moved(move.tensor, written.get(move.tensor.file))
-        return np.concatenate([x @ rows.T for rows in tensor.values(len(move.index))], axis=1)
+        weight = _written(move.tensor, written)
+        x = np.concatenate([x @ part.T for part in weight.values(rows)], axis=1)
+        for part in ("scale", "bias"):
+            tensor = self._parts.get((own, part))
+            if tensor is not None and tensor.elements == rows:
+                values = _values(_written(tensor, written))
+                x = x * values if part == "scale" else x + values
+        heads = self._norm(_split(x, move, role), move.heads.dim, role, written)
+        rotated = move.heads
+        if "latent" in self._weights:  # other channels of the query meet keys that are not here
+            first = 0 if own == "latent" else rotated.rotary_start
+            heads = heads[..., first : first + rotated.rotary_dim]
+            rotated = Heads(rotated.rotary_dim, rotated.rotary_dim, 0)
+        return _rotate(heads, rotated, layout)
 
-    def _split(self, x: np.ndarray, move: Move, role: str) -> np.ndarray:
-        """Return the heads (n, 4, d) of the queries or the keys."""
-        if move.name.role == "latent":
-            return x[None, :, -move.heads.rotary_dim :]
-        n_q, n_k = move.n_q // move.groups, move.n_k // move.groups
-        heads = x.reshape(len(x), move.groups, -1, move.stride)
-        if move.name.role == "qkv":
-            heads = heads[:, :, :n_q] if role == "q" else heads[:, :, n_q : n_q + n_k]
-        heads = heads.reshape(len(x), -1, move.stride)[..., : move.heads.dim]
-        return heads.swapaxes(0, 1)
-
-    def _norm(self, heads: np.ndarray, role: str, written: Mapping[Path, Path]) -> np.ndarray:
-        """Return heads divided by their root mean square and multiplied by the norm's weight."""
+    def _norm(
+        self, heads: np.ndarray, dim: int, role: str, written: Mapping[Path, Path]
+    ) -> np.ndarray:
+        """Return heads over their root mean square, times the norm's weight, plus its bias."""
         weight = self._parts.get((f"{role}_norm", "weight"))
-        if weight is None:
+        if weight is None or weight.elements not in (dim, dim * len(heads)):
             return heads
-        w = _values(weight, written).reshape(-1, 1, weight.heads.dim)
+        w = _values(_written(weight, written)).reshape(-1, 1, dim)
         axes = -1 if len(w) == 1 else (0, -1)
         heads = heads / np.sqrt(np.mean(heads**2, axis=axes, keepdims=True) + 1e-12) * w
         bias = self._parts.get((f"{role}_norm", "bias"))
-        return heads if bias is None else heads + _values(bias, written).reshape(w.shape)
+        return heads if bias is None else heads + _values(_written(bias, written)).reshape(w.shape)
+
+
+def _split(x: np.ndarray, move: Move, role: str) -> np.ndarray:
+    """Return the queries or the keys (heads, 4, d) in the products with all rows."""
+    if move.name.role == "latent":
+        return x[None, :, -move.heads.rotary_dim :]
+    heads = x.reshape(len(x), move.groups, -1, move.stride)
+    if move.name.role == "qkv":
+        n_q, n_k = move.n_q // move.groups, move.n_k // move.groups
+        heads = heads[:, :, :n_q] if role == "q" else heads[:, :, n_q : n_q + n_k]
+    return heads.reshape(len(x), -1, move.stride)[..., : move.heads.dim].swapaxes(0, 1)
 
 
 def _rotate(x: np.ndarray, heads: Heads, layout: str) -> np.ndarray:
@@ -204,13 +215,10 @@ def _rotate(x: np.ndarray, heads: Heads, layout: str) -> np.ndarray:
     return np.concatenate([x[..., :first], turned, x[..., last:]], axis=-1)
 
 
-def _values(move: Move, written: Mapping[Path, Path]) -> np.ndarray:
-    tensor = _moved(move.tensor, written.get(move.tensor.file))
-    return np.concatenate(list(tensor.values(len(move.index))))
+def _values(tensor: Tensor) -> np.ndarray:
+    return np.concatenate(list(tensor.values(tensor.elements)))[:, 0]
 
 
-def _moved(tensor: Tensor, file: Path | None) -> Tensor:
-    """Return the tensor at the same place in another file."""
-    if file is None:
-        return tensor
-    return Tensor(tensor.name, tensor.dtype, tensor.shape, file, tensor.offset, tensor.size)
+def _written(tensor: Tensor, written: Mapping[Path, Path]) -> Tensor:
+    """Return the tensor at the same place in the converted file."""
+    return replace(tensor, file=written.get(tensor.file, tensor.file))

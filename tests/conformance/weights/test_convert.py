@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from posenc_ref.conformance.weights import convert_checkpoint
-from tests.conformance.weights.models import LLAMA, POSITIONS, llama, tiny, write
+from tests.conformance.weights.models import LLAMA, llama, tiny, write
 
 SMALL = {"hidden_size": 24, "intermediate_size": 16, "num_hidden_layers": 2, "vocab_size": 11}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
@@ -204,8 +204,3 @@ def test_shards_are_converted_and_copied_with_what_belongs_to_them(tmp_path):
     assert copied == {*shards, "model.safetensors.index.json", "config.json", "tokenizer.json"}
     assert done.logits.layers == 2
     assert [file.name for file in tmp_path.iterdir() if "partial" in file.name] == []
-
-
-def test_positions_reach_far():
-    """The positions of the tests differ, or the logits would not depend on the layout."""
-    assert len(set(POSITIONS)) == len(POSITIONS)
