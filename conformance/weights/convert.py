@@ -87,11 +87,12 @@ class Conversion:
         ]
         logits = self.logits
         if logits.layers:
-            lines.append(
+            lines += [
                 f"logits     q.k of {_count(logits.layers, 'layer')} before and after agree within "
-                f"{logits.error:.0e} of |q||k| on random inputs; without the conversion they would "
-                f"differ by {logits.control:.1g} or more"
-            )
+                f"{_decade(logits.error)} of |q||k| on random inputs;",
+                f"           without the conversion they would differ by {logits.control:.1g} "
+                "or more",
+            ]
         if logits.skipped:
             lines.append(
                 f"           {_count(logits.skipped, 'layer')} not compared: no keys of their own, "
@@ -226,6 +227,11 @@ def _config(
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _decade(error: float) -> str:
+    """Return a power of ten above an error; the last bits differ between machines."""
+    return f"{10.0 ** np.ceil(np.log10(max(error, 1e-15))):.0e}"
 
 
 def _kinds(names: Sequence[str]) -> str:

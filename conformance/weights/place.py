@@ -41,8 +41,6 @@ class Place:
                 raise ValueError(f"the output would replace the input {target}: name another one")
             if target.exists() and not force:
                 raise ValueError(f"{target} exists: name another output, or pass --force")
-        if not output.parent.is_dir():
-            raise ValueError(f"there is no folder {output.parent} for the output")
 
     def _others(self) -> list[Path]:
         """Return the files without weights that belong to a source folder."""
@@ -63,7 +61,7 @@ class Place:
 
     def __enter__(self) -> Mapping[Path, Path]:
         self._folder = self._output.parent / f".{self._output.name}.{os.getpid()}.partial"
-        self._folder.mkdir()
+        self._folder.mkdir(parents=True)
         try:
             for file in self._others():
                 shutil.copyfile(file, self._folder / file.name)

@@ -24,7 +24,7 @@ _ROWS = re.compile(
 #: Parts without output channels.
 _NO_ROWS = re.compile(r"lora_A\.(\w+\.)?weight|(input|output|k|q)_scale|input_(min|max)")
 #: Scales of quantised weights: one, or one for each row or block of rows.
-_SCALES = re.compile(r"weight_scale(_inv)?|scale")
+_SCALES = re.compile(r"weight_scale(_inv)?")
 #: How q, k and v follow each other in fused projections.
 ARRANGEMENTS = ("sections", "groups")
 #: Models whose fused projection repeats q, k and v for each key head.

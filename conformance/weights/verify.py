@@ -118,9 +118,9 @@ def compare_logits(
             result.skipped += 1
             continue
         layer = _Layer(found, parts[key])
-        before = layer.logits(source, {})
-        after = layer.logits(target, written)
-        unconverted = layer.logits(target, {})
+        old, new = layer.heads({}), layer.heads(written)
+        before, unconverted = (layer.logits(old, layout) for layout in (source, target))
+        after = layer.logits(new, target)
         size = np.abs(before).max()
         control = np.abs(unconverted - before).max()
         if not control > 1e-3 * size:
@@ -136,7 +136,7 @@ def _place(name: Name) -> tuple[tuple[Any, ...], str, str]:
     """Return the layer (with the adapter, for LoRA), the role and the part of a tensor."""
     part = name.part.replace("base_layer.", "").replace("linear.", "")
     adapter = part.removesuffix("weight") if "lora" in part else ""
-    part = "scale" if "scale" in part else part.removeprefix(adapter)
+    part = "scale" if part.startswith("weight_scale") else part.removeprefix(adapter)
     return (name.prefix, name.layer, adapter), name.role, part
 
 
@@ -146,15 +146,21 @@ class _Layer:
     def __init__(self, weights: Mapping[str, Move], parts: Mapping[tuple[str, str], Tensor]):
         self._weights, self._parts = weights, parts
 
-    def logits(self, layout: str, written: Mapping[Path, Path]) -> np.ndarray:
+    def heads(self, written: Mapping[Path, Path]) -> tuple[np.ndarray, np.ndarray]:
+        """Return queries and keys (heads, 4, d) before rotation; in latent attention the slices."""
+        return self._project("q", written), self._project("k", written)
+
+    def logits(self, heads: tuple[np.ndarray, np.ndarray], layout: str) -> np.ndarray:
         """Return q . k / (|q| |k|) for all heads, queries and keys."""
-        q, k = (self._heads(role, layout, written) for role in ("q", "k"))
+        of = next(iter(self._weights.values())).heads
+        if "latent" in self._weights:
+            of = Heads(of.rotary_dim, of.rotary_dim, 0)
+        q, k = (_rotate(x, of, layout) for x in heads)
         k = np.repeat(k, q.shape[0] // k.shape[0], axis=0)
         norms = [np.linalg.norm(x, axis=-1).max() or 1.0 for x in (q, k)]
         return np.asarray(q @ k.swapaxes(-1, -2) / (norms[0] * norms[1]))
 
-    def _heads(self, role: str, layout: str, written: Mapping[Path, Path]) -> np.ndarray:
-        """Return the rotated queries or keys (heads, 4, d); in latent attention, their slices."""
+    def _project(self, role: str, written: Mapping[Path, Path]) -> np.ndarray:
         own = next(r for r in (role, "qkv", "latent") if r in self._weights)
         move = self._weights[own]
         rows = len(move.index)
@@ -168,12 +174,11 @@ class _Layer:
                 values = _values(_written(tensor, written))
                 x = x * values if part == "scale" else x + values
         heads = self._norm(_split(x, move, role), move.heads.dim, role, written)
-        rotated = move.heads
-        if "latent" in self._weights:  # other channels of the query meet keys that are not here
-            first = 0 if own == "latent" else rotated.rotary_start
-            heads = heads[..., first : first + rotated.rotary_dim]
-            rotated = Heads(rotated.rotary_dim, rotated.rotary_dim, 0)
-        return _rotate(heads, rotated, layout)
+        if "latent" in self._weights and own != "latent":
+            # The other channels of the query meet keys that are not here.
+            first = move.heads.rotary_start
+            heads = heads[..., first : first + move.heads.rotary_dim]
+        return heads
 
     def _norm(
         self, heads: np.ndarray, dim: int, role: str, written: Mapping[Path, Path]
