@@ -70,9 +70,9 @@ def convert_command(
 
     `hf` is the layout in which transformers rotates the model (half for Llama), `meta` is
     interleaved, `gguf` is that of llama.cpp. Rows of the q and k projections, their biases and
-    norms are moved; everything else is copied, and compared byte for byte after writing. Exits
-    with 0 if the weights were converted (or compared: same or permuted), 1 if the two are neither
-    or a conversion failed its verification, 2 for a usage error.
+    norms are moved; everything else, names of tensors too, is copied and compared byte for byte.
+    Exits with 0 if the weights were converted (or compared: same or permuted), 1 if the two are
+    neither or a conversion failed its verification, 2 for a usage error.
     """
     if compare:
         if other is None or output is not None or force or only or fused:

@@ -94,7 +94,7 @@ def _unlike(pair: Pair, first: Pair, model: Model | None) -> str:
     order, other = pair.order, first.order
     assert order is not None
     assert other is not None
-    if order.kind != other.kind or _way(order) != _way(other):
+    if order.kind != other.kind or (_way(order) and _way(other) and _way(order) != _way(other)):
         return f"{pair.said}, but {first.names[1]}: {first.said}"
     if order.kind == "same":
         return ""
@@ -102,8 +102,8 @@ def _unlike(pair: Pair, first: Pair, model: Model | None) -> str:
         latent = "latent" in (pair.role, first.role)
         same = order.rotary_dim == other.rotary_dim and (latent or order.dim == other.dim)
         return "" if same else (
-            f"{pair.said}, but {first.names[1]}: {first.said}; one of them was permuted with the "
-            "number of heads of the other (if heads differ in this model, give --config)"
+            f"{order}, but {first.names[1]}: heads of {other.dim}. One was permuted with a wrong "
+            "number of heads; if heads differ in this model, pass --config"
         )  # fmt: skip
     heads = model.at(pair.layer)
     if heads is None or pair.role in ("latent", "qkv"):
