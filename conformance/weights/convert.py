@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .checkpoint import Checkpoint, open_checkpoint
-from .heads import read_model, resolve
+from .heads import Model, read_model, resolve
 from .place import Place
 from .plan import Plan, make_plan
-from .verify import TOLERANCE, Logits, compare_logits, differing_bytes
+from .verify import Logits, compare_logits, differing_bytes
 
 #: The configurations that are found beside the weights.
 _CONFIGS = ("config.json", "params.json")
@@ -179,7 +179,7 @@ def convert_checkpoint(
         len(checkpoint.tensors) - len(moved),
         "; ".join(sizes),
         logits,
-        tuple(notes + _name_notes(plan, to)),
+        tuple(notes + _notes(plan, model, to)),
     )
 
 
@@ -201,7 +201,7 @@ def _write(
         if wrong:
             raise ConversionError(f"bytes that must stay differ: {'; '.join(wrong)}")
     logits = compare_logits(checkpoint.tensors.values(), plan.moves, written, *layouts)
-    if not logits.error <= TOLERANCE:
+    if not logits.excess <= 1:
         raise ConversionError(
             f"q.k of the converted weights differ by {logits.error:.2g} of |q||k|"
         )
@@ -243,8 +243,17 @@ def _kinds(names: Sequence[str]) -> str:
     return ", ".join(f"{name} x{count}" for name, count in counts.items())
 
 
-def _name_notes(plan: Plan, to: str) -> list[str]:
-    """Return a note where tensor names are those of another convention than ``to``."""
+def _notes(plan: Plan, model: Model, to: str) -> list[str]:
+    """Return what the conversion assumes, and which names do not fit ``to``."""
+    notes = []
+    if model.name and model.layout is None:
+        heads = next(move.heads for move in plan.moves)
+        notes.append(
+            f"model_type {model.name!r} is not known: {heads} are assumed, all of whose "
+            f"{heads.rotary_dim} channels from {heads.rotary_start} on rotate"
+        )
     words = {"hf": ("wq", "attn_q"), "meta": ("q_proj", "attn_q"), "gguf": ("q_proj", "wq")}
     found = {move.name.word for move in plan.moves} & set(words.get(to, ()))
-    return [f"only rows were moved: tensors keep their names ({found.pop()})"] if found else []
+    if found:
+        notes.append(f"only rows were moved: tensors keep their names ({found.pop()})")
+    return notes

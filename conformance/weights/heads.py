@@ -158,6 +158,8 @@ def read_model(config: Mapping[str, Any] | Path, convention: str | None = None) 
     heads, keys = settings.get("num_attention_heads"), _first(settings.config, "keys")
     if "num_global_key_value_heads" in settings.config:
         keys = None  # some layers have the one, some the other
+    if settings.model_type == "falcon" and not settings.config.get("new_decoder_architecture"):
+        keys = 1 if settings.config.get("multi_query", True) else heads  # num_kv_heads is not read
     base = settings.model_type.removesuffix("_text")
     return Model(
         settings.model_type,

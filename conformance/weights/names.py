@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 #: The role of a module, by the last word of its name.
 _ROLES = {
-    "q": ("q_proj", "wq", "attn_q", "query", "query_proj", "q_lin", "to_q",
-          "q_b_proj", "wq_b", "attn_q_b"),
-    "k": ("k_proj", "wk", "attn_k", "key", "key_proj", "k_lin", "to_k"),
+    "q": ("q_proj", "wq", "attn_q", "query", "query_proj", "q_b_proj", "wq_b", "attn_q_b"),
+    "k": ("k_proj", "wk", "attn_k", "key", "key_proj"),
     # DeepSeek's latent attention: the rotated key is in the last rows.
     "latent": ("kv_a_proj_with_mqa", "wkv_a", "attn_kv_a_mqa", "fused_qkv_a_proj_with_mqa"),
-    "qkv": ("qkv_proj", "query_key_value", "Wqkv", "wqkv", "c_attn", "W_pack", "attn_qkv", "qkv"),
-    "q_norm": ("q_norm", "query_norm", "q_layernorm", "query_layernorm", "attn_q_norm", "norm_q"),
-    "k_norm": ("k_norm", "key_norm", "k_layernorm", "key_layernorm", "attn_k_norm", "norm_k"),
+    "qkv": ("qkv_proj", "query_key_value", "Wqkv", "wqkv", "c_attn", "W_pack", "attn_qkv", "qkv",
+            "linear_qkv"),
+    "q_norm": ("q_norm", "query_norm", "q_layernorm", "query_layernorm", "attn_q_norm"),
+    "k_norm": ("k_norm", "key_norm", "k_layernorm", "key_layernorm", "attn_k_norm"),
     # Keys together with values, in an order that differs from model to model.
-    "kv": ("kv_proj", "wkv", "to_kv", "attn_kv"),
+    "kv": ("kv_proj", "wkv", "attn_kv", "linear_kv"),
 }  # fmt: skip
 _ROLE = {word: role for role, words in _ROLES.items() for word in words}
 #: Modules between the layer and the projection that have no rotary encoding, or one of their own.
@@ -29,7 +29,7 @@ _OTHER = re.compile(
 )
 #: Prefixes of towers for images and sound, which have heads of their own.
 _TOWER = re.compile(r"vision|visual|image|audio|speech|video|talker|code_predictor|token2wav")
-_LAYER = re.compile(r"^(.*?)\b(?:layers|layer|blk|h|blocks|transformer_blocks)\.(\d+)\.(.+)$")
+_LAYER = re.compile(r"^(.*?)\b(?:layers|layer|blk|h|blocks)\.(\d+)\.(.+)$")
 
 
 class Name(NamedTuple):

@@ -22,9 +22,12 @@ _ROWS = re.compile(
     r"|lora_magnitude_vector(\.\w+)?(\.weight)?"
 )
 #: Parts without output channels.
-_NO_ROWS = re.compile(r"lora_A\.(\w+\.)?weight|(input|output|k|q)_scale|input_(min|max)")
+_NO_ROWS = re.compile(
+    r"lora_A\.(\w+\.)?weight|(input|output|k|q)_scale|input_(min|max)"
+    r"|layer_norm_(weight|bias)|_extra_state"  # of Megatron
+)
 #: Scales of quantised weights: one, or one for each row or block of rows.
-_SCALES = re.compile(r"weight_scale(_inv)?")
+_SCALES = re.compile(r"weight_(scale(_inv)?|zero_point)")
 #: How q, k and v follow each other in fused projections.
 ARRANGEMENTS = ("sections", "groups")
 #: Models whose fused projection repeats q, k and v for each key head.
@@ -228,7 +231,7 @@ def _fused(
     fused: str | None,
 ) -> Move:
     rows, n = tensor.shape[0], model.n_heads
-    known = "groups" if model.name in _GROUPS or name.word == "wqkv" else None
+    known = "groups" if model.name in _GROUPS or name.word in ("wqkv", "linear_qkv") else None
     if known is None and (name.word in _SECTIONS or model.name == "chatglm"):
         known = "sections"
     arrangement = fused or known
@@ -242,8 +245,6 @@ def _fused(
         raise ValueError(f"{tensor.name} holds q, k and v: num_attention_heads must be one number")
     pairs, rest = divmod(rows - n * heads.dim, 2 * heads.dim)
     expected = model.n_kv_heads
-    if expected not in (None, pairs) and pairs == n and model.name == "falcon":
-        expected = pairs  # num_kv_heads is read in the newer architecture only
     if rest or pairs < 1 or n % pairs or (expected is not None and pairs != expected):
         states = f"{n} query" + ("" if expected is None else f" and {expected} key and value")
         raise ValueError(

@@ -31,6 +31,7 @@ _DECODERS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
     "F32": (lambda raw: raw.view("<f4"), 24),
     "F16": (lambda raw: raw.view("<f2"), 11),
     "BF16": (_bfloat16, 8),
+    "I8": (lambda raw: raw.view("i1"), 8),
     "F8_E4M3": (_e4m3, 4),
     "F8_E5M2": (lambda raw: (raw.astype("<u2") << 8).view("<f2"), 3),
 }

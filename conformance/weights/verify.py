@@ -20,8 +20,6 @@ from .tensor import Tensor
 
 _BLOCK = 1 << 24
 _POSITIONS = np.array([0.0, 1.0, 7.0, 1000.0])
-#: Logits in float64 differ by less than this, relative to the norms of q and k.
-TOLERANCE = 1e-11
 
 
 @dataclass
@@ -34,6 +32,8 @@ class Logits:
         The layers compared.
     error : float
         The largest difference, relative to ``|q| |k|``.
+    excess : float
+        The largest difference in units of the rounding of its sums: 1 or less is a rounding.
     control : float
         The smallest difference, over the layers, if nothing had been converted.
     skipped : int
@@ -42,6 +42,7 @@ class Logits:
 
     layers: int = 0
     error: float = 0.0
+    excess: float = 0.0
     control: float = np.inf
     skipped: int = 0
 
@@ -127,7 +128,9 @@ def compare_logits(
             result.skipped += 1
             continue
         result.layers += 1
-        result.error = max(result.error, float(np.abs(after - before).max()))
+        error = float(np.abs(after - before).max())
+        result.error = max(result.error, error)
+        result.excess = max(result.excess, error / layer.rounding)
         result.control = min(result.control, float(control))
     return result
 
@@ -145,6 +148,13 @@ class _Layer:
 
     def __init__(self, weights: Mapping[str, Move], parts: Mapping[tuple[str, str], Tensor]):
         self._weights, self._parts = weights, parts
+
+    @property
+    def rounding(self) -> float:
+        """The rounding of a sum over the inputs, then over a head, relative to its terms."""
+        widths = [move.tensor.elements // len(move.index) for move in self._weights.values()]
+        dims = [move.heads.dim for move in self._weights.values()]
+        return float(np.finfo(np.float64).eps) * (max(widths) + max(dims))
 
     def heads(self, written: Mapping[Path, Path]) -> tuple[np.ndarray, np.ndarray]:
         """Return queries and keys (heads, 4, d) before rotation; in latent attention the slices."""
