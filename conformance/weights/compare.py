@@ -135,13 +135,13 @@ def compare_checkpoints(
     if not common:
         raise ValueError(f"{a} and {b} have no query and key tensors in common")
     pairs: list[Pair] = []
-    last: dict[str, Order] = {}
+    last: dict[str, _Found] = {}
     for key in sorted(common, key=_place):
         one, other = (found[key] for found in named)
         role = key[1].removesuffix("_norm")
-        pair = _pair(one, other, key, last.get(role) or last.get("q"))
-        if pair.order is not None and pair.part == "weight" and pair.role == role:
-            last[role] = pair.order
+        pair, order = _pair(one, other, key, last.get(role) or last.get("q"))
+        if order is not None and pair.part == "weight" and pair.role == role:
+            last[role] = order
         pairs.append(pair)
     missing = {
         tensor.name: str(checkpoint.path)
@@ -154,6 +154,8 @@ def compare_checkpoints(
 
 
 _Key = tuple[int | None, str, str]
+#: An order in words, and as the index of rows.
+_Found = tuple[Order, np.ndarray]
 
 
 def _named(checkpoint: Checkpoint) -> dict[_Key, Tensor]:
@@ -192,37 +194,41 @@ def _numbered(named: list[dict[_Key, Tensor]]) -> list[dict[_Key, Tensor]]:
     return named
 
 
-def _pair(one: Tensor, other: Tensor, key: _Key, last: Order | None) -> Pair:
+def _pair(one: Tensor, other: Tensor, key: _Key, last: _Found | None) -> tuple[Pair, _Found | None]:
     layer, role, part = key
     names = (one.name, other.name)
     if one.elements != other.elements or one.shape[:1] != other.shape[:1]:
-        return Pair(role, part, layer, names, None, "", float("inf"))
+        return Pair(role, part, layer, names, None, "", float("inf")), None
     rows = one.elements if len(one.shape) == 1 or role.endswith("norm") else one.shape[0]
     a, b = (np.concatenate(list(t.values(rows))) for t in (one, other))
     tolerance, rounded = _rounding(one, other)
     difference = float(np.abs(a - b).max(initial=0.0))
     for limit, said in ((Tolerance(), ""), (tolerance, rounded)):
-        order = _order(a, b, limit, last)
-        if order is not None:
-            return Pair(role, part, layer, names, order, said, difference)
+        index = _index(a, b, limit, last)
+        if index is not None:
+            order = describe_order(index, fused=role == "qkv")
+            return Pair(role, part, layer, names, order, said, difference), (order, index)
         if limit == tolerance:
             break
-    return Pair(role, part, layer, names, None, "", difference)
+    return Pair(role, part, layer, names, None, "", difference), None
 
 
-def _order(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, last: Order | None) -> Order | None:
+def _index(
+    a: np.ndarray, b: np.ndarray, tolerance: Tolerance, last: _Found | None
+) -> np.ndarray | None:
     """Return the order of the rows of b in a, or None.
 
     The order of the last tensor is tried first: it decides where several orders agree, as for a
     bias of zeros.
     """
-    index = order_index(last, len(a))
-    if index is not None and agree(a[index], b, tolerance):
-        return describe_order(index)
-    if agree(a, b, tolerance):
-        return Order("same")
-    index = match_rows(a, b, tolerance)
-    return None if index is None else describe_order(index)
+    guess = None
+    if last is not None:
+        order, index = last
+        guess = index if len(index) == len(a) else order_index(order, len(a))
+    if guess is not None and agree(a[guess], b, tolerance):
+        return guess
+    straight = np.arange(len(a))
+    return straight if agree(a, b, tolerance) else match_rows(a, b, tolerance)
 
 
 def _rounding(one: Tensor, other: Tensor) -> tuple[Tolerance, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -270,10 +270,7 @@ def _scales(
             continue
         rows, blocks = len(weight.index), scale.shape[0]
         if blocks == rows:
-            plan.moves.append(
-                Move(scale, parsed, weight.heads, weight.n_q, weight.n_k, weight.stride,
-                     weight.groups, weight.index)
-            )  # fmt: skip
+            plan.moves.append(replace(weight, tensor=scale, name=parsed))
             continue
         size = -(-rows // blocks)
         size = 1 << (size - 1).bit_length()  # the last block may be shorter

@@ -64,20 +64,25 @@ def agree(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:
     return bool((np.abs(a - b) <= limit).all())
 
 
-def describe_order(index: np.ndarray) -> Order:
+def describe_order(index: np.ndarray, fused: bool = False) -> Order:
     """Return which change of layout a permutation of rows is.
 
     Formula
         The heads are the smallest equal blocks that are permuted alike, each within itself.  The
         rotated channels are those from the first moved row to the last one, and one row on either
-        side: a change of layout keeps the first and the last rotated channel in place.
+        side: a change of layout keeps the first and the last rotated channel in place.  In a
+        ``fused`` projection, the heads of v stay.
     """
     rows = len(index)
     if np.array_equal(index, np.arange(rows)):
         return Order("same")
     for dim in (d for d in range(4, rows + 1) if rows % d == 0):
         blocks = index.reshape(-1, dim) - np.arange(0, rows, dim)[:, None]
-        if (blocks != blocks[0]).any() or blocks.min() < 0 or blocks.max() >= dim:
+        still = (blocks == np.arange(dim)).all(axis=1)
+        alike = (blocks == blocks[0]).all(axis=1)
+        if blocks.min() < 0 or blocks.max() >= dim or still[0] or not (alike | still).all():
+            continue
+        if still.any() != fused or (fused and not _are_values(still)):
             continue
         moved = np.flatnonzero(blocks[0] != np.arange(dim))
         first, last = moved[0] - 1, moved[-1] + 1
@@ -93,6 +98,18 @@ def describe_order(index: np.ndarray) -> Order:
                 return Order("permuted", source, target, dim, count, int(first))
         break
     return Order("reordered")
+
+
+def _are_values(still: np.ndarray) -> bool:
+    """Return whether the heads that stay are those of v: the last ones, or the last of each group.
+
+    There are as many key heads as value heads, and a multiple of them are query heads.
+    """
+    total, n = len(still), int(still.sum())
+    if total <= 2 * n or total % n:
+        return False
+    head, group = np.arange(total), total // n
+    return any(np.array_equal(still, v) for v in (head >= total - n, head % group == group - 1))
 
 
 def order_index(order: Order | None, rows: int) -> np.ndarray | None:

@@ -177,6 +177,26 @@ def test_two_projections_alone(tmp_path):
     assert results(found) == {"permuted: half -> interleaved, heads of 16"}
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_fused_projections(groups, tmp_path):
+    """4 query, 2 key and 2 value heads of 8 in one matrix: those of v stay."""
+    names = [f"model.layers.0.self_attn.qkv_proj.{part}" for part in ("weight", "bias")]
+    a = {names[0]: numbers(1, 64, 12), names[1]: numbers(2, 64).bfloat16().float()}
+    values = [6, 7] if groups == 1 else [3, 7]
+
+    def moved(t, still):
+        heads, was = turned(t, 8).reshape(8, 8, -1), t.reshape(8, 8, -1)
+        heads[still] = was[still]
+        return heads.reshape(t.shape)
+
+    found = compared(tmp_path, a, {name: moved(t, values) for name, t in a.items()})
+    assert results(found) == {"permuted: half -> interleaved, heads of 8"}
+    assert (found.verdict, len(found.pairs)) == ("permuted", 2)
+    for still in ([], [0, 1], [5, 7]):  # v as well; q not all; another head than one of v
+        found = compared(tmp_path, a, {name: moved(t, still) for name, t in a.items()})
+        assert found.verdict == "neither", still
+
+
 def test_latent_attention(tmp_path):
     a = {"model.layers.0.self_attn.kv_a_proj_with_mqa.weight": numbers(1, 20, 8),
          "model.layers.0.self_attn.q_b_proj.weight": numbers(2, 72, 8)}  # fmt: skip
