@@ -17,7 +17,7 @@ from posenc_ref.conformance.weights.heads import CONVENTIONS, read_model, resolv
 from posenc_ref.conformance.weights.plan import ARRANGEMENTS
 
 from .loading import UsageError
-from .output import usage_errors
+from .output import progress, usage_errors
 
 _LAYOUTS = ", ".join(CONVENTIONS)
 
@@ -101,16 +101,18 @@ def convert_command(
             "--from meta --to hf --config config.json -o out`"
         )
     try:
-        done = convert_checkpoint(
-            source,
-            output,
-            from_=from_,
-            to=to,
-            config=config,
-            only=only or (),
-            fused=fused,
-            force=force,
-        )
+        with progress() as shown:
+            done = convert_checkpoint(
+                source,
+                output,
+                from_=from_,
+                to=to,
+                config=config,
+                only=only or (),
+                fused=fused,
+                force=force,
+                progress=shown,
+            )
     except ConversionError as error:
         typer.echo(f"posenc: nothing was written: {error}", err=True)
         raise typer.Exit(1) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,10 @@ from .verify import Logits, compare_logits, differing_bytes
 
 #: The configurations that are found beside the weights.
 _CONFIGS = ("config.json", "params.json")
+
+
+#: Called with a name, the number of finished steps and their total number.
+Progress = Callable[[str, int, int], object]
 
 
 class ConversionError(RuntimeError):
@@ -115,6 +119,7 @@ def convert_checkpoint(
     only: Sequence[str] = (),
     fused: str | None = None,
     force: bool = False,
+    progress: Progress | None = None,
 ) -> Conversion:
     """Write a checkpoint whose queries and keys have another layout, and verify it.
 
@@ -139,6 +144,8 @@ def convert_checkpoint(
         How q, k and v follow each other in a fused projection of an unknown model.
     force : bool
         Whether an existing output may be replaced.  The source is never replaced.
+    progress : function, optional
+        Called with the name of each file, the number of finished files and their total number.
 
     Raises
     ------
@@ -166,7 +173,7 @@ def convert_checkpoint(
     )
     place = Place(checkpoint, Path(output), given, force)
     with place as written:
-        logits = _write(checkpoint, plan, written, layouts)
+        logits = _write(checkpoint, plan, written, layouts, progress or (lambda *_: None))
         notes = place.configure(model, layouts[1])
     moved = tuple(move.tensor.name for move in plan.moves)
     sizes = dict.fromkeys(str(move.heads) for move in plan.moves)
@@ -188,9 +195,11 @@ def _write(
     plan: Plan,
     written: Mapping[Path, Path],
     layouts: tuple[str, str],
+    progress: Progress,
 ) -> Logits:
     """Copy the files, move the rows, and verify the result."""
-    for file, target in written.items():
+    for number, (file, target) in enumerate(written.items()):
+        progress(file.name, number, len(written))
         shutil.copyfile(file, target)
         moves = [move for move in plan.moves if move.tensor.file == file]
         with target.open("r+b") as opened:
@@ -200,6 +209,7 @@ def _write(
         wrong = differing_bytes(file, target, moves)
         if wrong:
             raise ConversionError(f"bytes that must stay differ: {'; '.join(wrong)}")
+    progress("logits", len(written), len(written))
     logits = compare_logits(checkpoint.tensors.values(), plan.moves, written, *layouts)
     if not logits.excess <= 1:
         raise ConversionError(

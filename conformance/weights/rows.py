@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -43,19 +44,33 @@ class Tolerance(NamedTuple):
 def match_rows(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> np.ndarray | None:
     """Return the permutation with ``b = a[index]`` within the tolerance, or None."""
     rows, width = a.shape
-    if rows > _MOST_ROWS:
-        return None
     chosen = np.unique(np.linspace(0, width - 1, min(width, _COLUMNS)).astype(int))
     few, other = a[:, chosen], b[:, chosen]
-    squares = np.sum(few * few, axis=1)
-    parts = [
-        np.argmin(squares - 2 * other[i : i + _BLOCK] @ few.T, axis=1)
-        for i in range(0, rows, _BLOCK)
-    ]
-    index = np.concatenate(parts)
-    if (np.bincount(index, minlength=rows) != 1).any() or not agree(a[index], b, tolerance):
-        return None
-    return index
+    if rows <= _MOST_ROWS:
+        squares = np.sum(few * few, axis=1)
+        nearest = [
+            np.argmin(squares - 2 * other[i : i + _BLOCK] @ few.T, axis=1)
+            for i in range(0, rows, _BLOCK)
+        ]
+        index = np.concatenate(nearest)
+        if (np.bincount(index, minlength=rows) == 1).all() and agree(a[index], b, tolerance):
+            return index
+    for order in _usual_orders(rows):  # rows may be equal, as those of a pruned head
+        guess = order_index(order, rows)
+        likely = guess is not None and agree(few[guess], other, tolerance)
+        if likely and agree(a[guess], b, tolerance):
+            return guess
+    return None
+
+
+def _usual_orders(rows: int) -> Iterator[Order]:
+    """Yield the changes of layout of whole heads, of their first channels, and of their last."""
+    for dim in (d for d in range(4, min(rows, 1024) + 1, 2) if rows % d == 0):
+        slices = ((dim, 0), (dim // 2, 0), (dim // 4, 0), (dim // 3, dim - dim // 3))
+        for count, first in slices:
+            if count >= 4 and count % 2 == 0:
+                yield Order("permuted", "half", "interleaved", dim, count, first)
+                yield Order("permuted", "interleaved", "half", dim, count, first)
 
 
 def agree(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> bool:

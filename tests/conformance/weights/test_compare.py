@@ -168,6 +168,21 @@ def test_equal_biases_follow_their_weights(tmp_path):
     assert (found.verdict, len(found.pairs)) == ("permuted", 12)
 
 
+def test_equal_rows_are_no_obstacle(tmp_path):
+    """A pruned head, and rows that occur twice."""
+    a = llama()
+    for name, t in a.items():
+        if "q_proj" in name:
+            t[16:32] = 0
+            t[40] = t[50]
+    assert compared(tmp_path, a, converted(a)).verdict == "permuted"
+    found = compared(tmp_path, converted(a, first=0, count=8), a)
+    assert results(found) == {"permuted: interleaved -> half, heads of 16, channels 0..7"}
+    b = converted(a)
+    b["model.layers.0.self_attn.q_proj.weight"][[3, 5]] *= -1
+    assert compared(tmp_path, a, b).verdict == "neither"
+
+
 def test_two_projections_alone(tmp_path):
     """Files with one tensor each, named as someone pleased."""
     a = numbers(1, 64, 24)

@@ -213,7 +213,11 @@ def test_shards_are_converted_and_copied_with_what_belongs_to_them(tmp_path):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "tokenizer.json").write_text("{}")
     (folder / "pytorch_model.bin").write_bytes(b"old")
-    done = convert_checkpoint(folder, tmp_path / "b", from_="hf", to="meta")
+    steps = []
+    done = convert_checkpoint(
+        folder, tmp_path / "b", from_="hf", to="meta", progress=lambda *step: steps.append(step)
+    )
+    assert steps == [*((shard, i, 3) for i, shard in enumerate(shards)), ("logits", 3, 3)]
     whole = tmp_path / "whole2.safetensors"
     convert_checkpoint(tmp_path / "whole.safetensors", whole, from_="hf", to="meta", config=LLAMA)
     expected, found = load_file(whole), {}

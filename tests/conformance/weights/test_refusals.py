@@ -126,6 +126,14 @@ def test_configurations_without_a_model_type(config, same, tmp_path):
     assert torch.equal(rows[:, :first], before[:, :first])
 
 
+def test_an_unknown_model_says_what_is_assumed(tmp_path):
+    config = LLAMA | {"model_type": "my_llama", "rope_theta": 10000.0}
+    file = write(tmp_path / "a", llama(), config)
+    done = convert_checkpoint(file, tmp_path / "b", from_="half", to="meta")
+    assert "model_type 'my_llama' is not known: heads of 16 are assumed" in str(done)
+    assert len(done.moved) == 4
+
+
 def test_towers_and_layers_without_positions_are_left_alone(tmp_path):
     config = LLAMA | {
         "model_type": "smollm3",
