@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,7 @@ class Comparison:
             "problem": self.problem,
             "pairs": [
                 {
+                    "stack": p.stack,
                     "layer": p.layer,
                     "role": p.role,
                     "part": p.part,
@@ -83,7 +85,9 @@ class Comparison:
         lines = [f"a  {self.paths[0]}", f"b  {self.paths[1]}"]
         grouped: dict[tuple[str, str], list[int | None]] = {}
         for pair in self.pairs:
-            grouped.setdefault((f"{pair.role} {pair.part}", pair.said), []).append(pair.layer)
+            grouped.setdefault((f"{pair.stack}{pair.role} {pair.part}", pair.said), []).append(
+                pair.layer
+            )
         for (what, said), layers in grouped.items():
             lines.append(f"{_layers(layers):<14} {what:<14} {said}")
         for name, path in self.missing.items():
@@ -128,7 +132,7 @@ def compare_checkpoints(
     checkpoints = open_checkpoint(Path(a)), open_checkpoint(Path(b))
     named = [_named(c) for c in checkpoints]
     for checkpoint, found in zip(checkpoints, named, strict=True):
-        if not any("norm" not in role for _, role, _ in found):
+        if not any("norm" not in role for _, _, role, _ in found):
             raise ValueError(f"{checkpoint.path} has no query and key projections known by name")
     named = _numbered(named)
     common = [key for key in named[0] if key in named[1]]
@@ -138,7 +142,7 @@ def compare_checkpoints(
     last: dict[str, _Found] = {}
     for key in sorted(common, key=_place):
         one, other = (found[key] for found in named)
-        role = key[1].removesuffix("_norm")
+        role = key[2].removesuffix("_norm")
         pair, order = _pair(one, other, key, last.get(role) or last.get("q"))
         if order is not None and pair.part == "weight" and pair.role == role:
             last[role] = order
@@ -153,52 +157,57 @@ def compare_checkpoints(
     return Comparison((Path(a), Path(b)), tuple(pairs), missing, problem)
 
 
-_Key = tuple[int | None, str, str]
+#: The stack of layers ("" for the main one), the number of the layer, the role and the part.
+_Key = tuple[str, int | None, str, str]
 #: An order in words, and as the index of rows.
 _Found = tuple[Order, np.ndarray]
 
 
 def _named(checkpoint: Checkpoint) -> dict[_Key, Tensor]:
-    """Return the weights and biases of queries and keys by layer, role and part."""
+    """Return the weights and biases of queries and keys.
+
+    The main stack of layers is the one with most tensors; its prefix depends on the convention.
+    """
+    names = {name: parsed for name in checkpoint.tensors if (parsed := parse(name))}
+    names = {name: n for name, n in names.items() if not n.tower and n.role != "kv"}
+    main = Counter(n.prefix for n in names.values()).most_common(1)
     found: dict[_Key, Tensor] = {}
-    for name, tensor in checkpoint.tensors.items():
-        parsed = parse(name)
-        if parsed is None or parsed.tower or parsed.role == "kv":
-            continue
+    for name, parsed in names.items():
+        tensor = checkpoint.tensors[name]
         if parsed.part not in ("weight", "bias"):
             if parsed.part.startswith("q"):  # qweight, qzeros: packed
                 raise ValueError(
                     f"{name} in {checkpoint.path} is quantised: use unquantised weights"
                 )
             continue
-        key = (parsed.layer, parsed.role, parsed.part)
+        stack = "" if parsed.prefix == main[0][0] else parsed.prefix
+        key = (stack, parsed.layer, parsed.role, parsed.part)
         if key in found:
-            raise ValueError(
-                f"{checkpoint.path} has two tensors for {key}: {found[key].name}, {name}"
-            )
+            raise ValueError(f"{checkpoint.path} has {found[key].name} and {name}: which is it?")
         found[key] = tensor
     return found
 
 
-def _place(key: _Key) -> tuple[int, bool, bool, bool, str]:
+def _place(key: _Key) -> tuple[str, int, bool, bool, bool, str]:
     """Return the order of the report: by layer, weights before norms and biases, q before k."""
-    layer, role, part = key
-    return (-1 if layer is None else layer, part != "weight", "norm" in role, role[0] == "k", role)
+    stack, layer, role, part = key
+    number = -1 if layer is None else layer
+    return stack, number, part != "weight", "norm" in role, role[0] == "k", role
 
 
 def _numbered(named: list[dict[_Key, Tensor]]) -> list[dict[_Key, Tensor]]:
     """Return them without layers if one has no numbered layers and the other only one layer."""
-    layers = [{layer for layer, _, _ in found} for found in named]
+    layers = [{layer for _, layer, _, _ in found} for found in named]
     if all(len(found) == 1 for found in layers) and layers[0] != layers[1] and {None} in layers:
-        return [{(None, role, part): t for (_, role, part), t in f.items()} for f in named]
+        return [{(s, None, role, part): t for (s, _, role, part), t in f.items()} for f in named]
     return named
 
 
 def _pair(one: Tensor, other: Tensor, key: _Key, last: _Found | None) -> tuple[Pair, _Found | None]:
-    layer, role, part = key
+    stack, layer, role, part = key
     names = (one.name, other.name)
     if one.elements != other.elements or one.shape[:1] != other.shape[:1]:
-        return Pair(role, part, layer, names, None, "", float("inf")), None
+        return Pair(stack, role, part, layer, names, None, "", float("inf")), None
     rows = one.elements if len(one.shape) == 1 or role.endswith("norm") else one.shape[0]
     a, b = (np.concatenate(list(t.values(rows))) for t in (one, other))
     tolerance, rounded = _rounding(one, other)
@@ -207,10 +216,10 @@ def _pair(one: Tensor, other: Tensor, key: _Key, last: _Found | None) -> tuple[P
         index = _index(a, b, limit, last)
         if index is not None:
             order = describe_order(index, fused=role == "qkv")
-            return Pair(role, part, layer, names, order, said, difference), (order, index)
+            return Pair(stack, role, part, layer, names, order, said, difference), (order, index)
         if limit == tolerance:
             break
-    return Pair(role, part, layer, names, None, "", difference), None
+    return Pair(stack, role, part, layer, names, None, "", difference), None
 
 
 def _index(

@@ -15,8 +15,10 @@ class Pair:
 
     Parameters
     ----------
+    stack : str
+        The prefix of the names, such as "mtp."; "" for the main stack of layers.
     role : str
-        "q", "k", "qkv", "q_norm" or "k_norm".
+        "q", "k", "latent", "qkv", "q_norm" or "k_norm".
     part : str
         "weight" or "bias".
     layer : int, optional
@@ -30,6 +32,7 @@ class Pair:
         The largest difference of two elements in the same place.
     """
 
+    stack: str
     role: str
     part: str
     layer: int | None
@@ -95,7 +98,9 @@ def _unlike(pair: Pair, first: Pair, model: Model | None) -> str:
     assert order is not None
     assert other is not None
     if order.kind != other.kind or (_way(order) and _way(other) and _way(order) != _way(other)):
-        return f"{pair.said}, but {first.names[1]}: {first.said}"
+        own = model is not None or pair.layer == first.layer
+        hint = "" if own else " (if not all layers of this model rotate, pass --config)"
+        return f"{pair.said}, but {first.names[1]}: {first.said}{hint}"
     if order.kind == "same":
         return ""
     if model is None:

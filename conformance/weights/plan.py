@@ -116,7 +116,7 @@ def make_plan(
         move = _move(tensors[name], parsed, heads, model, (source, target), fused)
         if move is not None:
             plan.moves.append(move)
-    _scales(plan, named, tensors, prefixes)
+    _scales(plan, named, tensors)
     _complete(plan, model)
     return plan
 
@@ -257,9 +257,7 @@ def _fused(
     return Move(tensor, name, heads, n, pairs, heads.dim, groups, index)
 
 
-def _scales(
-    plan: Plan, named: Mapping[str, Name], tensors: Mapping[str, Tensor], prefixes: set[str]
-) -> None:
+def _scales(plan: Plan, named: Mapping[str, Name], tensors: Mapping[str, Tensor]) -> None:
     """Add the moves of scales with one value for each row; check those of blocks of rows."""
     weights = {
         (m.name.prefix, m.name.layer, m.name.word): m for m in plan.moves if m.name.part == "weight"

@@ -1,6 +1,7 @@
 """``posenc convert``: options, outputs and exit codes."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -76,6 +77,16 @@ def test_usage_errors(arguments, message, file):
     found = run(file, *arguments)
     assert found.exit_code == 2
     assert message in found.output
+
+
+@pytest.mark.parametrize("package", ["safetensors", "gguf"])
+def test_a_missing_package_is_named(package, file, tmp_path, monkeypatch):
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    monkeypatch.setitem(sys.modules, package, None)
+    found = run(tmp_path / "x.gguf" if package == "gguf" else file, file, "--compare")
+    assert found.exit_code == 2
+    assert f"the {package} package reads" in found.output
+    assert f'pip install "posenc-ref[{"gguf" if package == "gguf" else "weights"}]"' in found.output
 
 
 def test_a_failed_verification(file, tmp_path, monkeypatch):

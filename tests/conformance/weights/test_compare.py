@@ -168,6 +168,24 @@ def test_equal_biases_follow_their_weights(tmp_path):
     assert (found.verdict, len(found.pairs)) == ("permuted", 12)
 
 
+def test_several_stacks_of_layers(tmp_path):
+    """A draft head beside the model is compared with its own kind."""
+    a = llama() | llama("mtp.layers.{}.self_attn.", num_hidden_layers=1)
+    found = compared(tmp_path, a, converted(a))
+    assert (found.verdict, len(found.pairs)) == ("permuted", 6)
+    assert "layer 0        mtp.q weight   permuted" in str(found)
+    b = converted(llama()) | {n: t for n, t in a.items() if "mtp" in n}
+    found = compared(tmp_path, a, b)
+    assert (found.verdict, "mtp." in found.problem) == ("neither", True)
+
+
+def test_layers_without_positions_may_stay(tmp_path):
+    a, b = llama(), converted(llama(), words=["0.self_attn.q", "0.self_attn.k"])
+    assert "not all layers of this model rotate" in compared(tmp_path, a, b).problem
+    config = LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]}
+    assert compared(tmp_path, a, b, model=read_model(config)).verdict == "permuted"
+
+
 def test_equal_rows_are_no_obstacle(tmp_path):
     """A pruned head, and rows that occur twice."""
     a = llama()
