@@ -17,7 +17,7 @@ def explain_command(
         str | None,
         typer.Argument(
             help="A surface, an encoding, a scaling or a code of a finding; or one of surfaces, "
-            "encodings, scalings and codes. Omit it for an overview."
+            "encodings, scalings, codes and signatures. Omit it for an overview."
         ),
     ] = None,
 ) -> None:

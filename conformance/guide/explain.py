@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from posenc_ref import Encoding, presets
+from posenc_ref.conformance.calling.conventions import NAMES
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -18,7 +19,7 @@ from posenc_ref.conformance.surfaces import WORDS
 from posenc_ref.encoding import Value
 
 from .names import ALIASES, encodings, find, near, scalings
-from .overview import SHAPES, TOPICS, overview
+from .overview import SHAPES, TOPICS, overview, signatures
 from .text import WIDTH, docstring, hanging, unmarked
 
 
@@ -52,6 +53,8 @@ def explain(name: str | None = None) -> str:
         *([_encoding(values[known])] if known else []),
         *([_code(code)] if code else []),
     ]
+    if not texts and (convention := find(name, NAMES)):
+        return signatures([NAMES[convention]])
     if texts:
         return "\n\n".join(texts)
     raise ValueError(
@@ -64,7 +67,7 @@ def _hint(name: str, values: dict[str, type[Value]]) -> str:
     if model := find(name, presets()):
         return f"; it is a model: `posenc presets {model}` shows its encoding"
     wanted = name.strip().lower()
-    alike = near(name, [*CODES, *values, *ALIASES, *SURFACES], n=5, cutoff=0.5)
+    alike = near(name, [*CODES, *values, *ALIASES, *SURFACES, *NAMES, *TOPICS], n=5, cutoff=0.5)
     alike += [code for code in CODES if wanted in code and code not in alike]
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
     texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
+from posenc_ref.conformance.calling.conventions import CONVENTIONS, Convention
 from posenc_ref.conformance.harness.codes import CODES, Code
 from posenc_ref.conformance.harness.signatures import SURFACES, Surface
 
@@ -20,7 +22,8 @@ posenc check judges a function. It takes two names:
 
 A report names every mistake by a code. `posenc explain NAME` explains a surface, an
 encoding, a scaling or a code; `posenc explain surfaces`, `encodings`, `scalings` and
-`codes` list them with a sentence each."""
+`codes` list them with a sentence each. Functions and classes of libraries are called as
+their authors call them: `posenc explain signatures` lists the calling conventions."""
 
 #: The letters in the shapes of arrays.
 SHAPES = {
@@ -51,6 +54,7 @@ def overview() -> str:
     parts.append(f"Frequency scalings of rotary encodings\n{_names(scalings())}")
     groups = (f"  {title}\n{listed(c.name for c in own)}" for title, own in _groups().items())
     parts.append("\n".join(["Codes of findings", *groups]))
+    parts.append(f"Signatures: calling conventions\n{listed(c.name for c in CONVENTIONS)}")
     return "\n\n".join(parts)
 
 
@@ -106,10 +110,27 @@ def _codes() -> str:
     return "\n".join(lines)
 
 
+def signatures(rows: Iterable[Convention] = CONVENTIONS) -> str:
+    """Return calling conventions: who has them, where they are judged, and a stub."""
+    parts = []
+    for row in rows:
+        lines = [
+            row.name,
+            hanging("call", row.call),
+            hanging("used by", row.users),
+            hanging("surface", " or ".join(row.surfaces)),
+            "  stub",
+            textwrap.indent(row.stub, "    "),
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
 #: The lists that ``posenc explain`` prints by name.
 TOPICS: dict[str, Callable[[], str]] = {
     "surfaces": surfaces,
     "encodings": lambda: f"Encodings\n{_by_family(_sentences)}",
     "scalings": lambda: f"Frequency scalings of rotary encodings\n{_sentences(scalings())}",
     "codes": _codes,
+    "signatures": signatures,
 }

@@ -7,12 +7,13 @@ import pytest
 
 from posenc_ref import from_dict
 from posenc_ref.conformance import CODES, SURFACES, explain
+from posenc_ref.conformance.calling.conventions import NAMES as CONVENTIONS
 from posenc_ref.conformance.guide.names import ALIASES, encodings, scalings
 from posenc_ref.conformance.guide.overview import TOPICS
 from posenc_ref.conformance.guide.text import docstring, unmarked
 
 CLASSES = {cls.__name__: cls for cls in [*encodings(), *scalings()]}
-NAMES = [*CODES, *SURFACES, *CLASSES, *TOPICS]
+NAMES = [*CODES, *SURFACES, *CLASSES, *TOPICS, *CONVENTIONS]
 MARKUP = re.compile(r"``|:\w+:`|^ *-{3,}$|^ *={3,}|(?<!\w)\*\w[^*`]*\w\*(?!\w)", re.MULTILINE)
 
 
@@ -61,6 +62,15 @@ def test_every_surface_has_a_result_and_explains_the_letters_of_its_shapes():
     shapes = re.search(r"  shapes +(.*)", explain("apply"))[1]
     assert shapes == "A axes of positions, B batch, H heads, S tokens, D channels of a head"
     assert re.search(r"  shapes +(.*)", explain("slopes"))[1] == "H heads"
+
+
+def test_signatures_are_explained_with_a_stub():
+    every = explain("signatures")
+    assert [name for name in CONVENTIONS if f"{name}\n  call " not in every] == []
+    one = explain("QK_cos_sin")
+    assert one in every
+    assert "def rotate(q, k, cos, sin):" in one
+    assert list(CONVENTIONS)[-1] in explain().rpartition("Signatures")[2]
 
 
 def test_every_code_belongs_to_one_of_few_groups():
