@@ -10,6 +10,7 @@ from posenc_ref import SPEC_VERSION
 
 from .codes import CODES
 from .conventions import known
+from .expected import ExpectedFailure, unexpected, vacuous
 from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
@@ -135,6 +136,11 @@ class Report:
         Outputs made wrong on purpose, by name, and whether the comparison rejected each.
     measured : str
         The measured encoding in one line.
+    failed : dict[str, list[str]]
+        The checks that failed, each with the codes of the errors that explain it. Exceptions, wrong
+        shapes and dtypes, NaN and overwritten inputs are listed under ``calls``.
+    expected : ExpectedFailure, optional
+        The deviation that is expected; it changes the exit code, not the verdict.
     """
 
     subject: str
@@ -149,6 +155,8 @@ class Report:
     required: tuple[str, ...] = ()
     controls: dict[str, bool] = field(default_factory=dict)
     measured: str = ""
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    expected: ExpectedFailure | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -170,8 +178,21 @@ class Report:
         return self.verdict == "conforms"
 
     @property
+    def problems(self) -> list[str]:
+        """Return how the run differs from the expected deviation; empty if none is expected."""
+        if self.expected is None:
+            return []
+        return [*vacuous(self), *unexpected(self, self.expected)]
+
+    @property
     def exit_code(self) -> int:
-        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too."""
+        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too.
+
+        With an expected deviation it is 0 for exactly this deviation, 3 if too little was judged,
+        and 1 for any other result, a pass included.
+        """
+        if self.expected is not None and self.verdict in ("conforms", "deviates"):
+            return 3 if vacuous(self) else int(bool(self.problems))
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property
@@ -210,6 +231,9 @@ class Report:
         lines.append(f"controls  {rejected} of {len(self.controls)} perturbed outputs rejected")
         if self.missing:
             lines.append(f"missing   required and not executed: {', '.join(self.missing)}")
+        if self.expected is not None:
+            lines.append(f"expected  {self.expected}")
+            lines += [f"problem   {problem}" for problem in self.problems]
         return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from posenc_ref import Encoding, ModelEncoding
+from posenc_ref.conformance.harness.expected import expectation
 from posenc_ref.conformance.harness.report import Accuracy, Finding, Report, _finite
 
 from .record import VERIFY_KEYS, Outcome, versions
@@ -51,9 +52,15 @@ class NdjsonWriter:
 
     def report(self, report: Report, seconds: float) -> None:
         """Write the report of ``check`` as events, then the footer."""
-        for name in dict.fromkeys((*report.executed, *report.required)):
-            executed, required = report.executed.get(name, 0), name in report.required
-            self.write("check", f"check: {name}", name=name, executed=executed, required=required)
+        for name in dict.fromkeys((*report.executed, *report.required, *report.failed)):
+            self.write(
+                "check",
+                f"check: {name}",
+                name=name,
+                executed=report.executed.get(name, 0),
+                required=name in report.required,
+                codes=report.failed.get(name, []),
+            )
         for name, rejected in report.controls.items():
             self.write("control", f"control: {name}", name=name, rejected=rejected)
         for finding in report.findings:
@@ -68,6 +75,7 @@ class NdjsonWriter:
             executed=sum(report.executed.values()),
             seconds=round(seconds, 3),
             measured=report.measured,
+            expected=None if report.expected is None else asdict(report.expected),
         )
 
     def verification(self, found: Verification) -> None:
@@ -266,6 +274,8 @@ def _result(
                 required=tuple(e["name"] for e in of["check"] if e["required"]),
                 controls={e["name"]: e["rejected"] for e in of["control"]},
                 measured=footer["measured"],
+                failed={e["name"]: e["codes"] for e in of["check"] if e["codes"]},
+                expected=expectation(footer["expected"]),
             )  # fmt: skip
             computed = (found.verdict, found.exit_code)
     except (KeyError, TypeError, ValueError) as error:
