@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .ledger import CALLS
@@ -44,40 +44,40 @@ class CheckResult:
 def by_check(report: Report, names: Iterable[str] = ()) -> list[CheckResult]:
     """Return the result of every check of a report; at least one fails unless its exit code is 0.
 
-    ``names`` are checks to list even if the report does not mention them.
+    ``names`` are checks to list even if they are not in the report.
     """
-    every = [*names, *report.executed, *report.required, CALLS, *report.failed]
-    own = [name for name in dict.fromkeys(every) if name not in (CONTROLS, EXPECTED)]
-    results = [*(_result(report, name) for name in own), _controls(report)]
+    failed = dict(report.failed)
+    attributed = {code for codes in failed.values() for code in codes}
+    others = [code for code in report.codes if code not in attributed]
+    if others:
+        failed[CALLS] = [*failed.get(CALLS, ()), *others]
+    own = dict.fromkeys([*names, *report.executed, *report.required, CALLS, *failed])
+    results = [_result(report, name, failed.get(name, ())) for name in own]
+    results.append(_controls(report))
     if report.expected is not None:
-        problems = report.problems
-        outcome = FAILED if problems else PASSED
-        text = "\n".join(problems)
-        results.append(CheckResult(EXPECTED, 0, outcome, "; ".join(problems), text))
+        text = "; ".join(report.problems)
+        results.append(CheckResult(EXPECTED, 0, FAILED if text else PASSED, text))
     return results
 
 
-def _result(report: Report, name: str) -> CheckResult:
-    executed = sum(report.executed.values()) if name == CALLS else report.executed.get(name, 0)
-    if name in report.failed:
-        codes = report.failed[name]
+def _result(report: Report, name: str, codes: Sequence[str]) -> CheckResult:
+    executed, expected = report.executed.get(name, 0), report.expected
+    if codes:
         found = [f for f in report.findings if f.severity == ERROR and f.code in codes]
         title = "; ".join(f"{f.code}: {f.message}" for f in found)
-        known = report.expected is not None and set(codes) <= set(report.expected.codes)
-        if report.expected is not None and known:
-            title = f"{title} (expected: {report.expected.reason})"
-        return CheckResult(
-            name, executed, XFAILED if known else FAILED, title, "\n".join(map(str, found))
-        )
+        outcome = FAILED
+        if expected is not None and set(codes) <= set(expected.codes):
+            outcome, title = XFAILED, f"{title} (expected because: {expected.reason})"
+        return CheckResult(name, executed, outcome, title, "\n".join(map(str, found)))
     if executed or (name == CALLS and report.executed):
         return CheckResult(name, executed, PASSED)
     if report.codes:
-        why = f"not judged, because of {', '.join(report.codes)}"
+        title = f"not judged, because of {', '.join(report.codes)}"
     elif name in report.required:
         return CheckResult(name, 0, FAILED, "required, and no case was judged")
     else:
-        why = "; ".join(report.limits) or "not judged in this run"
-    return CheckResult(name, 0, SKIPPED, why)
+        title = "; ".join(report.limits) or "not judged in this run"
+    return CheckResult(name, 0, SKIPPED, title)
 
 
 def _controls(report: Report) -> CheckResult:
