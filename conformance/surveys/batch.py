@@ -120,13 +120,13 @@ class Batch(Survey):
         """Return the number of outcomes with each verdict in one line."""
         c = self.counts
         text = (
-            f"{sum(c.values())} judged: {c['conforms']} conforming, {c['expected']} deviating as "
+            f"{sum(c.values())} checks: {c['conforms']} conforming, {c['expected']} deviating as "
             f"expected, {c['deviates']} deviating"
         )
         for verdict, words in (
             ("unexpected", "conforming although a deviation is expected"),
             ("inconclusive", "inconclusive"),
-            ("error", "not judged because of an error"),
+            ("error", "in error"),
         ):
             if c[verdict]:
                 text += f", {c[verdict]} {words}"

@@ -1,4 +1,4 @@
-"""Every error of a report is shown by a check, and a check fails whenever the exit code is not 0."""
+"""Every error of a report is shown by a check; one fails whenever the exit code is not 0."""
 
 import itertools
 
