@@ -74,7 +74,7 @@ def ci_command(
             yield Checked.of(one.name, report, time.perf_counter() - begin)
 
     begin = time.perf_counter()
-    facts = {"source": str(manifest), "select": select}
+    facts: dict[str, Any] = {"source": str(manifest), "select": select}
     with junit_file(junit) as outcomes, recording(ndjson, "ci", **facts) as record:
         typer.echo(f"posenc: {manifest}, checks to run: {len(chosen)}", err=True)
 

@@ -85,7 +85,8 @@ def read_manifest(path: Path, keys: Keys) -> list[Asked]:
         raise UsageError(f"{path}: write [[check]] with two brackets, a table for each function")
     if not tables:
         raise UsageError(
-            f'{path} has no check: write [[check]] and target = "file.py:function" for each function'
+            f"{path} has no check: write a [[check]] table for each function, with its target "
+            'such as "file.py:function"'
         )
     shared = [key for key in keys.every if key not in (TARGET, EXEC)]
     _known(f"{path}, [defaults]", "key", defaults, shared)

@@ -25,14 +25,17 @@ class Checked(Outcome):
     @classmethod
     def of(cls, name: str, report: Report, seconds: float) -> Self:
         """Return the outcome of a completed check."""
-        blank = cls(case=name, surface=report.surface, dtype=report.dtype, encoding=report.encoding)
-        verdict, problems = report.verdict, report.problems
-        if report.expected is not None and verdict in ("conforms", "deviates"):
-            verdict = "unexpected" if verdict == "conforms" else verdict
-            verdict = "expected" if report.exit_code == 0 else verdict
-        reason = report.expected.reason if verdict == "expected" and report.expected else ""
-        done = judged(blank, report).replace(verdict=verdict, report=report, seconds=seconds)
-        return done.replace(reason="; ".join(problems) or reason or done.reason)
+        blank = Outcome(
+            case=name, surface=report.surface, dtype=report.dtype, encoding=report.encoding
+        )
+        done = judged(blank, report)
+        verdict, reason = report.verdict, "; ".join(report.problems) or done.reason
+        if report.expected is not None and report.passed:
+            verdict = "unexpected"
+        elif report.expected is not None and report.exit_code == 0:
+            verdict, reason = "expected", report.expected.reason
+        own = {"verdict": verdict, "reason": reason, "seconds": seconds, "report": report}
+        return cls(**vars(done) | own)
 
     @classmethod
     def failed(cls, name: str, reason: str) -> Self:

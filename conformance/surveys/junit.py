@@ -61,7 +61,8 @@ def junit(outcomes: Sequence[Checked]) -> bytes:
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     root.set("time", f"{sum(one.seconds for one in outcomes):.3f}")
     ET.indent(root)
-    return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
 
 
 def _suite(one: Checked, n: int) -> ET.Element:
