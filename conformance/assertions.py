@@ -6,6 +6,8 @@ function conforms, or fails in another way. It also fails if the run judged too 
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -65,8 +67,22 @@ def assert_conforms(
         )
     if isinstance(required, str):
         raise TypeError(f"required must be a sequence of names of checks, got {required!r}")
+    begin = time.perf_counter()
     report = check(fn, encoding, surface, **settings)
     problems = [*vacuous(report, minimum_executed, required), *unexpected(report, expected)]
+    text = "\n".join([*problems, "", str(report)])
+    report.expected = expected
+    tell_pytest(report, time.perf_counter() - begin)
     if problems:
-        raise AssertionError("\n".join([*problems, "", str(report)]))
+        raise AssertionError(text)
     return report
+
+
+def tell_pytest(report: Report, seconds: float, part: str = "") -> None:
+    """Pass a report to the pytest plugin, if it is loaded, for its summary and its files.
+
+    ``part`` is the id of the check for which the test was parametrized.
+    """
+    plugin = sys.modules.get("posenc_ref_pytest")
+    if plugin is not None:
+        plugin.judged(report, seconds, part)

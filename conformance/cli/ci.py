@@ -99,7 +99,7 @@ def ci_command(
 
 def _check() -> Any:
     """Return the click command of ``posenc check`` that returns its report."""
-    app = typer.Typer(pretty_exceptions_enable=False)
+    app = typer.Typer(add_completion=False)
     app.command()(inspect.unwrap(check_command))
     return typer.main.get_command(app)
 

@@ -123,7 +123,7 @@ class Batch(Survey):
         """Return the number of outcomes with each verdict in one line."""
         c = self.counts
         text = (
-            f"{sum(c.values())} checks: {c['conforms']} conforming, {c['expected']} deviating as "
+            f"{len(self.outcomes)} judged: {c['conforms']} conforming, {c['expected']} deviating as "
             f"expected, {c['deviates']} deviating"
         )
         for verdict, words in (

@@ -40,11 +40,11 @@ def recorded_result(
     if header["kind"] == "verify":
         found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
     else:
-        found = Batch([_case(e) for e in of["case"]], footer["seconds"])
+        found = Batch([case_of(e) for e in of["case"]], footer["seconds"])
     return found, (found.counts, found.exit_code)
 
 
-def _case(event: Mapping[str, Any]) -> Checked:
+def case_of(event: Mapping[str, Any]) -> Checked:
     """Return the outcome of one function that :meth:`NdjsonWriter.case` wrote."""
     body = event["report"]
     if body is None:
