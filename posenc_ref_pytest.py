@@ -70,7 +70,8 @@ class _Session:
         self._verdicts: Counter[str] = Counter()
         self._cases: list[Any] = []
         self._seen: set[str] = set()
-        self._stack, self._file = ExitStack(), None
+        self._stack = ExitStack()
+        self._file: Any = None
         self._begin = time.perf_counter()
 
     def pytest_sessionstart(self) -> None:
@@ -113,7 +114,9 @@ class _Session:
         if self._verdicts:
             from importlib.metadata import version
 
-            counts = ", ".join(f"{self._verdicts[v]} {_WORDS[v]}" for v in _WORDS if self._verdicts[v])
+            counts = ", ".join(
+                f"{self._verdicts[v]} {_WORDS[v]}" for v in _WORDS if self._verdicts[v]
+            )
             terminalreporter.write_line(f"posenc-ref {version('posenc-ref')}: {counts}")
             if self._path is not None:
                 terminalreporter.write_line(f"posenc-ref: reports in {self._path}")

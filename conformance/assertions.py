@@ -69,7 +69,11 @@ def assert_conforms(
         raise TypeError(f"required must be a sequence of names of checks, got {required!r}")
     begin = time.perf_counter()
     report = check(fn, encoding, surface, **settings)
-    problems = [*vacuous(report, minimum_executed, required), *unexpected(report, expected)]
+    problems = vacuous(report.executed, report.controls, minimum_executed, required)
+    if expected is not None:
+        problems += unexpected(report.passed, report.codes, expected)
+    elif not report.passed:
+        problems.append(f"{report.subject} does not conform to its declaration")
     text = "\n".join([*problems, "", str(report)])
     report.expected = expected
     tell_pytest(report, time.perf_counter() - begin)

@@ -38,7 +38,9 @@ def parametrize_with_conformance(
     expected_failure: ExpectedFailure | Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that runs a test once for each check of ``fn``, with an id for each::
+    """Return a decorator that runs a test once for each check of ``fn``, with an id for each.
+
+    The test calls its argument ``check``::
 
         @parametrize_with_conformance(apply, RoPE(64, layout="half"), "apply")
         def test_rope(check):
@@ -88,7 +90,7 @@ def _checks(encoding: Declared, surface: str | None, settings: Mapping[str, Any]
     ours = RoPE(head_dim, layout="half") if declared is None and head_dim else declared
     (numpy,) = (b for b in backends() if b.name == "numpy")
     report = check(
-        row.own(ours, dtype),
+        lambda *arguments: row.own(ours, dtype)(*arguments),  # after check refused wrong ones
         declared,
         surface,
         dtype=dtype if dtype in numpy.dtypes else "float32",

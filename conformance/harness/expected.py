@@ -5,12 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .codes import CODES
-
-if TYPE_CHECKING:
-    from .report import Report
 
 
 @dataclass(frozen=True)
@@ -68,38 +65,41 @@ def expectation(value: ExpectedFailure | Mapping[str, Any] | None) -> ExpectedFa
     return ExpectedFailure(value["code"], value["reason"])
 
 
-def vacuous(report: Report, minimum: int = 1, required: Sequence[str] = ()) -> list[str]:
+def vacuous(
+    executed: Mapping[str, int],
+    controls: Mapping[str, bool],
+    minimum: int = 1,
+    required: Sequence[str] = (),
+) -> list[str]:
     """Return the reasons why the run judged too little, or an empty list if it judged enough."""
     found = []
-    accepted = [name for name, rejected in report.controls.items() if not rejected]
+    accepted = [name for name, rejected in controls.items() if not rejected]
     if accepted:
         names = ", ".join(accepted)
         found.append(f"the check is vacuous: a perturbed output was accepted ({names})")
-    elif not report.controls:
+    elif not controls:
         found.append("the check is vacuous: no perturbed output was judged")
-    count = sum(report.executed.values())
+    count = sum(executed.values())
     if count < minimum:
         found.append(
             f"too little was judged: {count} cases, at least {minimum} must be; if the function "
             "refuses all inputs, skip the test"
         )
-    missing = [name for name in required if not report.executed.get(name)]
+    missing = [name for name in required if not executed.get(name)]
     if missing:
-        done = ", ".join(name for name, n in report.executed.items() if n) or "nothing"
+        done = ", ".join(name for name, n in executed.items() if n) or "nothing"
         found.append(f"required and not judged: {', '.join(missing)}; judged: {done}")
     return found
 
 
-def unexpected(report: Report, expected: ExpectedFailure | None) -> list[str]:
-    """Return how the verdict differs from the expected one, or an empty list if it does not."""
-    if expected is None:
-        return [] if report.passed else [f"{report.subject} does not conform to its declaration"]
+def unexpected(passed: bool, codes: Sequence[str], expected: ExpectedFailure) -> list[str]:
+    """Return how a verdict and its codes differ from those expected; empty if they do not."""
     because = f"(expected because: {expected.reason})"
-    if report.passed:
+    if passed:
         gone = ", ".join(expected.codes)
         return [f"unexpected pass: {gone} is gone {because}; remove the expectation"]
-    other = [code for code in report.codes if code not in expected.codes]
-    lost = [code for code in expected.codes if code not in report.codes]
+    other = [code for code in codes if code not in expected.codes]
+    lost = [code for code in expected.codes if code not in codes]
     found = []
     if other:
         found.append(f"fails with {', '.join(other)}, which is not expected {because}")

@@ -182,7 +182,8 @@ class Report:
         """Return how the run differs from the expected deviation; empty if none is expected."""
         if self.expected is None:
             return []
-        return [*vacuous(self), *unexpected(self, self.expected)]
+        too_little = vacuous(self.executed, self.controls)
+        return [*too_little, *unexpected(self.passed, self.codes, self.expected)]
 
     @property
     def exit_code(self) -> int:
@@ -192,7 +193,7 @@ class Report:
         and 1 for any other result, a pass included.
         """
         if self.expected is not None and self.verdict in ("conforms", "deviates"):
-            return 3 if vacuous(self) else int(bool(self.problems))
+            return 3 if vacuous(self.executed, self.controls) else int(bool(self.problems))
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property

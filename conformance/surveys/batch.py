@@ -123,8 +123,8 @@ class Batch(Survey):
         """Return the number of outcomes with each verdict in one line."""
         c = self.counts
         text = (
-            f"{len(self.outcomes)} judged: {c['conforms']} conforming, {c['expected']} deviating as "
-            f"expected, {c['deviates']} deviating"
+            f"{len(self.outcomes)} in all: {c['conforms']} conforming, "
+            f"{c['expected']} deviating as expected, {c['deviates']} deviating"
         )
         for verdict, words in (
             ("unexpected", "conforming although a deviation is expected"),

@@ -115,7 +115,7 @@ def test_one_report_of_many_functions(ci, tmp_path):
     assert "did you mean half?" in result.stdout
     assert "it ended Python with exit code 3" in result.stdout
     assert result.stdout.splitlines()[-1] == (
-        "6 judged: 1 conforming, 1 deviating as expected, 1 deviating, 3 in error"
+        "6 in all: 1 conforming, 1 deviating as expected, 1 deviating, 3 in error"
     )
     assert "noise" not in result.stdout
     suites = ET.parse(tmp_path / "r.xml").getroot()
