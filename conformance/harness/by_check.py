@@ -67,7 +67,7 @@ def _result(report: Report, name: str, codes: Sequence[str]) -> CheckResult:
         title = "; ".join(f"{f.code}: {f.message}" for f in found)
         outcome = FAILED
         if expected is not None and set(codes) <= set(expected.codes):
-            outcome, title = XFAILED, f"{title} (expected because: {expected.reason})"
+            outcome, title = XFAILED, f"{expected.reason} ({title})"
         return CheckResult(name, executed, outcome, title, "\n".join(map(str, found)))
     if executed or (name == CALLS and report.executed):
         return CheckResult(name, executed, PASSED)

@@ -9,7 +9,7 @@ from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.conformance.harness.report import Report
 
 from .record import Outcome, Survey, judged
-from .tables import WORDS, Cell, TextTable, short_score
+from .tables import WORDS, Cell, TextTable
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,18 @@ class Batch(Survey):
 
     def table(self) -> TextTable:
         """Return a table with a line for each function."""
-        head = ("judged", "surface", "dtype", "cases", "worst", "verdict")
+        head = ("judged", "surface", "dtype", "cases", "verdict")
         rows: list[list[Cell]] = [
             [
                 o.name,
                 o.surface,
                 o.dtype,
                 str(o.executed),
-                "" if o.worst is None else short_score(o.worst),
                 (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
             for o in self.outcomes
         ]
-        return TextTable("Positional encodings", head, rows, ("cases", "worst"))
+        return TextTable("Positional encodings", head, rows, ("cases",))
 
     def summary(self) -> str:
         """Return the number of outcomes with each verdict in one line."""

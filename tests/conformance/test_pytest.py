@@ -249,7 +249,7 @@ def test_a_run_of_pytest(tmp_path, workers):
     assert "test_mine.py::test_right[required inputs]" in run.stdout
     assert "1 failed" in run.stdout
     assert "4 xfailed" in run.stdout
-    assert "XFAIL test_mine.py::test_known[values] - base: the base is 500" in run.stdout
+    assert "XFAIL test_mine.py::test_known[values] - issue 12 (base: the base is 500" in run.stdout
     line = (
         f"posenc-ref {posenc_ref.__version__}: 2 conforming, 1 deviating as expected, 1 deviating"
     )
