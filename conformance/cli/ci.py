@@ -23,6 +23,7 @@ from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.runner import run
 
 from .check import check_command
+from .isolation import own_modules
 from .loading import UsageError
 from .manifest import Asked, Keys, read_manifest
 from .output import show, usage_errors
@@ -64,7 +65,11 @@ def ci_command(
     def judge(one: Asked) -> Iterator[Checked]:
         begin = time.perf_counter()
         try:
-            with contextlib.redirect_stdout(sys.stderr), contextlib.chdir(manifest.parent):
+            with (
+                contextlib.redirect_stdout(sys.stderr),
+                contextlib.chdir(manifest.parent),
+                own_modules(Path.cwd()),
+            ):
                 report: Report = command.invoke(contexts[one.name])
         except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
             yield Checked.failed(one.name, str(error))

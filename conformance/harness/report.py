@@ -214,6 +214,7 @@ class Report:
         """Return the report as JSON-ready data; infinite scores become null."""
         body = asdict(self)
         body.update(verdict=self.verdict, passed=self.passed, spec_version=SPEC_VERSION)
+        body["problems"] = self.problems
         return _finite(body)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:

@@ -20,6 +20,7 @@ from posenc_ref.conformance.harness.by_check import EXPECTED, PASSED, SKIPPED, X
 from posenc_ref.conformance.harness.report import Report
 
 from .batch import Checked
+from .files import require_own
 from .record import versions
 
 #: XML 1.0 forbids these characters, even escaped.
@@ -36,15 +37,14 @@ def junit_file(path: Path | None) -> Iterator[list[Checked]]:
 
     Raises
     ------
-    ValueError
-        If the name of the file does not end in ``.xml``: another file could be overwritten.
+    FileExistsError
+        If the file exists and is no JUnit XML.
     """
     outcomes: list[Checked] = []
     if path is None:
         yield outcomes
         return
-    if path.suffix.lower() != ".xml":
-        raise ValueError(f"--junit must name a file that ends in .xml, got {path}")
+    require_own(path, b"<testsuite", "JUnit XML file")
     path.write_bytes(junit([Checked.failed("posenc", "the run was interrupted")]))
     try:
         yield outcomes

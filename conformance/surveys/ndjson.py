@@ -20,11 +20,13 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.conformance.harness.report import Report, _finite
 
 from .batch import Batch, Checked
+from .files import require_own
 from .record import VERIFY_KEYS, Outcome, versions
 from .recorded_result import recorded_result
 from .verify import Verification
 
 FORMAT = "posenc-report-0"
+_HEADER = b'{"event": "header"'
 #: The kinds of reports, each with the events that it may contain.
 EVENTS = {
     "check": ("check", "control", "finding", "accuracy", "limit"),
@@ -135,13 +137,15 @@ def recording(
     """Open a file, write the header and yield the writer; without ``path`` yield None.
 
     ``libraries`` and ``facts`` are added to the header: the versions of libraries, and the subject,
-    surface, dtype and options of the run.
+    surface, dtype and options of the run.  An existing file that is no report is not overwritten
+    (FileExistsError).
     """
     if path is None:
         yield None
         return
     if kind == "check":
         facts["encoding"] = None if encoding is None else encoding.to_dict()
+    require_own(path, _HEADER, "recorded report")
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)
         head = {"format": FORMAT, "kind": kind, "versions": versions() | dict(libraries or {})}

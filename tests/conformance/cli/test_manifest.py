@@ -83,7 +83,7 @@ def ci(manifest):
 def rows(result):
     """Return the verdict of every line of the table, by name."""
     lines = result.stdout.splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("judged ")) + 1
+    first = next(n for n, line in enumerate(lines) if "  surface  " in line) + 1
     table = lines[first : lines.index("", first)]
     return {line.split("  ")[0]: line.split("  ")[-1].strip() for line in table}
 
@@ -179,6 +179,35 @@ def test_a_program_is_judged_with_exec(ci, tmp_path):
     result = ci(HEAD + f'[[check]]\nexec = "{sys.executable} src/fake.py"\n')
     assert result.exit_code == 2
     assert 'did not answer "hello": ended with exit status 1' in result.stdout
+
+
+def test_each_file_imports_the_modules_beside_it(ci, tmp_path):
+    for name, base in (("a", 10000.0), ("b", 500.0)):
+        folder = tmp_path / "project" / name
+        (folder / "parts").mkdir(parents=True)
+        (folder / "parts" / "__init__.py").touch()
+        (folder / "parts" / "base.py").write_text(f"BASE = {base}\n", encoding="utf-8")
+        (folder / "helpers.py").write_text("from parts.base import BASE\n", encoding="utf-8")
+        text = MINE + "\n\nfrom helpers import BASE\nhalf.__defaults__ = (BASE,)\n"
+        (folder / "port.py").write_text(text, encoding="utf-8")
+    before, path = set(sys.modules), [*sys.path]
+    result = ci(HEAD + RIGHT.replace("port", "a/port") + RIGHT.replace("port", "b/port"))
+    assert rows(result) == {"a/port.py:half": "ok", "b/port.py:half": "DEVIATES base"}
+    assert sys.path == path
+    assert {"helpers", "parts", "parts.base", "port"}.isdisjoint(set(sys.modules) - before)
+
+
+def test_libraries_below_the_folder_stay_imported(ci, tmp_path):
+    library = tmp_path / "project" / ".venv" / "lib"
+    library.mkdir(parents=True)
+    (library / "heavy.py").write_text("import builtins\n", encoding="utf-8")
+    text = f"import sys\nsys.path.append({str(library)!r})\nimport heavy\nsys.path.pop()\n{MINE}"
+    (tmp_path / "project" / "uses.py").write_text(text, encoding="utf-8")
+    try:
+        result = ci(HEAD + RIGHT.replace("port", "uses"))
+        assert (result.exit_code, "heavy" in sys.modules) == (0, True)
+    finally:
+        sys.modules.pop("heavy", None)
 
 
 # --- the manifest ---------------------------------------------------------------------------------
@@ -332,7 +361,8 @@ def test_an_expected_deviation(check, function, expected, exit_code, words):
         (["--reason", "issue 12"], "--reason needs --expect CODE"),
         (["--expect", "bas", "--reason", "x"], "--expect: code must be a key of CODES"),
         (["--expect", "base", "--reason", " "], "--reason: reason must say why"),
-        (["--junit", "port.py"], "ends in .xml, got port.py"),
+        (["--junit", "port.py"], "port.py is no JUnit XML file, so it is not overwritten"),
+        (["--ndjson", "port.py"], "port.py is no recorded report, so it is not overwritten"),
     ],
 )
 def test_a_usage_error_teaches(check, arguments, said):

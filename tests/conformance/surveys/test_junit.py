@@ -169,11 +169,17 @@ def test_an_exception_is_written_with_the_outcomes_before_it(tmp_path):
 
 
 def test_another_file_is_not_written_over(tmp_path):
-    path = tmp_path / "port.py"
-    path.write_text("def apply(): ...", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"ends in \.xml, got .*port\.py"), junit_file(path):
-        pass
-    assert path.read_text(encoding="utf-8") == "def apply(): ..."
+    for name, text in (("port.py", "def apply(): ..."), ("pom.xml", "<project />")):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        words = f"{name} is no JUnit XML file, so it is not overwritten"
+        with pytest.raises(FileExistsError, match=words), junit_file(path):
+            pass
+        assert path.read_text(encoding="utf-8") == text
+    (tmp_path / "empty.xml").touch()
+    with junit_file(tmp_path / "empty.xml") as outcomes:
+        outcomes.append(OUTCOMES[0])
+    assert (tmp_path / "empty.xml").stat().st_size
 
 
 @pytest.mark.parametrize(
