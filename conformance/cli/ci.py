@@ -6,7 +6,6 @@ import contextlib
 import fnmatch
 import inspect
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,11 +64,7 @@ def ci_command(
     def judge(one: Asked) -> Iterator[Checked]:
         begin = time.perf_counter()
         try:
-            with (
-                contextlib.redirect_stdout(sys.stderr),
-                contextlib.chdir(manifest.parent),
-                own_modules(Path.cwd()),
-            ):
+            with contextlib.chdir(manifest.parent), own_modules(Path.cwd()):
                 report: Report = command.invoke(contexts[one.name])
         except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
             yield Checked.failed(one.name, str(error))
