@@ -69,7 +69,7 @@ def ci_command(
         except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
             yield Checked.failed(one.name, str(error))
         except SystemExit as error:
-            yield Checked.failed(one.name, f"it ended Python with exit code {error.code}")
+            yield Checked.failed(one.name, f"it ended Python (SystemExit: {error.code})")
         else:
             yield Checked.of(one.name, report, time.perf_counter() - begin)
 

@@ -157,12 +157,16 @@ def _text(where: str, key: str, value: Any) -> str:
 
 
 def _names(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a name for each check: its target, and in brackets what tells it from others."""
+    """Return a name for each check: its target, and in brackets what tells it from others.
+
+    An expectation is no part of the name, which would change when a bug is mended.
+    """
     targets = [str(table.get(TARGET, table.get(EXEC))) for table in tables]
     found = []
     for target, table in zip(targets, tables, strict=True):
         own = [t for t, name in zip(tables, targets, strict=True) if name == target]
-        differing = [key for key in table if any(t.get(key) != table[key] for t in own)]
+        keys = [key for key in table if key not in ("expect", "reason")]
+        differing = [key for key in keys if any(t.get(key) != table[key] for t in own)]
         values = [str(table[key]) for key in differing if isinstance(table[key], str | int)]
         found.append(f"{target} [{', '.join(values)}]" if values else target)
     seen: Counter[str] = Counter()

@@ -113,7 +113,7 @@ def test_one_report_of_many_functions(ci, tmp_path):
         "absent.py:half": "ERROR",
     }
     assert "did you mean half?" in result.stdout
-    assert "it ended Python with exit code 3" in result.stdout
+    assert "it ended Python (SystemExit: 3)" in result.stdout
     assert result.stdout.splitlines()[-1] == (
         "6 in all: 1 conforming, 1 deviating as expected, 1 deviating, 3 in error"
     )
@@ -238,9 +238,10 @@ def test_the_keys_are_the_options_of_check(keys):
 def test_names_tell_the_checks_apart(manifest, keys):
     text = (
         '[[check]]\ntarget = "a.py:f"\ndtype = ["float32", "float64"]\n'
+        'expect = "base"\nreason = "n"\n'
         '[[check]]\ntarget = "b.py:f"\npreset = "llama-2-7b"\ninplace = false\n'
         '[[check]]\ntarget = "b.py:f"\npreset = "llama-3.1-8b"\ninplace = false\n'
-        '[[check]]\ntarget = "c.py:f"\n[[check]]\ntarget = "c.py:f"\n'
+        '[[check]]\ntarget = "c.py:f"\n[[check]]\ntarget = "c.py:f"\nexpect = "base"\n'
     )
     asked = read_manifest(manifest(text), keys)
     assert names(asked) == [
@@ -251,7 +252,7 @@ def test_names_tell_the_checks_apart(manifest, keys):
         "c.py:f",
         "c.py:f #2",
     ]
-    assert asked[0].arguments == ("--dtype=float32", "--", "a.py:f")
+    assert asked[0].arguments == ("--dtype=float32", "--expect=base", "--reason=n", "--", "a.py:f")
     assert asked[2].arguments == ("--preset=llama-2-7b", "--", "b.py:f")
 
 
