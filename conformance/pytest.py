@@ -15,6 +15,7 @@ from posenc_ref import RoPE
 from posenc_ref.backends import backends
 
 from .assertions import tell_pytest
+from .calling import bind
 from .check import check
 from .harness.by_check import CONTROLS, EXPECTED, FAILED, SKIPPED, XFAILED, CheckResult, by_check
 from .harness.expected import ExpectedFailure, expectation
@@ -28,6 +29,8 @@ __all__ = ["parametrize_with_conformance"]
 
 #: The highest position at which our own function is judged, for the names of the checks.
 _FEW = 128
+#: The settings of ``check`` that determine how a function is called.
+_BINDING = ("tensor_layout", "backend", "dtype", "head_dim", "name")
 
 
 def parametrize_with_conformance(
@@ -63,12 +66,16 @@ def parametrize_with_conformance(
     Raises
     ------
     TypeError, ValueError
-        At collection, if the arguments do not fit together.
+        At collection, if the arguments do not fit together, or ``surface`` is not given and it is
+        not found out how to call ``fn``.
     """
     import pytest
 
     expected = expectation(expected_failure)
     bound = fn if isinstance(fn, Implementation) else None
+    if bound is None and surface is None:  # the ids depend on the surface
+        known = {key: settings[key] for key in _BINDING if key in settings}
+        fn = bound = bind(fn, encoding, **known)
     surface = surface or (bound.surface if bound else None)
     encoding = encoding or (bound.encoding if bound else None)
     names = [*_checks(encoding, surface, settings), CALLS, CONTROLS]

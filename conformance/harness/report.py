@@ -136,6 +136,8 @@ class Report:
         Outputs made wrong on purpose, by name, and whether the comparison rejected each.
     measured : str
         The measured encoding in one line.
+    called : str
+        How the function was called, in one line; empty if exactly as the surface says.
     failed : dict[str, list[str]]
         The checks that failed, each with the codes of the errors that explain it. Exceptions, wrong
         shapes and dtypes, NaN and overwritten inputs are listed under ``calls``.
@@ -155,6 +157,7 @@ class Report:
     required: tuple[str, ...] = ()
     controls: dict[str, bool] = field(default_factory=dict)
     measured: str = ""
+    called: str = ""
     failed: dict[str, list[str]] = field(default_factory=dict)
     expected: ExpectedFailure | None = None
 
@@ -221,6 +224,8 @@ class Report:
         how = f"{self.surface}, {self.backend}, {self.dtype}"
         head = f"{self.verdict.upper()}  {self.subject}  ({how})"
         lines = [head, f"declared  {self.encoding}"]
+        if self.called:
+            lines.append(f"called    {self.called}")
         if self.measured:
             lines.append(f"measured  {self.measured}")
         lines += [str(f) for f in self.findings]

@@ -82,6 +82,7 @@ class NdjsonWriter:
             executed=sum(report.executed.values()),
             seconds=round(seconds, 3),
             measured=report.measured,
+            called=report.called,
             expected=None if report.expected is None else asdict(report.expected),
         )
 

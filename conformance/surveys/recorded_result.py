@@ -32,6 +32,7 @@ def recorded_result(
             required=tuple(e["name"] for e in of["check"] if e["required"]),
             controls={e["name"]: e["rejected"] for e in of["control"]},
             measured=footer["measured"],
+            called=footer.get("called", ""),
             failed={e["name"]: e["codes"] for e in of["check"] if e["codes"]},
             expected=expectation(footer["expected"]),
         )  # fmt: skip

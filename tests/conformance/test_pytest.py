@@ -83,6 +83,15 @@ def test_nothing_is_judged_before_a_test_runs():
     assert {"required inputs", "values"} <= {*parts(never, HALF, "apply")}
 
 
+def test_a_function_is_called_as_people_write_it():
+    def apply_rotary_emb(x, input_pos):  # (B, S, H, D), as in torchtune
+        return rope()(x.swapaxes(1, 2), input_pos).swapaxes(1, 2)
+
+    found = parts(apply_rotary_emb, HALF, **FEW)
+    assert {"required inputs", "values"} <= {*found}
+    assert set(outcomes(found).values()) == {"passed"}
+
+
 def test_properties_alone_and_implementations():
     assert "values" not in parts(rope(), None, "apply", head_dim=HEAD_DIM)
     bound = Implementation(rope(), "apply", "mine", encoding=HALF)
@@ -92,7 +101,7 @@ def test_properties_alone_and_implementations():
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "words"),
     [
-        ((rope(), HALF), {}, ValueError, "surface must be one of"),
+        ((lambda: None, HALF), {}, ValueError, "convention"),
         ((rope(), HALF, "aply"), {}, ValueError, "got 'aply'"),
         ((rope(), ALiBi(8), "apply"), {}, (TypeError, ValueError), "apply"),
         ((rope(), HALF, "apply"), {"expected_failure": {"code": "base"}}, TypeError, "reason"),
