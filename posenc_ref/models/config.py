@@ -55,6 +55,7 @@ def from_config(
     """
     # The tables and their readers are loaded with the first configuration.
     from .config_facts import Settings, known
+    from .config_keys import refuse_unread
     from .config_text import text_model
     from .config_vision import vision_model
 
@@ -63,7 +64,9 @@ def from_config(
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     data, model_type = _part(data, part)
     build = vision_model if known(model_type) == "vision_models" else text_model
-    return build(Settings(data, model_type, layout), model_type)
+    settings = Settings(data, model_type, layout)
+    refuse_unread(settings)
+    return build(settings, model_type)
 
 
 def _read(config: Any) -> Mapping[str, Any]:
@@ -88,6 +91,7 @@ def _read(config: Any) -> Mapping[str, Any]:
 def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
     """Return the configuration of this part (by default the text model), and its model type."""
     from .config_facts import known, parts
+    from .config_keys import refuse_outside
 
     model_type = data.get("model_type")
     if not isinstance(model_type, str) or not model_type:
@@ -121,7 +125,9 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             )
     if main is None:
         return data, model_type
-    return _inside(data.get(main) or {}, inner.get(main), main, model_type)
+    inside = data.get(main) or {}
+    refuse_outside(data, inside, main)
+    return _inside(inside, inner.get(main), main, model_type)
 
 
 def _inside(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from posenc_ref import _validate as validate
 
 from .config_facts import Settings
+from .config_heads import COUNTS
 
 #: Keys of rope_parameters by rope_type: the required ones, then the optional ones.
 KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -230,7 +231,7 @@ def _of_label(settings: Settings, key: str, label: str) -> Any:
 def _partial(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> float | None:
     names = ["partial_rotary_factor", *settings.conventions.get("partial_keys", ())]
     candidates = {f"{where}: partial_rotary_factor": own.get("partial_rotary_factor")}
-    candidates |= {f"config: {n}": settings.given(n) for n in names if n != "rotary_dim"}
+    candidates |= {f"config: {n}": settings.given(n) for n in names if n not in COUNTS}
     candidates["config: partial_rotary_factors"] = _of_label(
         settings, "partial_rotary_factors", label
     )
