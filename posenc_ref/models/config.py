@@ -10,6 +10,7 @@ from typing import Any
 from posenc_ref import _validate as validate
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
+from .context import Described, config_context
 from .model_encoding import ModelEncoding
 
 # The default part of a composite configuration, the first of these that it has.
@@ -21,6 +22,7 @@ def from_config(
     *,
     part: str | None = None,
     layout: str | None = None,
+    override: Mapping[str, Any] | None = None,
 ) -> ModelEncoding:
     """Return the positional encoding of a model from its Hugging Face configuration.
 
@@ -41,6 +43,9 @@ def from_config(
     layout : {"half", "interleaved"}, optional
         The layout of the weights. Required if ``model_type`` is unknown, or if these weights have
         another layout than the ones that transformers loads.
+    override : mapping, optional
+        Entries that replace those of the configuration, as vLLM's ``--hf-overrides`` does:
+        ``{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}``.  Mappings are merged.
 
     Returns
     -------
@@ -50,9 +55,21 @@ def from_config(
     Raises
     ------
     ValueError
-        ``model_type`` is unknown, or keys are unknown, missing or contradict each other.  The
-        message names the key, its value and the allowed values.
+        ``model_type`` is unknown; keys are unknown, missing or contradict each other; or a key
+        changes positions and is not read, such as ``dual_chunk_attention_config``.  The message
+        names the key, its value and the allowed values.
     """
+    return described_config(config, part=part, layout=layout, override=override).model
+
+
+def described_config(
+    config: Any,
+    *,
+    part: str | None = None,
+    layout: str | None = None,
+    override: Mapping[str, Any] | None = None,
+) -> Described:
+    """Return the encoding that :func:`from_config` reads, with the lengths beside it."""
     # The tables and their readers are loaded with the first configuration.
     from .config_facts import Settings, known
     from .config_keys import refuse_unread
@@ -60,13 +77,18 @@ def from_config(
     from .config_vision import vision_model
 
     data = _read(config)
+    if override is not None:
+        from .override import override as overridden
+
+        data = overridden(data, override)
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     data, model_type = _part(data, part)
     build = vision_model if known(model_type) == "vision_models" else text_model
     settings = Settings(data, model_type, layout)
     refuse_unread(settings)
-    return build(settings, model_type)
+    model = build(settings, model_type)
+    return config_context(settings, model)
 
 
 def _read(config: Any) -> Mapping[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from .config_facts import Settings
 
-
 #: The names in ``partial_keys`` that hold a number of channels instead of a fraction.
 COUNTS = ("rotary_dim", "qk_rope_head_dim")
 
@@ -102,8 +101,8 @@ def _partial(
             count = settings.integer(key)
             if partial is not None and int(dim * partial) != count:
                 raise settings.wrong(
-                    f"{key} = {count}, but partial_rotary_factor is {partial!r}, {int(dim * partial)} "
-                    f"of {dim} channels: give one of them"
+                    f"{key} = {count}, but partial_rotary_factor is {partial!r}, "
+                    f"{int(dim * partial)} of {dim} channels: give one of them"
                 )
             return count, settings.source(key)
     if partial is None:

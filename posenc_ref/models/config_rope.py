@@ -35,12 +35,18 @@ KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 _COMMON = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 _SECTIONS = ("mrope_section", "xdrope_section", "mrope_interleaved")
-_SPELLINGS = ("rope_parameters", "rope_scaling")
+#: The two names of the mapping with the rotary parameters, of transformers 5 and 4.
+SPELLINGS = ("rope_parameters", "rope_scaling")
 #: Names of the rope types in other libraries.
 _ALIASES = {
     "su": "longrope", "ntk": "dynamic", "pi": "linear", "deepseek_yarn": "yarn", "none": "default",
     "mrope": "default", "p-rope": "proportional", "llama3.1": "llama3",
 }  # fmt: skip
+
+
+def rope_type_of(parameters: Mapping[str, Any]) -> Any:
+    """Return the type of scaling that rotary parameters name, or None."""
+    return parameters.get("rope_type", parameters.get("type"))
 
 
 class Rotary(NamedTuple):
@@ -79,11 +85,11 @@ def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Ro
 
 def _raw(settings: Settings) -> tuple[str, Mapping[str, Any]]:
     """Return the name of the mapping of rotary parameters, and the mapping."""
-    given = {name: settings.config.get(name) for name in _SPELLINGS}
+    given = {name: settings.config.get(name) for name in SPELLINGS}
     for name, value in given.items():
         if value is not None and not isinstance(value, Mapping):
             raise settings.wrong(f"{name} must be a mapping or null, got {value!r}")
-    both = [name for name in _SPELLINGS if given[name]]
+    both = [name for name in SPELLINGS if given[name]]
     if len(both) == 2:
         one, other = (_comparable(given[name]) for name in both)
         shared = set(one) & set(other)

@@ -179,7 +179,7 @@ def test_a_model_without_entry_in_the_tables_is_treated_alike():
 
 
 def test_an_unknown_entry_with_a_positional_name_is_refused():
-    with pytest.raises(ValueError, match="rope_wobble .* has the name of a positional entry"):
+    with pytest.raises(ValueError, match=r"rope_wobble .* has the name of a positional entry"):
         from_config({**LLAMA, "rope_wobble": 3})
     assert read({**LLAMA, "rope_wobble": False, "use_flash_rotary": True}) == read(LLAMA)
 
@@ -192,13 +192,13 @@ def test_a_switch_of_the_layout_may_agree_with_the_model():
 
 def test_entries_outside_the_part_that_is_read():
     outer = {"model_type": "gemma3", "text_config": {"head_dim": 64, "num_hidden_layers": 6}}
-    with pytest.raises(ValueError, match="rope_theta = 5.0 outside text_config"):
+    with pytest.raises(ValueError, match=r"rope_theta = 5\.0 outside text_config"):
         from_config({**outer, "rope_theta": 5.0})
     outer["text_config"]["rope_theta"] = 5.0
     assert from_config({**outer, "rope_theta": 5.0}).encodings["full_attention"].base == 5.0
 
 
-@pytest.mark.parametrize("count, accepted", [(64, True), (32, False)])
+@pytest.mark.parametrize(("count", "accepted"), [(64, True), (32, False)])
 def test_a_number_of_rotated_channels_must_agree_with_the_fraction(count, accepted):
     """transformers folds qk_rope_head_dim of DeepSeek-V4 into partial_rotary_factor."""
     config = {"model_type": "deepseek_v4", "head_dim": 512, "num_hidden_layers": 3,
