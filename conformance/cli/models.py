@@ -19,6 +19,8 @@ from posenc_ref.models.presets import described_preset, needs, resolve
 
 from .loading import UsageError, unread
 
+#: The surface on which every learned table may be omitted: only configurations are read.
+LEARNED = "configuration"
 #: An example of ``--override``, as vLLM's ``--hf-overrides`` has it.
 OVERRIDE = '\'{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}\''
 
@@ -63,6 +65,21 @@ def load_described(
         return described_preset(source, override=changes, **given)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from error
+
+
+def refuse_idle(before: Described, after: Described, source: str, option: str) -> None:
+    """Raise unless an override changes the encoding, the length or a window of a model."""
+
+    def facts(of: Described) -> tuple[Any, ...]:
+        model = of.model
+        scales = (model.softmax_scale, dict(model.query_scale))
+        return dict(model.encodings), model.layer_types, scales, of.length, dict(of.windows)
+
+    if facts(before) == facts(after):
+        raise UsageError(
+            f"{option} changes neither the encoding nor the length of {source}: does it repeat "
+            "what is there, or do its entries belong into a part such as text_config?"
+        )
 
 
 def _override(text: str) -> Mapping[str, Any]:

@@ -75,20 +75,20 @@ def described_config(
     from .config_keys import refuse_unread
     from .config_text import text_model
     from .config_vision import vision_model
+    from .override import overridden
+    from .override import override as apply_override
 
     data = _read(config)
     if override is not None:
-        from .override import override as overridden
-
-        data = overridden(data, override)
+        data = apply_override(data, override)
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     data, model_type = _part(data, part)
     build = vision_model if known(model_type) == "vision_models" else text_model
     settings = Settings(data, model_type, layout)
     refuse_unread(settings)
-    model = build(settings, model_type)
-    return config_context(settings, model)
+    found = config_context(settings, build(settings, model_type))
+    return found if override is None else overridden(found, override)
 
 
 def _read(config: Any) -> Mapping[str, Any]:

@@ -20,13 +20,14 @@ class Described(NamedTuple):
     """A model's encodings, the length of its context, and the windows of its layers.
 
     ``length`` is None if no source states it, and ``source`` says where it comes from.
-    ``windows`` has the number of keys that a query sees, for each layer type with a window.
+    ``windows`` has the number of keys that a query sees, or None for all, for each layer type whose
+    window is known.
     """
 
     model: ModelEncoding
     length: int | None = None
     source: str = ""
-    windows: Mapping[str, int] = {}
+    windows: Mapping[str, int | None] = {}
 
 
 def config_context(settings: Settings, model: ModelEncoding) -> Described:
@@ -40,13 +41,18 @@ def config_context(settings: Settings, model: ModelEncoding) -> Described:
     return Described(model, length, source, _windows(settings, model))
 
 
-def _windows(settings: Settings, model: ModelEncoding) -> dict[str, int]:
+def _windows(settings: Settings, model: ModelEncoding) -> dict[str, int | None]:
     entries = {"sliding": "sliding_window", "chunked": "attention_chunk_size"}
-    found: dict[str, Any] = {}
+    found: dict[str, int | None] = {}
     for layer_type in model.encodings:
-        for word, key in entries.items():
-            if word in layer_type:
-                found[layer_type] = settings.given(key)
+        keys = [key for word, key in entries.items() if word in layer_type]
         if settings.model_type in _ALL_SLIDE:
-            found[layer_type] = settings.given("sliding_window")
-    return {name: int(size) for name, size in found.items() if isinstance(size, int) and size > 0}
+            keys = ["sliding_window"]
+        for key in keys:
+            if key in settings.config:
+                found[layer_type] = _window(settings.config[key])
+    return found
+
+
+def _window(size: Any) -> int | None:
+    return size if isinstance(size, int) and size > 0 else None

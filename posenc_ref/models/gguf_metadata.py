@@ -35,8 +35,8 @@ from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS, RoPE
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .config_facts import table
-from .gguf_schedule import KEYS, gguf_schedule
 from .context import Described
+from .gguf_schedule import KEYS, gguf_schedule
 from .layer_defaults import config_layer_types, config_rope_layers
 from .model_encoding import ModelEncoding
 from .query_scale import QueryScale, QueryTemperature
@@ -171,7 +171,9 @@ def described_metadata(
         provenance=provenance,
     )
     window = meta.get("attention.sliding_window")
-    windows = {name: int(window) for name in encodings if "sliding" in name and window}
+    windows: dict[str, int | None] = {
+        name: int(window) for name in encodings if "sliding" in name and window
+    }
     length = meta.get("context_length")
     return Described(model, length and int(length), meta.name("context_length"), windows)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from .config_rope import SPELLINGS, rope_type_of
+from .context import Described
 
 #: Entries of the rotary parameters that every type of scaling has.
 _COMMON = frozenset({
@@ -38,8 +40,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
             'override must be a mapping such as {"rope_scaling": {"rope_type": "yarn", "factor": '
             f"4.0}}}}, got {changes!r}"
         )
-    if "rope_type" in changes or "type" in changes:
-        changes = {"rope_scaling": changes}
+    changes = _named(changes)
     made = dict(config)
     for key, value in changes.items():
         if key in SPELLINGS:
@@ -49,6 +50,25 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
         else:
             made[key] = value
     return made
+
+
+def overridden(found: Described, changes: Mapping[str, Any]) -> Described:
+    """Return a model whose sources name the override for each entry that it replaced."""
+    names = "|".join(map(re.escape, _named(changes)))
+
+    def source(of: str) -> str:
+        return re.sub(rf"^config: (?=({names})\b)", "override: ", of)
+
+    provenance = {fact: source(of) for fact, of in found.model.provenance.items()}
+    model = found.model.replace(provenance=provenance)
+    return found._replace(model=model, source=source(found.source))
+
+
+def _named(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``{"rope_scaling": changes}`` if the changes are themselves a scaling."""
+    if "rope_type" in changes or "type" in changes:
+        return {"rope_scaling": changes}
+    return changes
 
 
 def _rotary(config: dict[str, Any], spelling: str, change: Any) -> None:

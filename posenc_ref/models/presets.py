@@ -133,7 +133,8 @@ def resolve(name: str) -> str:
     wanted = name.lower().removeprefix("https://huggingface.co/").rstrip("/")
     if wanted in _table()["presets"]:
         return wanted
-    return {hub_id.lower(): known for hub_id, known in _hub()["ids"].items()}.get(wanted, name)
+    ids = {hub_id.lower(): str(known) for hub_id, known in _hub()["ids"].items()}
+    return ids.get(wanted, name)
 
 
 def _hub() -> Mapping[str, Any]:
