@@ -17,6 +17,7 @@ from posenc_ref import (
     RoPE,
     YaRN,
 )
+from posenc_ref.accuracy import SAME_FREQUENCY
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .angle_errors import angle_errors
@@ -171,8 +172,8 @@ def plan(
 
 def _pair(k: int, slow: float, now: float, trained: int, length: int) -> Pair:
     turns, later = trained * slow / (2 * math.pi), length * now / (2 * math.pi)
-    # Lengths are compared, not angles: equality is exact for a factor of length / trained.
-    fits = length * now <= trained * slow * (1 + 2.0**-40)
+    # A factor of exactly length / trained fits, although its frequencies are rounded.
+    fits = length * now <= trained * slow * (1 + SAME_FREQUENCY)
     state = SEEN if turns >= 1 else INSIDE if fits else NEW
     return Pair(k, 2 * math.pi / slow, 2 * math.pi / now, turns, later, state)
 

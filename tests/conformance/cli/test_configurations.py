@@ -3,12 +3,12 @@
 import json
 import sys
 
+import gguf
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from posenc_ref.conformance.cli import app
-
-gguf = pytest.importorskip("gguf")
 
 
 def run(*arguments):
@@ -23,8 +23,6 @@ HF = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4, "num_
 
 def divisors():
     """The tensor of llama.cpp's converter: one float32 divisor for each pair."""
-    import numpy as np
-
     found = []
     for k in range(32):
         w = 500000.0 ** (-2 * k / 64)
@@ -127,7 +125,7 @@ def test_check_takes_an_override(tmp_path, monkeypatch, checkpoint):
     assert (scaled.exit_code, "scaling-missing" in scaled.output) == (1, True)
     plain = run("check", target, "--config", checkpoint, "--override", '{"rope_scaling": null}')
     assert plain.exit_code == 0, plain.output
-    without = run("check", target, "--override", "{}")
+    without = run("check", target, "--head-dim", 64, "--override", "{}")
     assert (without.exit_code, "--override needs --preset or --config" in without.output) == (
         2,
         True,

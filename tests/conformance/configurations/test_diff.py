@@ -10,6 +10,7 @@ from posenc_ref import ALiBi, ModelEncoding, QueryTemperature, RoPE, from_config
 from posenc_ref.conformance.configurations.diff import diff
 from posenc_ref.models.config import described_config
 from posenc_ref.models.context import Described
+from tests.conformance.configurations.close import close
 
 LLAMA = {"model_type": "llama", "head_dim": 64, "num_hidden_layers": 4,
          "max_position_embeddings": 4096, "rope_theta": 10000.0}  # fmt: skip
@@ -100,7 +101,7 @@ def test_factors_on_queries():
     )
     assert words(found) == ["query scale: none against QueryTemperature(0.5, 1024)"]
     # The logits of the last query of 4096 are multiplied by 1 + 0.5 ln(1 + 3).
-    assert found.rows[0].effect.errors[4096] == pytest.approx(0.5 * math.log(4), rel=1e-12)
+    assert close(found.rows[0].effect.errors[4096], 0.5 * math.log(4), terms=2.0)
 
 
 def test_a_model_with_axes_against_text():
@@ -190,7 +191,7 @@ def test_first_position_and_logits_against_mpmath(base, scaling, frequencies):
         assert effect.first == first
         assert effect.tried == "every position below 4096"
         for length, error in effect.errors.items():
-            assert error == pytest.approx(float(off(length - 1)), rel=1e-9)
+            assert close(error, off(length - 1), terms=2.0, angle=float(length))
 
 
 def rotation(layout, dim, rotary, base, n):
@@ -214,7 +215,8 @@ def test_errors_of_logits_are_spectral_norms(more):
     for length, error in found.rows[0].effect.errors.items():
         ours = rotation("half", 32, 32, 10000.0, length - 1)
         other = rotation(kind["layout"], 32, kind["rotary_dim"], kind["base"], length - 1)
-        assert error == pytest.approx(np.linalg.norm(ours - other, 2), rel=1e-9)
+        size = np.linalg.norm(ours - other, 2)
+        assert close(error, size, terms=2.0, angle=float(length))
     assert found.rows[0].effect.first == 1
 
 
