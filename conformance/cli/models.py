@@ -56,7 +56,7 @@ def load_described(
         if known not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
             if path.suffix == ".gguf":
                 return described_gguf(path, override=changes)
-            return described_config(path, part=part, override=changes)
+            return described_config(path, part=part, override=changes, learned=surface == LEARNED)
         if known in presets():
             lacking = {need.fact for need in needs(known)} - set(given)
             for name, rows in unread(surface).items():

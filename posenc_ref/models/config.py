@@ -68,11 +68,16 @@ def described_config(
     part: str | None = None,
     layout: str | None = None,
     override: Mapping[str, Any] | None = None,
+    learned: bool = False,
 ) -> Described:
-    """Return the encoding that :func:`from_config` reads, with the lengths beside it."""
+    """Return the encoding that :func:`from_config` reads, with the lengths beside it.
+
+    If ``learned`` is True, learned numbers, which no configuration has, are 0 instead of refused.
+    """
     # The tables and their readers are loaded with the first configuration.
     from .config_facts import Settings, known
     from .config_keys import refuse_unread
+    from .config_other import is_other, other_model
     from .config_text import text_model
     from .config_vision import vision_model
     from .override import overridden
@@ -84,6 +89,9 @@ def described_config(
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     data, model_type = _part(data, part)
+    if layout is None and is_other(data, model_type):
+        found = Described(other_model(data, model_type, learned))
+        return found if override is None else overridden(found, override)
     build = vision_model if known(model_type) == "vision_models" else text_model
     settings = Settings(data, model_type, layout)
     refuse_unread(settings)
