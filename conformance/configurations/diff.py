@@ -237,11 +237,11 @@ def _effect_lines(of: Effect | None) -> list[str]:
     if of is None:
         return []
     place = "distance" if of.of == "biases" else "position"
-    seen = f"first visible (above 2**-9) at {place} {of.first}"
+    seen = f"first visible difference (above 2**-9) at {place} {of.first}"
     if of.first is None:
         seen = "no visible difference (above 2**-9)"
     lines = [f"  effect    {of.of}: {seen}; tried: {of.tried}"]
-    what = of.of if of.of in ("biases", "rows") else "logits"
-    part = "" if what != "logits" else " of |q| |k| / sqrt(head_dim)"
+    what = {"biases": "a bias", "rows": "a row"}.get(of.of, "a logit")
+    part = ", as a part of |q| |k| / sqrt(head_dim)," if what == "a logit" else ""
     errors = ", ".join(f"{short_length(n)}: {error:.1e}" for n, error in of.errors.items())
-    return [*lines, f"            {what} off by at most this{part}, at the end of {errors}"]
+    return [*lines, f"            largest error of {what}{part} at the end of {errors}"]

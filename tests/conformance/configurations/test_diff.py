@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from posenc_ref import ALiBi, ModelEncoding, QueryTemperature, RoPE, from_config, preset
+from posenc_ref import ALiBi, ModelEncoding, QueryTemperature, RoPE, YaRN, from_config, preset
 from posenc_ref.conformance.configurations.diff import diff
 from posenc_ref.models.config import described_config
 from posenc_ref.models.context import Described
@@ -104,6 +104,24 @@ def test_factors_on_queries():
     assert close(found.rows[0].effect.errors[4096], 0.5 * math.log(4), terms=2.0)
 
 
+def test_a_factor_on_cos_and_sin_counts_twice_in_logits():
+    plain, larger = (
+        one(RoPE(64, layout="half", scaling=YaRN(4.0, 4096, attention_factor=m)))
+        for m in (1.0, 1.1)
+    )
+    found = compare(plain, larger)
+    assert words(found) == ["YaRN.attention_factor: 1 against 1.1"]
+    assert found.rows[0].effect.first == 0
+    assert all(close(e, 1.1**2 - 1, terms=2.0) for e in found.rows[0].effect.errors.values())
+
+
+def test_a_factor_on_all_logits():
+    granite = {**LLAMA, "model_type": "granite", "attention_multiplier": 0.5}
+    effect = compare(LLAMA, granite).rows[0].effect
+    assert effect.first is None  # 0.5 is 4 / sqrt(64)
+    assert all(close(error, 3.0, terms=5.0) for error in effect.errors.values())
+
+
 def test_a_model_with_axes_against_text():
     axes = from_config({"model_type": "qwen2_vl_text", "hidden_size": 512, "num_attention_heads": 4,
                         "num_hidden_layers": 1, "rope_theta": 1e4, "rope_scaling": {
@@ -180,6 +198,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 def test_first_position_and_logits_against_mpmath(base, scaling, frequencies):
     found = compare(LLAMA, {**LLAMA, "rope_theta": base, "rope_scaling": scaling})
     effect = found.rows[0].effect
+    assert found.verdict == "differ"
     with mp.workdps(40):
         pairs = list(zip(plain(10000, 64), frequencies(base, 64), strict=True))
 

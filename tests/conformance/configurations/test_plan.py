@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from mpmath import mp, mpf
 
 from posenc_ref import (
@@ -17,6 +18,7 @@ from posenc_ref import (
     T5Bias,
     YaRN,
 )
+from posenc_ref.conformance.configurations.angle_errors import angle_errors
 from posenc_ref.conformance.configurations.plan import NEW, SEEN, plan
 from posenc_ref.conformance.configurations.plan_text import other_plan, plan_text
 from posenc_ref.conformance.configurations.plot import plot
@@ -131,6 +133,11 @@ def test_errors_of_angles():
     exact = [abs(float(np.float32(np.float32(p) * np.float32(0.01))) - p * 0.01)
              for p in range(2**20 - 1024, 2**20)]  # fmt: skip
     assert close(four.errors["float32"], max(exact))
+    at = torch.arange(2**20 - 1024, 2**20, dtype=torch.float64)
+    for w in (0.01, 0.3, 0.7):
+        product = at.bfloat16() * torch.tensor(w).bfloat16() - at * w
+        found = angle_errors(np.array([w]), 2**20)["bfloat16"]
+        assert close(found, float(product.abs().max()))
 
 
 def test_sections():
