@@ -53,7 +53,8 @@ def load_described(
     given = dict(_fact(text) for text in facts)
     changes = None if override is None else _override(override)
     try:
-        if known not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
+        local = path.exists() or path.suffix in (".json", ".gguf")
+        if local and (known not in presets() or "/" in source):
             if path.suffix == ".gguf":
                 return described_gguf(path, override=changes)
             return described_config(path, part=part, override=changes, learned=surface == LEARNED)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .config_facts import Settings
 
 #: The names in ``partial_keys`` that hold a number of channels instead of a fraction.
-COUNTS = ("rotary_dim", "qk_rope_head_dim")
+COUNTS = ("rotary_dim", "qk_rope_head_dim", "attn_rotary_emb")
 
 
 class Head(NamedTuple):

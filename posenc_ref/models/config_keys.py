@@ -57,6 +57,10 @@ def refuse_unread(settings: Settings) -> None:
             continue
         if not _is_neutral(fact, value, settings):
             raise settings.wrong(_message(key, value, fact))
+    keys = settings.conventions.get("base_keys", ())
+    bases = keys.values() if isinstance(keys, Mapping) else ["rope_theta"]
+    if "rope_theta" not in bases and settings.config.get("rope_theta") is not None:
+        raise settings.wrong(f"rope_theta is not read; this model's bases are {', '.join(bases)}")
 
 
 def refuse_outside(outer: Mapping[str, Any], inner: Mapping[str, Any], part: str) -> None:
@@ -101,6 +105,8 @@ def _is_neutral(fact: Mapping[str, Any] | None, value: Any, settings: Settings) 
         return False
     if fact.get("layout"):
         return value is (settings.layout == "interleaved")
+    if value == "rope_gptj":  # Cohere's name of interleaved pairs
+        return settings.layout == "interleaved"
     needed = fact.get("needs")
     if needed is not None and not settings.config.get(needed):
         return True

@@ -193,7 +193,10 @@ def _rope_type(settings: Settings, where: str, own: Mapping[str, Any]) -> str:
 def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> tuple[float, str]:
     """Return the base and where it comes from: parameters, configuration, or class default."""
     keys = settings.conventions.get("base_keys", ["rope_theta"])
-    names = [keys[label]] if isinstance(keys, Mapping) and label in keys else [*keys]
+    if isinstance(keys, Mapping):
+        names = [keys[label]] if label in keys else [*keys]
+    else:
+        names = list(dict.fromkeys([*keys, "rope_theta"]))
     candidates = {f"{where}: rope_theta": own.get("rope_theta")} | {
         f"config: {name}": _of_label(settings, name, label) for name in names
     }

@@ -190,6 +190,29 @@ def test_a_switch_of_the_layout_may_agree_with_the_model():
     assert read({**gptj, "rotary_emb_interleaved": True}) == read(gptj)
 
 
+def test_other_names_of_the_base():
+    neox = {"model_type": "gpt_neox", "hidden_size": 256, "num_attention_heads": 4}
+    assert from_config({**neox, "rope_theta": 5.0}).only.base == 5.0
+    assert from_config({**neox, "rotary_emb_base": 5.0}).only.base == 5.0
+    with pytest.raises(ValueError, match="two different bases"):
+        from_config({**neox, "rotary_emb_base": 5.0, "rope_theta": 7.0})
+    bert = {"model_type": "modernbert", "num_hidden_layers": 3}
+    with pytest.raises(ValueError, match=r"rope_theta is not read; .* global_rope_theta, local"):
+        from_config({**bert, "rope_theta": 5.0})
+
+
+@pytest.mark.parametrize(("config", "rotary_dim"), [
+    ({"model_type": "bamba", "attn_rotary_emb": 32, "attn_layer_indices": [0]}, 32),
+    ({"model_type": "nemotron", "rope_percent": 0.25}, 16),
+    ({"model_type": "cohere2", "rotary_pct": 1.0, "position_embedding_type": "rope_gptj"}, 64),
+    ({"model_type": "hunyuan_v1_dense", "use_rotary_pos_emb": True}, 64),
+])  # fmt: skip
+def test_entries_of_published_configurations(config, rotary_dim):
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1}
+    found = from_config({**sizes, **config}).encodings.values()
+    assert {e.rotary_dim for e in found if e is not None} == {rotary_dim}
+
+
 def test_entries_outside_the_part_that_is_read():
     outer = {"model_type": "gemma3", "text_config": {"head_dim": 64, "num_hidden_layers": 6}}
     with pytest.raises(ValueError, match=r"rope_theta = 5\.0 outside text_config"):
