@@ -164,6 +164,8 @@ def _first_pair(a: Scored, b: Scored, d: int, limit: int) -> tuple[int | None, s
     assert isinstance(x, Rotary)
     assert isinstance(y, Rotary)
     changing = _first_change(x, y, limit)
+    if changing == limit and _bound(x, y, limit) <= VISIBLE:
+        return None, f"every position below {limit}"
     for start in range(0, changing, _BLOCK):
         at = np.arange(start, min(start + _BLOCK, changing))
         length = int(at[-1]) + 1
@@ -182,6 +184,13 @@ def _first_pair(a: Scored, b: Scored, d: int, limit: int) -> tuple[int | None, s
                 if np.abs(one).max() > VISIBLE:
                     return p, tried
     return None, tried
+
+
+def _bound(x: Rotary, y: Rotary, limit: int) -> float:
+    """Return a bound of the change of cos and sin below ``limit``: ``|exp(ia) - 1| <= |a|``."""
+    m, n = x.attention_factor(limit), y.attention_factor(limit)
+    gap = np.abs(x.sign * x.frequencies(limit) - y.sign * y.frequencies(limit))
+    return float(abs(m - n) + min(m, n) * limit * gap.max(initial=0.0))
 
 
 def _first_change(x: Rotary, y: Rotary, limit: int) -> int:

@@ -37,8 +37,8 @@ class Pair:
     ----------
     pair : int
         Its index.
-    trained_wavelength, wavelength : float
-        Positions per turn, in training and in the planned context.
+    trained_wavelength, wavelength : float or None
+        Positions per turn, in training and in the planned context; None for a pair that rests.
     trained_turns, turns : float
         Turns within the trained length, and within the planned one.
     state : str
@@ -48,8 +48,8 @@ class Pair:
     """
 
     pair: int
-    trained_wavelength: float
-    wavelength: float
+    trained_wavelength: float | None
+    wavelength: float | None
     trained_turns: float
     turns: float
     state: str
@@ -175,7 +175,8 @@ def _pair(k: int, slow: float, now: float, trained: int, length: int) -> Pair:
     # A factor of exactly length / trained fits, although its frequencies are rounded.
     fits = length * now <= trained * slow * (1 + SAME_FREQUENCY)
     state = SEEN if turns >= 1 else INSIDE if fits else NEW
-    return Pair(k, 2 * math.pi / slow, 2 * math.pi / now, turns, later, state)
+    waves = [2 * math.pi / w if w else None for w in (slow, now)]
+    return Pair(k, waves[0], waves[1], turns, later, state)
 
 
 def _notes(rope: Rope, length: int, trained: int, window: int | None) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from posenc_ref import ALiBi, Encoding, Learned, T5Bias
@@ -24,7 +26,7 @@ def plan_text(plan: Plan) -> str:
     if plan.count(INSIDE):
         lines.append(f"          {plan.count(INSIDE)} pairs stay within the angles of training")
     if new:
-        most = max(p.turns / p.trained_turns for p in new)
+        most = max(p.turns / p.trained_turns if p.trained_turns else math.inf for p in new)
         lines.append(
             f"unseen    {len(new)} pairs reach angles that never occurred in training: "
             f"{_runs([p.pair for p in new])}, up to {most:.4g} times as far"
@@ -47,8 +49,8 @@ def plan_text(plan: Plan) -> str:
     head = ("pair", "trained wavelength", "turns", "planned wavelength", "turns", "angles")
     rows = [
         (
-            str(p.pair), f"{p.trained_wavelength:.6g}", f"{p.trained_turns:.4g}",
-            f"{p.wavelength:.6g}", f"{p.turns:.4g}", p.state,
+            str(p.pair), _wave(p.trained_wavelength), f"{p.trained_turns:.4g}",
+            _wave(p.wavelength), f"{p.turns:.4g}", p.state,
         )
         for p in pairs
     ]  # fmt: skip
@@ -78,6 +80,10 @@ def other_plan(encoding: Encoding | None, length: int) -> str:
         return name + f"bias      at distance {length - 1}: from {far.min():.6g} to {far.max():.6g}"
     kind = "bias" if isinstance(encoding, Bias) else type(encoding).family
     return name + f"plan      no frequencies: plans are made for RoPE, and this is a {kind}"
+
+
+def _wave(length: float | None) -> str:
+    return "at rest" if length is None else f"{length:.6g}"
 
 
 def _runs(numbers: list[int]) -> str:

@@ -14,6 +14,7 @@ from posenc_ref import (
     LinearScaling,
     Llama3Scaling,
     MultiAxisRoPE,
+    Proportional,
     RoPE,
     T5Bias,
     YaRN,
@@ -138,6 +139,12 @@ def test_errors_of_angles():
         product = at.bfloat16() * torch.tensor(w).bfloat16() - at * w
         found = angle_errors(np.array([w]), 70001)["bfloat16"]
         assert close(found, float(product.abs().max()))
+
+
+def test_pairs_at_rest():
+    found = planned(RoPE(8, layout="half", scaling=Proportional(0.5)), 64, trained=32)
+    assert [p.wavelength is None for p in found.pairs] == [False, False, True, True]
+    assert "at rest" in plan_text(found)
 
 
 def test_sections():
