@@ -73,6 +73,8 @@ def plan_command(
             context=found.length,
             window=found.windows.get(name),
         )
+        if "sliding" in name and name not in found.windows:
+            made.notes.append("the window of these layers is unknown; no distance exceeds it")
         plans.append((head, made))
         parts.append(f"{head}\n{plan_text(made)}")
     if plot is not None:

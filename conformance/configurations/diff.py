@@ -123,7 +123,7 @@ def _context(a: Described, b: Described, known: Sequence[int]) -> str:
     if not known:
         return f"neither model states its length; {short_length(_UNKNOWN)} was assumed"
     said = [f"{name} {m.length or 'unknown'}" for name, m in (("A", a), ("B", b))]
-    return f"{', '.join(said)}; the shorter one is {min(known)}"
+    return f"{', '.join(said)}; compared up to {min(known)}"
 
 
 def _aligned(a: ModelEncoding, b: ModelEncoding) -> list[tuple[tuple[str | None, str | None], str]]:

@@ -149,5 +149,7 @@ def test_plan_needs_a_length_of_training():
     assert run("plan", "gpt-j-6b", "--length", 4096, "--trained", 2048).exit_code == 0
     wrong = run("plan", "gemma-3-4b", "--length", 8, "--layer-type", "full")
     assert "--layer-type must be one of sliding_attention, full_attention" in wrong.output
+    sliding = run("plan", "gemma-3-4b", "--length", 8, "--trained", 8)
+    assert sliding.output.count("the window of these layers is unknown") == 1
     bias = run("plan", "bloom", "--fact", "num_heads=4", "--length", 256)
     assert "at distance 255: from -63.75" in bias.output
