@@ -50,7 +50,7 @@ def load_described(
 ) -> Described:
     """Return the model as :func:`load_model` does, with the lengths beside its encoding."""
     path, known = Path(source), resolve(source)
-    given = dict(_fact(text) for text in facts)
+    given = dict(named_value(text, "--fact") for text in facts)
     changes = None if override is None else _override(override)
     try:
         local = path.exists() or path.suffix in (".json", ".gguf")
@@ -99,16 +99,16 @@ def _override(text: str) -> Mapping[str, Any]:
     return changes
 
 
-def _fact(text: str) -> tuple[str, Any]:
+def named_value(text: str, option: str) -> tuple[str, Any]:
     """Return the name and value of ``NAME=VALUE``; a value is JSON, ``@file.npy`` or a word."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
+        raise UsageError(f"{option} must be NAME=VALUE, such as num_heads=12, got {text!r}")
     if value.startswith("@"):
         try:
             return name, np.load(value[1:], allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise UsageError(f"--fact {name}: {value[1:]} is no .npy file: {error}") from error
+            raise UsageError(f"{option} {name}: {value[1:]} is no .npy file: {error}") from error
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:

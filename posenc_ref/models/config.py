@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posenc_ref import _validate as validate
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
 from .context import Described, config_context
 from .model_encoding import ModelEncoding
+
+if TYPE_CHECKING:
+    from .config_facts import Settings
 
 # The default part of a composite configuration, the first of these that it has.
 _MAIN = ("text_config", "llm_config", "thinker_config", "vlm_config", "audio_video_config")
@@ -75,28 +78,58 @@ def described_config(
     If ``learned`` is True, learned numbers, which no configuration has, are 0 instead of refused.
     """
     # The tables and their readers are loaded with the first configuration.
-    from .config_facts import Settings, known
-    from .config_keys import refuse_unread
+    from .config_facts import known
     from .config_other import is_other, other_model
     from .config_text import text_model
     from .config_vision import vision_model
     from .override import overridden
-    from .override import override as apply_override
 
+    data, model_type = _located(config, part, layout, override)
+    if layout is None and is_other(data, model_type):
+        found = Described(other_model(data, model_type, learned))
+    else:
+        build = vision_model if known(model_type) == "vision_models" else text_model
+        settings = _settings(data, model_type, layout)
+        found = config_context(settings, build(settings, model_type))
+    return found if override is None else overridden(found, override)
+
+
+def settings_of(config: Any, *, part: str | None = None, layout: str | None = None) -> Settings:
+    """Return the entries of a configuration with their defaults; for the arguments of from_config.
+
+    Raises ValueError for an unknown ``model_type`` without a layout, and for entries that change
+    positions and are not read.
+    """
+    data, model_type = _located(config, part, layout, None)
+    if layout is None:
+        from .config_other import is_other, other_settings
+
+        if is_other(data, model_type):
+            return other_settings(data, model_type)
+    return _settings(data, model_type, layout)
+
+
+def _located(
+    config: Any, part: str | None, layout: str | None, override: Mapping[str, Any] | None
+) -> tuple[Mapping[str, Any], str]:
+    """Return the configuration of a part after the override, and its model type."""
     data = _read(config)
     if override is not None:
+        from .override import override as apply_override
+
         data = apply_override(data, override)
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
-    data, model_type = _part(data, part)
-    if layout is None and is_other(data, model_type):
-        found = Described(other_model(data, model_type, learned))
-        return found if override is None else overridden(found, override)
-    build = vision_model if known(model_type) == "vision_models" else text_model
+    return _part(data, part)
+
+
+def _settings(data: Mapping[str, Any], model_type: str, layout: str | None) -> Settings:
+    from .config_facts import Settings
+    from .config_keys import refuse_unread
+
     settings = Settings(data, model_type, layout)
     refuse_unread(settings)
-    found = config_context(settings, build(settings, model_type))
-    return found if override is None else overridden(found, override)
+    return settings
 
 
 def _read(config: Any) -> Mapping[str, Any]:

@@ -37,18 +37,24 @@ def other_model(config: Mapping[str, Any], model_type: str, learned: bool) -> Mo
     A configuration has no learned numbers.  If ``learned`` is True, they are 0; else a model that
     needs some raises ValueError.
     """
-    facts = table("other_models")["models"][model_type]
-    settings = Settings(config, model_type, "half")
-    settings.conventions = facts
-    refuse_unread(settings)
+    settings = other_settings(config, model_type)
+    facts = settings.conventions
     if facts["kind"] in ("t5", "learned") and not learned:
         field, name = ("table", "t5") if facts["kind"] == "t5" else ("weight", "gpt-2")
         raise settings.wrong(
-            f"its encoding has a learned {field}, which no configuration has: pass it to a preset, "
-            f"such as preset({name!r}, {field}=...)"
+            f"it has no rotary encoding but a learned {field}, which no configuration has: pass the "
+            f"{field} to a preset, such as preset({name!r}, {field}=...)"
         )
     made: ModelEncoding = _KINDS[facts["kind"]](settings, facts)
     return made
+
+
+def other_settings(config: Mapping[str, Any], model_type: str) -> Settings:
+    """Return the entries of such a configuration; its conventions are the facts of the model."""
+    settings = Settings(config, model_type, "half")
+    settings.conventions = table("other_models")["models"][model_type]
+    refuse_unread(settings)
+    return settings
 
 
 def _first(settings: Settings, names: Sequence[str], default: int | None = None) -> int:

@@ -64,7 +64,7 @@ def test_sizes_of_learned_tables():
     assert read(model_type="gpt2", n_positions=64, n_embd=8).only.weight.shape == (64, 8)
     opt = read(model_type="opt", max_position_embeddings=64, hidden_size=8).only
     assert (opt.weight.shape, opt.offset) == ((66, 8), 2)
-    with pytest.raises(ValueError, match=r"has a learned table.*preset\('t5', table=...\)"):
+    with pytest.raises(ValueError, match=r"but a learned table.*preset\('t5', table=...\)"):
         from_config({"model_type": "t5", "num_heads": 4})
 
 
