@@ -42,8 +42,8 @@ def other_model(config: Mapping[str, Any], model_type: str, learned: bool) -> Mo
     if facts["kind"] in ("t5", "learned") and not learned:
         field, name = ("table", "t5") if facts["kind"] == "t5" else ("weight", "gpt-2")
         raise settings.wrong(
-            f"it has no rotary encoding but a learned {field}, which no configuration has: pass the "
-            f"{field} to a preset, such as preset({name!r}, {field}=...)"
+            f"it has no rotary encoding but a learned {field}, which no configuration has: pass it "
+            f"to a preset, such as preset({name!r}, {field}=...)"
         )
     made: ModelEncoding = _KINDS[facts["kind"]](settings, facts)
     return made
