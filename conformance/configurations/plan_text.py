@@ -10,6 +10,7 @@ from posenc_ref import ALiBi, Encoding, Learned, T5Bias
 from posenc_ref.bias import Bias
 
 from .plan import INSIDE, NEW, SEEN, Plan
+from .words import learned_size
 
 
 def plan_text(plan: Plan) -> str:
@@ -68,10 +69,12 @@ def other_plan(encoding: Encoding | None, length: int) -> str:
         return "no positional encoding: nothing depends on the length of the context"
     name = f"encoding  {encoding!r}\n"
     if isinstance(encoding, Learned):
-        return (
-            name
-            + "learned   one row for each position: a context must not have more tokens than rows"
-        )
+        text = "learned   one row for each position: a context must not have more tokens than rows"
+        if learned_size(encoding, "weight") is not None:
+            rows = encoding.weight.shape[0] - encoding.offset
+            fits = "fit" if length <= rows else "do not fit"
+            text += f"; there are rows for {rows} positions, so {length} tokens {fits}"
+        return name + text
     if isinstance(encoding, T5Bias):
         last = encoding.max_distance
         return name + f"buckets   all distances from {last} on share one bucket, so none is unseen"

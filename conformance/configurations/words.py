@@ -35,7 +35,11 @@ def differences(
     if a is None or b is None or (type(a) is not type(b) and not axes):
         return ([] if a is b else [f"encoding: {_name(a)} against {_name(b)}"]), []
     fields = (_fields(a), _fields(b))
-    found: list[str] = []
+    found = [
+        f"{key}: {sizes[0]} against {sizes[1]} numbers"
+        for key in learned(a)
+        if None not in (sizes := [learned_size(e, key) for e in (a, b)]) and sizes[0] != sizes[1]
+    ]
     notes = [f"{key}: learned numbers, which were not compared" for key in learned(a)]
     spelled = _same_rotation(a, b)
     if type(a) is not type(b):
@@ -66,6 +70,15 @@ def learned(encoding: Encoding | None) -> list[str]:
     """Return the fields of an encoding that hold learned numbers: its arrays."""
     fields = getattr(encoding, "__dataclass_fields__", ())
     return [key for key in fields if is_array(getattr(encoding, key, None))]
+
+
+def learned_size(encoding: Any, key: str) -> str | None:
+    """Return the shape of a learned table, or None if it is unknown.
+
+    Where a preset leaves its table out, a column of zeros stands for it.
+    """
+    rows, columns = getattr(encoding, key).shape
+    return None if columns == 1 else f"{rows} x {columns}"
 
 
 def _fields(encoding: Encoding) -> dict[str, Any]:

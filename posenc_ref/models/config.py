@@ -79,14 +79,15 @@ def described_config(
     """
     # The tables and their readers are loaded with the first configuration.
     from .config_facts import known
-    from .config_other import is_other, other_model
+    from .config_other import is_other, other_model, other_settings
     from .config_text import text_model
     from .config_vision import vision_model
     from .override import overridden
 
     data, model_type = _located(config, part, layout, override)
     if layout is None and is_other(data, model_type):
-        found = Described(other_model(data, model_type, learned))
+        settings = other_settings(data, model_type)
+        found = config_context(settings, other_model(settings, learned))
     else:
         build = vision_model if known(model_type) == "vision_models" else text_model
         settings = _settings(data, model_type, layout)

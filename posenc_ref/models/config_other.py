@@ -31,13 +31,12 @@ def is_other(config: Mapping[str, Any], model_type: str) -> bool:
     return known and (model_type != "falcon" or bool(config.get("alibi")))
 
 
-def other_model(config: Mapping[str, Any], model_type: str, learned: bool) -> ModelEncoding:
+def other_model(settings: Settings, learned: bool) -> ModelEncoding:
     """Return the encoding of a model of ``data/other_models.json``.
 
     A configuration has no learned numbers.  If ``learned`` is True, they are 0; else a model that
     needs some raises ValueError.
     """
-    settings = other_settings(config, model_type)
     facts = settings.conventions
     if facts["kind"] in ("t5", "learned") and not learned:
         field, name = ("table", "t5") if facts["kind"] == "t5" else ("weight", "gpt-2")

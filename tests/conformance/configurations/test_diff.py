@@ -150,6 +150,18 @@ def test_learned_numbers_are_not_compared():
     assert "weight: learned numbers, which were not compared" in str(found)
 
 
+def test_sizes_of_learned_tables():
+    gpt2 = {"model_type": "gpt2", "n_positions": 64, "n_embd": 8}
+    short, long = (described_config({**gpt2, "n_positions": n}, learned=True) for n in (64, 128))
+    assert words(compare(short, long)) == ["weight: 64 x 8 against 128 x 8 numbers"]
+    unknown = Described(preset("gpt-2", weight=np.zeros((1024, 1))))
+    assert compare(short, unknown).verdict == "same"
+    t5 = {"model_type": "t5", "num_heads": 4}
+    found = compare(*(described_config({**t5, "relative_attention_max_distance": n}, learned=True)
+                      for n in (128, 256)))  # fmt: skip
+    assert words(found) == ["max_distance: 128 against 256"] * 2
+
+
 def test_drafts_share_rules():
     draft = {**LLAMA, "head_dim": 32, "num_hidden_layers": 1}
     assert compare(draft, LLAMA, rules=True).verdict == "same"

@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 from posenc_ref import (
     ALiBi,
     DynamicNTK,
+    Learned,
     LinearScaling,
     Llama3Scaling,
     MultiAxisRoPE,
@@ -160,6 +161,9 @@ def test_other_encodings():
     assert "at distance 255: from -63.75 to -0.996094" in other_plan(ALiBi(4), 256)
     assert "all distances from 128 on" in other_plan(T5Bias(np.zeros((32, 2))), 4096)
     assert "nothing depends on the length" in other_plan(None, 8)
+    rows = Learned(np.zeros((66, 4)), offset=2)
+    assert "there are rows for 64 positions, so 65 tokens do not fit" in other_plan(rows, 65)
+    assert "64 tokens fit" in other_plan(rows, 64)
 
 
 def test_text_and_plot(tmp_path):

@@ -53,6 +53,12 @@ def test_log_n_attention_of_qwen():
     assert not from_config({**QWEN, "use_logn_attn": False}).query_scale
 
 
+def test_lengths():
+    assert described_config(QWEN).length == 8192
+    assert described_config({"model_type": "gpt2", "n_positions": 64, "n_embd": 8},
+                            learned=True).length == 64  # fmt: skip
+
+
 def test_sizes_of_learned_tables():
     def read(**config):
         return described_config(config, learned=True).model
