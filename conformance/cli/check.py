@@ -18,10 +18,12 @@ from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
+from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, load_model
 from .output import usage_errors
@@ -29,6 +31,7 @@ from .targets import Init, Signature, Table, bound_target, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
+@printed
 def check_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function or package.module:function")
@@ -51,6 +54,10 @@ def check_command(
     ] = None,
     config: Annotated[
         str | None, typer.Option(help="The config.json or .gguf file with the expected encoding.")
+    ] = None,
+    override: Annotated[
+        str | None,
+        typer.Option(help="Entries that replace those of --preset or --config: JSON or @file."),
     ] = None,
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
@@ -92,7 +99,19 @@ def check_command(
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
-) -> None:
+    junit: Annotated[
+        Path | None, typer.Option(help="Also write JUnit XML, with a test for each check.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The code of a known deviation: exit with 0 for exactly this error, else with 1."
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
+    ] = None,
+) -> Report:
     """Judge one function, class or program against the expected encoding.
 
     How a function is called is found out from its parameters: vectors with positions, an offset,
@@ -108,6 +127,7 @@ def check_command(
         )
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
+    known = known_deviation(expect, reason)
     fn: Any = None if target is None else load_target(target)
     own = isinstance(fn, Implementation)
     chosen = surface or ("apply" if target is None else only_surface(fn))
@@ -125,8 +145,12 @@ def check_command(
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
     if fact and preset is None:
         raise UsageError("--fact needs --preset")
+    if override is not None and preset is None and config is None:
+        raise UsageError("--override needs --preset or --config, whose entries it replaces")
     if preset is not None or config is not None:
-        model = load_model(preset or config or "", facts=fact or (), surface=chosen)
+        model = load_model(
+            preset or config or "", facts=fact or (), surface=chosen, override=override
+        )
         declared = declared_by(model, chosen or "apply", layer_type)
     if target is not None:
         fn = bound_target(
@@ -183,7 +207,7 @@ def check_command(
             inplace=inplace,
             name=target if isinstance(target, str) and not own else None,
         )
+        report.expected = known
         if record is not None:
             record.report(report, time.perf_counter() - begin)
-    typer.echo(report.to_json(indent=1) if as_json else str(report))
-    raise typer.Exit(report.exit_code)
+    return report
