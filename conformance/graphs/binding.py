@@ -1,0 +1,405 @@
+"""Call a part of an ONNX model as ``fn(x, positions)``.
+
+The inputs are bound by name, element type and rank. The axes of x are found by trying: a change of
+one position must change one token, on the axis of the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.adapters.library import window_start
+from posenc_ref.conformance.adapters.onnx import open_session
+
+from .model import Part
+
+#: The element types of x that are tried, and the names of their dtypes.
+FLOATS = {1: "float32", 10: "float16", 16: "bfloat16", 11: "float64"}
+#: The axes of x that are tried, by rank: b batch, h heads, s tokens; the last axis has the channels.
+LAYOUTS = {4: ("bhsd", "bshd", "sbhd"), 3: ("bs(hd)", "shd", "hsd"), 2: ("s(hd)",)}
+SPELLED = {
+    "bhsd": "(batch, heads, tokens, channels)", "bshd": "(batch, tokens, heads, channels)",
+    "sbhd": "(tokens, batch, heads, channels)", "bs(hd)": "(batch, tokens, heads * channels)",
+    "shd": "(tokens, heads, channels)", "hsd": "(heads, tokens, channels)",
+    "s(hd)": "(tokens, heads * channels)",
+}  # fmt: skip
+ROLES = {
+    "positions": r"(.*[._/])?(position_ids?|positions?|pos_?ids?|pos|cache_position|input_pos)",
+    "mask": r"(.*[._/])?attention_mask",
+    "total": r"(.*[._/])?total_(seq|sequence)_?len(gth)?",
+    "last": r"(.*[._/])?seqlens_k",
+    "start": r"(.*[._/])?(past_(seq|sequence|key_values)?_?len(gth)?|start(_pos|_index)?|offset"
+    r"|seqlen_offset|past_seen_tokens)",
+    "past": r"(.*[._/])?past(_|\.).*",
+    "tokens": r"(.*[._/])?(input_ids|inputs?_embeds|tokens|hidden_states)",
+}  # fmt: skip
+#: The most elements of x in one call, with tokens in front that only fill up the positions.
+_MOST = 2**27
+#: Sizes of the first trials: rows of a batch, heads and tokens, all different.
+_SIZES = {"b": 2, "h": 3, "s": 5}
+
+
+class Unbound(ValueError):
+    """No way was found to call a part of a model; the message says what was tried."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A part of a model that can be called with x (B, H, S, D) and positions."""
+
+    call: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    dtype: str
+    head_dim: int
+    how: str  #: one line: the axes of x, and how the positions are passed
+    axes: int = 1
+
+
+def role_of(name: str, value: Any) -> str | None:
+    """Return what an input of a model means, by its name, else by its element type and rank."""
+    for role, pattern in ROLES.items():
+        if re.fullmatch(pattern, name.lower()):
+            return role
+    if value.type.tensor_type.elem_type in (6, 7):
+        rank = rank_of(value)
+        return {0: "start", 1: "positions", 2: "positions"}.get(-1 if rank is None else rank)
+    return None
+
+
+def rank_of(value: Any) -> int | None:
+    """Return the number of axes of an input; None if the model does not say."""
+    tensor = value.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else None
+
+
+def sizes_of(value: Any) -> list[int]:
+    """Return the sizes of an input's axes: 0 where the model leaves one open."""
+    return [int(d.dim_value) for d in value.type.tensor_type.shape.dim]
+
+
+class Caller:
+    """Runs a part with x in the axes of ``layout``; sizes in ``fixed`` are those of the model."""
+
+    def __init__(
+        self, part: Part, session: Any, dtype: Any, layout: str, fixed: Mapping[str, int]
+    ) -> None:
+        self.part, self.session, self.dtype, self.layout = part, session, dtype, layout
+        self.fixed = dict(fixed)
+        self.roles = roles_of(part)
+
+    @property
+    def how_positions(self) -> str:
+        """One line: the inputs that hold the positions."""
+        named = [name for name, role in self.roles.items() if role == "positions"]
+        if named:
+            return f"positions in {', '.join(named)}"
+        starts = [n for n, r in self.roles.items() if r in ("start", "last", "past")]
+        if starts:
+            return f"contiguous positions, from the length in {', '.join(starts)}"
+        return "positions counted from 0"
+
+    def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Return y like x (B, H, S, D), run in blocks where the model fixes the sizes."""
+        at = np.asarray(positions)
+        if at.dtype.kind == "f" and not self._takes_fractions():
+            if (at != np.round(at)).any():
+                raise ValueError("positions must be whole numbers: the model's input is integer")
+            at = at.astype(np.int64)
+        if not set(self.roles.values()) & {"positions"}:
+            return self._counted(x, at)
+        out = np.empty_like(x)
+        step = [self.fixed.get(axis) or max(1, n) for axis, n in zip("bhs", x.shape, strict=False)]
+        for b in range(0, x.shape[0], step[0]):
+            for s in range(0, x.shape[2], step[2]):
+                rows, tokens = slice(b, b + step[0]), slice(s, s + step[2])
+                block = at[..., tokens] if at.ndim == 1 else at[..., rows, tokens]
+                out[rows, :, tokens] = self._heads(x[rows, :, tokens], block, None)
+        return out
+
+    def _takes_fractions(self) -> bool:
+        return any(
+            role == "positions" and self.part.free[name].type.tensor_type.elem_type in FLOATS
+            for name, role in self.roles.items()
+        )
+
+    def _counted(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Return y where the model counts the positions, from a start or from 0."""
+        start = window_start(at)
+        roles = set(self.roles.values())
+        if roles & {"start", "last", "past"} and not self.fixed.get("s"):
+            return self._heads(x, at, start)
+        length = self.fixed.get("s") or start + x.shape[2]
+        if start + x.shape[2] > length:
+            raise ValueError(f"the model has a fixed length of {length} tokens")
+        if x.shape[0] * x.shape[1] * length * x.shape[3] > _MOST:
+            raise ValueError(
+                f"position {length - 1} needs {length} tokens in one call, because the model counts "
+                "positions from 0"
+            )
+        longer = np.zeros((*x.shape[:2], length, x.shape[3]), x.dtype)
+        longer[:, :, start : start + x.shape[2]] = x
+        y = self._heads(longer, np.arange(length), 0)
+        return y[:, :, start : start + x.shape[2]]
+
+    def _heads(self, x: np.ndarray, at: np.ndarray, start: int | None) -> np.ndarray:
+        """Run blocks of the model's number of heads; pad batch, heads and tokens with zeros."""
+        sizes = dict(zip("bhs", x.shape, strict=False)) | {k: v for k, v in self.fixed.items() if v}
+        if sizes["b"] < x.shape[0]:
+            parts = [self._heads(row[None], at[..., [i], :] if at.ndim > 1 else at, start)
+                     for i, row in enumerate(x)]  # fmt: skip
+            return np.concatenate(parts)
+        out = np.empty_like(x)
+        for h in range(0, max(1, x.shape[1]), max(1, sizes["h"])):
+            block = x[:, h : h + sizes["h"]]
+            full = np.zeros((sizes["b"], sizes["h"], sizes["s"], x.shape[3]), x.dtype)
+            full[tuple(slice(n) for n in block.shape)] = block
+            y = self._run(full, _padded(at, sizes), start)
+            out[:, h : h + sizes["h"]] = y[tuple(slice(n) for n in block.shape)]
+        return out
+
+    def _run(self, x: np.ndarray, at: np.ndarray, start: int | None) -> np.ndarray:
+        native = to_native(x, self.layout)
+        feeds = {name: native for name in self.part.given}
+        for name, value in self.part.free.items():
+            feeds[name] = value_of(self.roles[name], value, x.shape[0], x.shape[2], at, start or 0)
+        y = np.asarray(self.session.run(None, feeds)[0])
+        if y.shape != native.shape:
+            raise ValueError(f"x has the shape {native.shape}, and the result {y.shape}")
+        return from_native(y, self.layout, x.shape)
+
+
+def value_of(
+    role: str, value: Any, batch: int, length: int, at: np.ndarray, start: int
+) -> np.ndarray:
+    """Return the value of an input for ``length`` tokens at positions ``at``, after ``start``."""
+    dtype, rank = _dtype(value), rank_of(value)
+    if role == "positions":
+        return _positions(value, at, batch, length).astype(dtype)
+    if role == "mask":
+        return np.ones((batch, start + length), dtype)
+    if role in ("start", "total", "last"):
+        number = {"start": start, "total": start + length, "last": start + length - 1}[role]
+        return np.full(() if rank == 0 else (batch,) if role == "last" else (1,), number, dtype)
+    sizes = sizes_of(value) if rank is not None else [0, 0]
+    if role == "past":
+        sizes = [batch, *(n or 1 for n in sizes[1:])]
+        sizes[-2 if len(sizes) > 2 else -1] = start
+    else:  # tokens, of which only the shape is read
+        sizes = [batch, length, *(n or 1 for n in sizes[2:])]
+    return np.zeros(sizes, dtype)
+
+
+def roles_of(part: Part) -> dict[str, str]:
+    """Return the role of every input of the model that a part needs.
+
+    Raises
+    ------
+    Unbound
+        If the role of an input is unknown.
+    """
+    found = {name: role_of(name, value) for name, value in part.free.items()}
+    lacking = [f"{n} ({_shape(part.free[n])})" for n, role in found.items() if role is None]
+    if lacking:
+        raise Unbound(
+            f"its inputs {', '.join(lacking)} are none of positions, an attention mask, a start, a "
+            "length or tokens"
+        )
+    return {name: role for name, role in found.items() if role is not None}
+
+
+def supplied(part: Part) -> Callable[[int, int, int], list[np.ndarray]]:
+    """Return a function (batch, length, start) that computes the outputs of a part without x."""
+    session, _ = _session(part.proto({}))
+    roles = roles_of(part)
+    kept: list[list[np.ndarray]] = []
+
+    def run(batch: int, length: int, start: int) -> list[np.ndarray]:
+        if kept:
+            return kept[0]
+        at = np.arange(start, start + length)
+        feeds = {
+            name: value_of(role, part.free[name], batch, length, at, start)
+            for name, role in roles.items()
+        }
+        found = [np.asarray(y) for y in session.run(None, feeds)]
+        if not roles:
+            kept.append(found)
+        return found
+
+    return run
+
+
+def _positions(value: Any, at: np.ndarray, batch: int, length: int) -> np.ndarray:
+    """Return positions with the rank and the number of rows that the model's input has."""
+    rank = rank_of(value)
+    if rank in (0, 1):
+        flat = at.reshape(-1, at.shape[-1])
+        if (flat != flat[0]).any():
+            raise ValueError("rows of a batch must have equal positions: the input has one axis")
+        single = rank == 0 or (sizes_of(value)[0] == 1 and length != 1)
+        if single:
+            return np.full([1] * (rank or 0), window_start(flat))
+        return flat[0]
+    if rank == 3:
+        count = sizes_of(value)[0] or 3
+        every = at if at.ndim == 3 else np.broadcast_to(at, (count, batch, length))
+        return np.broadcast_to(every, (count, batch, length))
+    rows = np.broadcast_to(at, (batch, length))
+    if rank == 2 and sizes_of(value)[0] == 1 and batch > 1:
+        if (rows != rows[0]).any():
+            raise ValueError("rows of a batch must have equal positions: the input has one row")
+        return rows[:1]
+    return rows
+
+
+def _padded(at: np.ndarray, sizes: Mapping[str, int]) -> np.ndarray:
+    """Return positions with zeros for the rows and tokens that fill up the model's sizes."""
+    lacking = [(0, 0)] * (at.ndim - 1) + [(0, sizes["s"] - at.shape[-1])]
+    if at.ndim > 1:
+        lacking[-2] = (0, sizes["b"] - at.shape[-2])
+    return np.pad(at, lacking) if any(n for _, n in lacking) else at
+
+
+def _dtype(value: Any) -> Any:
+    from onnx import helper
+
+    return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+
+
+def _shape(value: Any) -> str:
+    from onnx import TensorProto
+
+    kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+    rank = rank_of(value)
+    return f"{kind}, {'rank unknown' if rank is None else f'rank {rank}'}"
+
+
+def to_native(x: np.ndarray, layout: str) -> np.ndarray:
+    """Return x (B, H, S, D) with the axes of ``layout``."""
+    b, h, s, d = x.shape
+    if layout == "bhsd":
+        return np.ascontiguousarray(x)
+    if layout == "sbhd":
+        return np.ascontiguousarray(x.transpose(2, 0, 1, 3))
+    if layout == "hsd":
+        return np.ascontiguousarray(x.reshape(b * h, s, d))
+    tokens = np.ascontiguousarray(x.transpose(0, 2, 1, 3))
+    shapes = {"bshd": (b, s, h, d), "bs(hd)": (b, s, h * d), "shd": (b * s, h, d),
+              "s(hd)": (b * s, h * d)}  # fmt: skip
+    return tokens.reshape(shapes[layout])
+
+
+def from_native(y: np.ndarray, layout: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return y with the axes (B, H, S, D) of ``shape``."""
+    b, h, s, d = shape
+    if layout == "sbhd":
+        return y.transpose(1, 2, 0, 3)
+    if layout in ("bhsd", "hsd"):
+        return y.reshape(shape)
+    return y.reshape(b, s, h, d).transpose(0, 2, 1, 3)
+
+
+def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, heads: int) -> Bound:
+    """Return the part as a function of x and positions.
+
+    ``head_dims`` are the sizes of the head to try if the model does not state the size of x's last
+    axis. ``sizes`` are the sizes of x's axes, 0 where the model leaves one open; None: unknown.
+    ``heads`` is the number of heads that the operator states, or 0.
+
+    Raises
+    ------
+    Unbound
+        If no element type, axes and size make the part a map of x that depends on the positions.
+    """
+    problem = ""
+    for code, dtype in FLOATS.items():
+        try:
+            session, evaluator = _session(part.proto({name: code for name in part.given}))
+        except Exception as error:  # another element type may fit
+            problem = problem or first_line(error)
+            continue
+        for layout, fixed, dim in _trials(head_dims, sizes, heads):
+            caller = Caller(part, session, dtype, layout, fixed)
+            try:
+                _require_rotation(caller, dim, dtype)
+            except Exception as error:  # other axes may fit
+                problem = first_line(error)
+                continue
+            how = f"x as {SPELLED[layout]}, {caller.how_positions}{evaluator}"
+            return Bound(caller, dtype, dim, how, _axes(part))
+    raise Unbound(problem or "it cannot be run")
+
+
+def _session(proto: Any) -> tuple[Any, str]:
+    """Return a session, and a remark if ONNX Runtime has no kernel for an element type."""
+    try:
+        return open_session(proto), ""
+    except Exception as error:
+        if "NOT_IMPLEMENTED" not in str(error):
+            raise
+    return open_session(proto, "onnx"), "; run by onnx.reference, ONNX Runtime has no kernel"
+
+
+def _trials(
+    head_dims: Sequence[int], sizes: Sequence[int] | None, heads: int
+) -> Iterator[tuple[str, Mapping[str, int], int]]:
+    """Yield axes, fixed sizes and the size of the head, in the order in which they are tried."""
+    layouts = [x for rank, every in LAYOUTS.items() for x in every]
+    if sizes is not None:
+        layouts = [x for x in LAYOUTS.get(len(sizes), ())]
+    for layout in layouts:
+        axes = layout.replace("(hd)", "c")
+        known = dict(zip(axes, sizes or (), strict=False))
+        dims = [known["d"]] if known.get("d") else list(head_dims)
+        for dim in dims:
+            fixed = {axis: known.get(axis, 0) for axis in "bhs"}
+            fixed["h"] = 0 if layout == "hsd" else fixed["h"] or heads or known.get("c", 0) // dim
+            stated = {axis: n for axis, n in fixed.items() if n}
+            some = {axis: n for axis, n in stated.items() if axis == "h"}
+            for choice in ({}, some, stated):
+                if choice is not some or some not in ({}, stated):
+                    yield layout, choice, dim
+
+
+def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
+    """Raise unless the result of a token depends on its own position, and on no other token."""
+    size = {axis: caller.fixed.get(axis) or n for axis, n in _SIZES.items()}
+    if caller.layout in ("shd", "hsd", "s(hd)"):
+        size["b"] = 1
+    x = np.random.default_rng(0).standard_normal((size["b"], size["h"], size["s"], dim))
+    x = x.astype(numpy_dtype(dtype))
+    at = np.arange(size["s"])
+    y = np.asarray(caller(x, at), np.float64)
+    last = x.copy()
+    last[:, :, -1] = -last[:, :, -1]
+    z = np.asarray(caller(last, at), np.float64)
+    if not (np.array_equal(z[:, :, :-1], y[:, :, :-1]) and np.array_equal(z[:, :, -1], -y[:, :, -1])):
+        raise ValueError("the result of a token is not linear in this token, or not separate")
+    same = np.broadcast_to(x[:, :, :1], x.shape).copy()
+    turned = np.asarray(caller(same, at), np.float64)
+    if size["s"] > 1 and (turned[:, :, :1] == turned[:, :, 1:]).all():
+        raise ValueError("the result does not depend on the place of the token")
+
+
+def numpy_dtype(name: str) -> Any:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(name)
+
+
+def _axes(part: Part) -> int:
+    """Return the number of position axes: 3 for an input of positions (3, B, S), else 1."""
+    for name, value in part.free.items():
+        if role_of(name, value) == "positions" and rank_of(value) == 3:
+            return sizes_of(value)[0] or 3
+    return 1
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

@@ -1,0 +1,237 @@
+"""Find the rotary parts of an ONNX model, and join those that compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .attention import POSITION_IDS, TABLES, attention_bound
+from .binding import Bound, Unbound, bind, rank_of, role_of, sizes_of
+from .decomposed import rotations
+from .model import Model, Part, Scope, attributes, kind
+
+#: Rotary operators, with the indices of the inputs x, positions and cos.
+ROTARY = {
+    "com.microsoft.RotaryEmbedding": (0, 1, 2),
+    "com.microsoft.MRotaryEmbedding": (0, 1, 2),
+    "RotaryEmbedding": (0, 3, 1),
+}
+ATTENTION = "com.microsoft.GroupQueryAttention"
+#: Operators that rotate if ``do_rotary`` is set, for which ONNX Runtime has no judged CPU kernel.
+UNJUDGED = ("com.microsoft.Attention", "com.microsoft.SparseAttention",
+            "com.microsoft.PagedAttention", "com.microsoft.DecoderMaskedSelfAttention")  # fmt: skip
+#: Operators that occur in rotations and around them, for the message where none was found.
+_NEAR = ("Cos", "Sin", "Attention", "MultiHeadAttention", "GroupQueryAttention", "Gather")
+LOOKED_FOR = (
+    "RotaryEmbedding (ONNX 23 and com.microsoft), com.microsoft.MRotaryEmbedding, "
+    "com.microsoft.GroupQueryAttention with do_rotary=1, and rotations of elementary operators "
+    "(two products with cos and sin, added)"
+)
+
+
+@dataclass
+class Site:
+    """One distinct rotary part of a model, and the nodes that compute the same."""
+
+    operator: str
+    names: list[str]
+    bound: Bound
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The first node's name."""
+        return self.names[0]
+
+    def implementation(self, subject: str) -> Implementation:
+        """Return the part as a function that ``check`` and ``identify`` take."""
+        return Implementation(
+            call=self.bound.call,
+            surface="apply",
+            name=subject,
+            head_dim=self.bound.head_dim,
+            axes=self.bound.axes,
+        )
+
+
+@dataclass
+class Found:
+    """The rotary parts of a model."""
+
+    sites: list[Site]
+    problems: list[str]  #: parts that were found and cannot be called, a sentence each
+    near: list[str]  #: names of nodes with related operators, if there are no sites
+
+
+def find(model: Model, head_dim: int | None = None) -> Found:
+    """Return the rotary parts of a model; ``head_dim`` is used where the model does not state it."""
+    search = _Search(model, head_dim)
+    for scope in model.scopes:
+        for node in scope.graph.node:
+            search.operator(scope, node)
+    for scope in model.scopes:
+        for pairs in rotations(model, scope):
+            search.rotation(scope, pairs)
+    every = (node for scope in model.scopes for node in scope.graph.node)
+    near = [f"{n.name or n.output[0]} ({kind(n)})" for n in every if n.op_type in _NEAR]
+    return Found(list(search.sites.values()), search.problems, near)
+
+
+class _Search:
+    """Collects sites by the digest of what they compute."""
+
+    def __init__(self, model: Model, head_dim: int | None) -> None:
+        self.model, self.head_dim = model, head_dim
+        self.sites: dict[str, Site] = {}
+        self.problems: list[str] = []
+        self._failed: dict[str, str] = {}
+        self._shapes = _inferred(model)
+
+    def operator(self, scope: Scope, node: Any) -> None:
+        """Add a node that is a rotary operator."""
+        name, settings = node.name or node.output[0], attributes(node)
+        if kind(node) in ROTARY:
+            self._rotary(scope, node, name, settings)
+        elif kind(node) == ATTENTION and settings.get("do_rotary"):
+            self._attention(scope, node, name)
+        elif kind(node) in UNJUDGED and settings.get("do_rotary"):
+            self.problems.append(f"{name} ({kind(node)}, do_rotary=1) is not judged: no CPU kernel")
+
+    def _attention(self, scope: Scope, node: Any, name: str) -> None:
+        if len(node.input) <= max(TABLES) or not node.input[TABLES[0]]:
+            self.problems.append(f"{name} has do_rotary=1, but no cos_cache and sin_cache")
+            return
+        part = self._cut(scope, [node.input[i] for i in TABLES], [], name)
+        if part is None:
+            return
+        dims = [d for d in (self.head_dim,) if d]
+        ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
+        settings = f"{attributes(node).get('rotary_interleaved', 0)} {ids}"
+        for which in ("keys", "queries"):
+            self._add(
+                f"{which} {settings} {part.key}", f"{ATTENTION}, {which}", name,
+                lambda which=which: attention_bound(part, node, which, dims),
+            )  # fmt: skip
+
+    def _rotary(self, scope: Scope, node: Any, name: str, settings: dict[str, Any]) -> None:
+        x, at, cos = (node.input[i] if i < len(node.input) else "" for i in ROTARY[kind(node)])
+        part = self._cut(scope, node.output[:1], [x], name, positions=at)
+        if part is None:
+            return
+        remarks = []
+        if at and not _with_positions(self.model, scope, at):
+            remarks = [f"the code that computes its positions ({at}) is not judged"]
+        sizes, heads = self._sizes(x), int(settings.get("num_heads", 0))
+        stated = int(settings.get("rotary_embedding_dim", 0))
+        columns = (self._sizes(cos) or [0])[-1]
+        dims = [sizes[-1] // heads] if sizes and len(sizes) == 3 and heads and sizes[-1] else []
+        dims += [2 * columns] if columns and not stated else []
+        dims += [d for d in (self.head_dim, stated) if d]
+        self._add(
+            f"{kind(node)} {part.key} {sizes and sizes[-1]}",
+            kind(node), name, lambda: bind(part, list(dict.fromkeys(dims)), sizes, heads), remarks,
+        )  # fmt: skip
+
+    def rotation(self, scope: Scope, pairs: Sequence[tuple[str, str]]) -> None:
+        """Add a rotation of elementary operators; ``pairs`` are candidates for input and output."""
+        first = pairs[-1 if len(pairs) == 1 else 0]
+        node = scope.producers[first[1]]
+        name = node.name or first[1]
+        problem = ""
+        for x, y in pairs:
+            part = self._cut(scope, [y], [x], name)
+            if part is None or not part.nodes:
+                continue
+            sizes = self._sizes(x)
+            dims = [d for d in (self.head_dim,) if d]
+            dims += [d for d in (64, 128, 32, 96, 80, 256, 16, 192, 48, 8) if d not in dims]
+            problem = self._add(
+                part.key + str(sizes), "elementary operators", name,
+                lambda part=part, sizes=sizes, dims=dims: bind(part, dims, sizes, 0), quiet=True,
+            )  # fmt: skip
+            if not problem:
+                return
+        self.problems.append(f"{name} looks like a rotation, but cannot be called: {problem}")
+
+    def _cut(
+        self, scope: Scope, outputs: Any, given: list[str], name: str, positions: str = ""
+    ) -> Part | None:
+        """Return a part of the model; the positions are an input if the model computes them."""
+        from onnx import TensorProto, helper
+
+        direct = positions and not _with_positions(self.model, scope, positions)
+        try:
+            if not direct:
+                return self.model.part(scope, outputs, given)
+            part = self.model.part(scope, outputs, [*given, positions])
+        except ValueError as error:
+            self.problems.append(f"{name} cannot be cut out: {error}")
+            return None
+        value = helper.make_tensor_value_info(positions, TensorProto.INT64, [None, None])
+        free = {**part.free, positions: value}
+        return Part(self.model, part.nodes, part.stored, free, tuple(given), part.outputs)
+
+    def _sizes(self, name: str) -> list[int] | None:
+        value = self._shapes.get(name)
+        return None if value is None or rank_of(value) is None else sizes_of(value)
+
+    def _add(
+        self,
+        key: str,
+        operator: str,
+        name: str,
+        made: Any,
+        remarks: Sequence[str] = (),
+        quiet: bool = False,
+    ) -> str:
+        """Add a node to the site with this key, or make the site; return the problem, if any."""
+        if key in self.sites:
+            self.sites[key].names.append(name)
+            return ""
+        if key not in self._failed:
+            try:
+                self.sites[key] = Site(operator, [name], made(), list(remarks))
+                return ""
+            except Unbound as error:
+                self._failed[key] = str(error)
+        if not quiet:
+            self.problems.append(f"{name} ({operator}) cannot be called: {self._failed[key]}")
+        return self._failed[key]
+
+
+def _with_positions(model: Model, scope: Scope, name: str) -> bool:
+    """Return whether a tensor is computed from an input of positions."""
+    try:
+        free = model.part(scope, [name], []).free
+    except ValueError:
+        return False
+    return any(role_of(n, value) == "positions" for n, value in free.items())
+
+
+def _inferred(model: Model) -> dict[str, Any]:
+    """Return the types of all tensors for which the model states them or ONNX infers them."""
+    from onnx import helper, shape_inference
+
+    try:
+        graph = shape_inference.infer_shapes(model.proto).graph
+    except Exception:  # shapes only speed up the search
+        graph = model.proto.graph
+    found = {}
+    for inner in _graphs(graph):
+        for value in (*inner.value_info, *inner.input, *inner.output):
+            found[value.name] = value
+        for t in inner.initializer:
+            found[t.name] = helper.make_tensor_value_info(t.name, t.data_type, list(t.dims))
+    return found
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    from .model import subgraphs
+
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from _graphs(inner)
