@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from posenc_ref import Encoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
@@ -23,14 +24,15 @@ from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
-from .models import declared_by, load_model
+from .models import declared_by, layer_types, load_model
+from .onnx_model import check_model, is_onnx
 from .output import usage_errors
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
 def check_command(
     target: Annotated[
-        str | None, typer.Argument(help="file.py:function or package.module:function")
+        str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
     ] = None,
     command: Annotated[
         str | None,
@@ -77,6 +79,9 @@ def check_command(
         typer.Option(help="The head size. Without an encoding, only properties are judged."),
     ] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
+    ] = None,
     inplace: Annotated[
         bool, typer.Option("--inplace", help="The function may overwrite x.")
     ] = False,
@@ -102,7 +107,10 @@ def check_command(
         )
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
-    fn: Any = None if target is None else load_target(target)
+    graph = is_onnx(target)
+    if node is not None and not graph:
+        raise UsageError("--node needs a TARGET that is an ONNX model")
+    fn: Any = None if target is None or graph else load_target(target)
     bound = isinstance(fn, Implementation)
     chosen = surface or (None if bound else "apply")
     said = [value for value in (encoding, preset, config) if value is not None]
@@ -116,12 +124,32 @@ def check_command(
             "--preset llama-3.1-8b or --config config.json; "
             "`posenc explain` lists the encodings, `posenc presets` the models"
         )
+    several: dict[str, Encoding] = {}
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
     if fact and preset is None:
         raise UsageError("--fact needs --preset")
     if preset is not None or config is not None:
         model = load_model(preset or config or "", facts=fact or (), surface=chosen)
-        declared = declared_by(model, chosen or fn.surface, layer_type)
+        several = layer_types(model, layer_type) if graph else {}
+        declared = None if several else declared_by(model, chosen or fn.surface, layer_type)
+    if target is not None and graph:
+        code = check_model(
+            target,
+            several or {layer_type or "": declared},
+            node=node,
+            as_json=as_json,
+            ndjson=ndjson,
+            head_dim=head_dim,
+            surface=surface,
+            backend=backend,
+            tensor_layout=tensor_layout,
+            device=device,
+            angles=angles,
+            precision=precision,
+            max_position=max_position,
+            inplace=inplace,
+        )
+        raise typer.Exit(code)
     if command is not None:
         fn = from_command(
             shlex.split(command),

@@ -10,16 +10,20 @@ import typer
 
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
+from .onnx_model import identify_model, is_onnx
 from .output import usage_errors
 
 
 @usage_errors(UsageError, TypeError, ValueError)
 def identify_command(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    target: Annotated[
+        str, typer.Argument(help="file.py:function, package.module:function or model.onnx")
+    ],
     head_dim: Annotated[
         int | None,
         typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
@@ -45,6 +49,9 @@ def identify_command(
             help="Also print how to convert the function to this encoding: a preset, JSON or @file."
         ),
     ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
     """Identify the encoding of a function, the models that use it, and deviations from it.
@@ -52,10 +59,28 @@ def identify_command(
     Exits with 0 if an encoding describes the function exactly, 1 if there are deviations, 2 for a
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
-    fn, goal = load_target(target), None
+    goal = None
     if to is not None:
         is_json = to.lstrip().startswith(("{", "@"))
         goal = load_encoding(to) if is_json else encoding_of(load_model(to), None)
+    if is_onnx(target):
+        code = identify_model(
+            target,
+            node=node,
+            as_json=as_json,
+            head_dim=head_dim,
+            to=goal,
+            exit_code=_exit_code,
+            surface=surface,
+            backend=backend,
+            tensor_layout=tensor_layout,
+            device=device,
+            max_position=max_position,
+        )
+        raise typer.Exit(code)
+    if node is not None:
+        raise UsageError("--node needs a TARGET that is an ONNX model")
+    fn = load_target(target)
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
         card = identify(
             fn,
@@ -71,4 +96,8 @@ def identify_command(
             name=None if isinstance(fn, Implementation) else target,
         )
     typer.echo(card.to_json() if as_json else str(card))
-    raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
+    raise typer.Exit(_exit_code(card))
+
+
+def _exit_code(card: Card) -> int:
+    return 3 if card.encoding is None or not card.rule else 0 if card.exact else 1

@@ -15,7 +15,7 @@ import numpy as np
 from posenc_ref.conformance.adapters.library import window_start
 from posenc_ref.conformance.adapters.onnx import open_session
 
-from .binding import FLOATS, Bound, Unbound, first_line, numpy_dtype, supplied
+from .binding import FLOATS, Bound, Unbound, first_line, numpy_dtype, run, supplied
 from .model import Part, attributes
 
 #: The indices of the inputs cos_cache, sin_cache and position_ids.
@@ -57,7 +57,8 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
             continue
         how = "positions in position_ids" if has_ids else "contiguous positions, from seqlens_k"
         seen = "the present keys" if which == "keys" else "the logits with one-hot keys"
-        return Bound(rotation, FLOATS[code], dim, f"{which} from {seen}, {how}")
+        found = f"{which} from {seen}, {how}"
+        return Bound(rotation, FLOATS[code], dim, found, remarks=rotation.remarks(dim))
     raise Unbound(problem)
 
 
@@ -90,6 +91,16 @@ class _Attention:
                 y[b, :, some] = self._row(x[b, :, some], at[b, some].astype(np.int64))
         return y
 
+    def remarks(self, dim: int) -> tuple[str, ...]:
+        """Return what the operator does in calls without a cache, in which it may ignore ids."""
+        if not self.has_ids:
+            return ()
+        x = np.ones((1, 1, 2, dim), self.tables(1, 2, 0)[0].dtype)
+        near, far = (self._run(x, x, 0, np.array(at))[1] for at in ([0, 1], [1, 2]))
+        same = bool((near == far).all())
+        text = "in calls without past keys, ONNX Runtime ignores position_ids and counts from 0"
+        return (text,) if same else ()
+
     def _row(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Return the rotated x (H, S, D) of one row at positions (S,)."""
         dim = x.shape[-1]
@@ -98,9 +109,7 @@ class _Attention:
             return np.asarray(self._run(x[None], x[None], past, at)[1][0, :, past:])
         if past >= dim:
             return np.asarray(self._run(x[None], x[None], past, at)[3][0, ..., :dim])
-        return np.concatenate(
-            [self._query(x[:, i], int(p)) for i, p in enumerate(at)], axis=1
-        )
+        return np.concatenate([self._query(x[:, i], int(p)) for i, p in enumerate(at)], axis=1)
 
     def _query(self, q: np.ndarray, past: int) -> np.ndarray:
         """Return the rotated q (H, 1, D) after fewer cached tokens than q (H, D) has channels."""
@@ -124,7 +133,9 @@ class _Attention:
             raise ValueError(f"a cache of {past} tokens is too large for {heads} heads")
         cache = np.zeros((rows, heads, past, dim), q.dtype)
         if self.which == "queries":
-            one = np.arange(rows * past).reshape(rows, past) if past < dim else np.arange(past)[None]
+            one = (
+                np.arange(rows * past).reshape(rows, past) if past < dim else np.arange(past)[None]
+            )
             row, token = np.nonzero(np.broadcast_to(one < dim, (rows, past)))
             cache[row, :, token, np.broadcast_to(one, (rows, past))[row, token]] = 1
 
@@ -141,7 +152,7 @@ class _Attention:
         }  # fmt: skip
         if self.has_ids:
             feeds["position_ids"] = np.broadcast_to(at, (rows, length)).copy()
-        return self._session(heads).run(None, feeds)
+        return run(self._session(heads), feeds)
 
     def _session(self, heads: int) -> Any:
         from onnx import TensorProto, helper

@@ -50,13 +50,15 @@ class Unbound(ValueError):
 
 @dataclass(frozen=True)
 class Bound:
-    """A part of a model that can be called with x (B, H, S, D) and positions."""
+    """A part of a model as a function of a surface, by default ``fn(x (B, H, S, D), positions)``."""
 
-    call: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    call: Callable[..., Any]
     dtype: str
-    head_dim: int
+    head_dim: int  #: 0 if there is no x
     how: str  #: one line: the axes of x, and how the positions are passed
     axes: int = 1
+    surface: str = "apply"
+    remarks: tuple[str, ...] = ()  #: limits of the operator that the calls do not show
 
 
 def role_of(name: str, value: Any) -> str | None:
@@ -163,10 +165,10 @@ class Caller:
 
     def _run(self, x: np.ndarray, at: np.ndarray, start: int | None) -> np.ndarray:
         native = to_native(x, self.layout)
-        feeds = {name: native for name in self.part.given}
+        feeds = dict.fromkeys(self.part.given, native)
         for name, value in self.part.free.items():
             feeds[name] = value_of(self.roles[name], value, x.shape[0], x.shape[2], at, start or 0)
-        y = np.asarray(self.session.run(None, feeds)[0])
+        y = np.asarray(run(self.session, feeds)[0])
         if y.shape != native.shape:
             raise ValueError(f"x has the shape {native.shape}, and the result {y.shape}")
         return from_native(y, self.layout, x.shape)
@@ -217,7 +219,7 @@ def supplied(part: Part) -> Callable[[int, int, int], list[np.ndarray]]:
     roles = roles_of(part)
     kept: list[list[np.ndarray]] = []
 
-    def run(batch: int, length: int, start: int) -> list[np.ndarray]:
+    def supply(batch: int, length: int, start: int) -> list[np.ndarray]:
         if kept:
             return kept[0]
         at = np.arange(start, start + length)
@@ -225,12 +227,27 @@ def supplied(part: Part) -> Callable[[int, int, int], list[np.ndarray]]:
             name: value_of(role, part.free[name], batch, length, at, start)
             for name, role in roles.items()
         }
-        found = [np.asarray(y) for y in session.run(None, feeds)]
+        found = [np.asarray(y) for y in run(session, feeds)]
         if not roles:
             kept.append(found)
         return found
 
-    return run
+    return supply
+
+
+def run(session: Any, feeds: Mapping[str, np.ndarray]) -> list[Any]:
+    """Return the outputs of a session.
+
+    Raises
+    ------
+    ValueError
+        If the model rejects the inputs; the message is the part that says why.
+    """
+    try:
+        return list(session.run(None, dict(feeds)))
+    except Exception as error:
+        text = str(error).rpartition("Status Message: ")[2] or first_line(error)
+        raise ValueError(text.strip()) from error
 
 
 def _positions(value: Any, at: np.ndarray, batch: int, length: int) -> np.ndarray:
@@ -318,7 +335,7 @@ def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, head
     problem = ""
     for code, dtype in FLOATS.items():
         try:
-            session, evaluator = _session(part.proto({name: code for name in part.given}))
+            session, evaluator = _session(part.proto(dict.fromkeys(part.given, code)))
         except Exception as error:  # another element type may fit
             problem = problem or first_line(error)
             continue
@@ -360,7 +377,9 @@ def _trials(
             fixed["h"] = 0 if layout == "hsd" else fixed["h"] or heads or known.get("c", 0) // dim
             stated = {axis: n for axis, n in fixed.items() if n}
             some = {axis: n for axis, n in stated.items() if axis == "h"}
-            for choice in ({}, some, stated):
+            # With merged heads, the operator's own number of heads sets the size of a head.
+            free = [] if heads and "c" in axes else [{}]
+            for choice in (*free, some, stated):
                 if choice is not some or some not in ({}, stated):
                     yield layout, choice, dim
 
@@ -377,7 +396,9 @@ def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
     last = x.copy()
     last[:, :, -1] = -last[:, :, -1]
     z = np.asarray(caller(last, at), np.float64)
-    if not (np.array_equal(z[:, :, :-1], y[:, :, :-1]) and np.array_equal(z[:, :, -1], -y[:, :, -1])):
+    if not (
+        np.array_equal(z[:, :, :-1], y[:, :, :-1]) and np.array_equal(z[:, :, -1], -y[:, :, -1])
+    ):
         raise ValueError("the result of a token is not linear in this token, or not separate")
     same = np.broadcast_to(x[:, :, :1], x.shape).copy()
     turned = np.asarray(caller(same, at), np.float64)

@@ -50,9 +50,9 @@ class Site:
         """Return the part as a function that ``check`` and ``identify`` take."""
         return Implementation(
             call=self.bound.call,
-            surface="apply",
+            surface=self.bound.surface,
             name=subject,
-            head_dim=self.bound.head_dim,
+            head_dim=self.bound.head_dim or None,
             axes=self.bound.axes,
         )
 
@@ -67,7 +67,7 @@ class Found:
 
 
 def find(model: Model, head_dim: int | None = None) -> Found:
-    """Return the rotary parts of a model; ``head_dim`` is used where the model does not state it."""
+    """Return the rotary parts of a model; ``head_dim`` is used if the model does not state it."""
     search = _Search(model, head_dim)
     for scope in model.scopes:
         for node in scope.graph.node:
@@ -131,7 +131,7 @@ class _Search:
         dims += [2 * columns] if columns and not stated else []
         dims += [d for d in (self.head_dim, stated) if d]
         self._add(
-            f"{kind(node)} {part.key} {sizes and sizes[-1]}",
+            f"{kind(node)} {part.key}",
             kind(node), name, lambda: bind(part, list(dict.fromkeys(dims)), sizes, heads), remarks,
         )  # fmt: skip
 
@@ -149,12 +149,13 @@ class _Search:
             dims = [d for d in (self.head_dim,) if d]
             dims += [d for d in (64, 128, 32, 96, 80, 256, 16, 192, 48, 8) if d not in dims]
             problem = self._add(
-                part.key + str(sizes), "elementary operators", name,
+                f"{part.key} {sizes and (len(sizes), sizes[-1])}", "elementary operators", name,
                 lambda part=part, sizes=sizes, dims=dims: bind(part, dims, sizes, 0), quiet=True,
             )  # fmt: skip
             if not problem:
                 return
-        self.problems.append(f"{name} looks like a rotation, but cannot be called: {problem}")
+        if problem:
+            self.problems.append(f"{name} looks like a rotation, but cannot be called: {problem}")
 
     def _cut(
         self, scope: Scope, outputs: Any, given: list[str], name: str, positions: str = ""
