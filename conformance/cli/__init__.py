@@ -14,6 +14,7 @@ from posenc_ref import SPEC_VERSION, __version__
 from .accuracy import accuracy_command
 from .check import check_command
 from .explain import explain_command
+from .export import export_command
 from .gallery import gallery_command
 from .identify import identify_command
 from .presets import presets_command
@@ -59,6 +60,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
         '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'',
     ),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
+    (export_command, "posenc export llama-3.1-8b -o rope.onnx"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),
     (presets_command, "posenc presets llama-3.1-8b"),

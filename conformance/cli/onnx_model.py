@@ -36,8 +36,8 @@ def load(target: str, node: str | None, head_dim: int | None, options: Mapping[s
     for name in _FIXED:
         if options.get(name):
             raise UsageError(
-                f"--{name.replace('_', '-')} does not apply to an ONNX model, which fixes it: leave "
-                "it out"
+                f"--{name.replace('_', '-')} does not apply to an ONNX model, which fixes it: "
+                "leave it out"
             )
     try:
         return load_onnx(Path(target), node, head_dim)
@@ -179,11 +179,8 @@ def identify_model(
 
 def _headline(target: str, found: Found) -> str:
     nodes = sum(len(site.names) for site in found.sites)
-    return (
-        f"model     {target}: {nodes} rotary parts, {len(found.sites)} distinct"
-        if nodes > 1
-        else f"model     {target}: one part"
-    )
+    counted = f"{nodes} parts, {len(found.sites)} distinct" if nodes > 1 else "one part"
+    return f"model     {target}: {counted}"
 
 
 def _introduced(site: Site) -> str:

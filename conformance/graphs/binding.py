@@ -20,7 +20,7 @@ from .model import Part
 
 #: The element types of x that are tried, and the names of their dtypes.
 FLOATS = {1: "float32", 10: "float16", 16: "bfloat16", 11: "float64"}
-#: The axes of x that are tried, by rank: b batch, h heads, s tokens; the last axis has the channels.
+#: The axes of x that are tried, by rank: b batch, h heads, s tokens, d channels.
 LAYOUTS = {4: ("bhsd", "bshd", "sbhd"), 3: ("bs(hd)", "shd", "hsd"), 2: ("s(hd)",)}
 SPELLED = {
     "bhsd": "(batch, heads, tokens, channels)", "bshd": "(batch, tokens, heads, channels)",
@@ -50,7 +50,7 @@ class Unbound(ValueError):
 
 @dataclass(frozen=True)
 class Bound:
-    """A part of a model as a function of a surface, by default ``fn(x (B, H, S, D), positions)``."""
+    """A part of a model as a function of a surface; "apply" takes x (B, H, S, D) and positions."""
 
     call: Callable[..., Any]
     dtype: str
@@ -139,8 +139,8 @@ class Caller:
             raise ValueError(f"the model has a fixed length of {length} tokens")
         if x.shape[0] * x.shape[1] * length * x.shape[3] > _MOST:
             raise ValueError(
-                f"position {length - 1} needs {length} tokens in one call, because the model counts "
-                "positions from 0"
+                f"position {length - 1} needs {length} tokens in one call, because the model "
+                "counts positions from 0"
             )
         longer = np.zeros((*x.shape[:2], length, x.shape[3]), x.dtype)
         longer[:, :, start : start + x.shape[2]] = x
@@ -165,9 +165,13 @@ class Caller:
 
     def _run(self, x: np.ndarray, at: np.ndarray, start: int | None) -> np.ndarray:
         native = to_native(x, self.layout)
+        batch, _, length, _ = x.shape
+        if self.layout in ("shd", "s(hd)"):  # the rows of a batch are joined
+            at = np.broadcast_to(at, (batch, length)).reshape(-1)
+            batch, length = 1, batch * length
         feeds = dict.fromkeys(self.part.given, native)
         for name, value in self.part.free.items():
-            feeds[name] = value_of(self.roles[name], value, x.shape[0], x.shape[2], at, start or 0)
+            feeds[name] = value_of(self.roles[name], value, batch, length, at, start or 0)
         y = np.asarray(run(self.session, feeds)[0])
         if y.shape != native.shape:
             raise ValueError(f"x has the shape {native.shape}, and the result {y.shape}")
@@ -367,18 +371,20 @@ def _trials(
     """Yield axes, fixed sizes and the size of the head, in the order in which they are tried."""
     layouts = [x for rank, every in LAYOUTS.items() for x in every]
     if sizes is not None:
-        layouts = [x for x in LAYOUTS.get(len(sizes), ())]
+        layouts = list(LAYOUTS.get(len(sizes), ()))
     for layout in layouts:
         axes = layout.replace("(hd)", "c")
         known = dict(zip(axes, sizes or (), strict=False))
         dims = [known["d"]] if known.get("d") else list(head_dims)
         for dim in dims:
             fixed = {axis: known.get(axis, 0) for axis in "bhs"}
+            if layout == "hsd":  # one call for each row of a batch
+                fixed["b"] = 1
             fixed["h"] = 0 if layout == "hsd" else fixed["h"] or heads or known.get("c", 0) // dim
             stated = {axis: n for axis, n in fixed.items() if n}
             some = {axis: n for axis, n in stated.items() if axis == "h"}
             # With merged heads, the operator's own number of heads sets the size of a head.
-            free = [] if heads and "c" in axes else [{}]
+            free = [] if layout == "hsd" or (heads and "c" in axes) else [{}]
             for choice in (*free, some, stated):
                 if choice is not some or some not in ({}, stated):
                     yield layout, choice, dim
@@ -387,8 +393,6 @@ def _trials(
 def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
     """Raise unless the result of a token depends on its own position, and on no other token."""
     size = {axis: caller.fixed.get(axis) or n for axis, n in _SIZES.items()}
-    if caller.layout in ("shd", "hsd", "s(hd)"):
-        size["b"] = 1
     x = np.random.default_rng(0).standard_normal((size["b"], size["h"], size["s"], dim))
     x = x.astype(numpy_dtype(dtype))
     at = np.arange(size["s"])
@@ -407,6 +411,7 @@ def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
 
 
 def numpy_dtype(name: str) -> Any:
+    """Return a NumPy dtype; bfloat16 comes from ml_dtypes."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -423,4 +428,5 @@ def _axes(part: Part) -> int:
 
 
 def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type."""
     return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

@@ -9,7 +9,10 @@ all sums meet again is its output.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from .model import Model, Scope, kind, used
 
@@ -148,6 +151,13 @@ class Flow:
     def _read(self, node: Any) -> list[str]:
         return self.sources(node) or []
 
+    def is_view(self, node: Any) -> bool:
+        """Return whether a node keeps all elements of its input, in the same or another order."""
+        if kind(node) == "Gather":
+            index = self.model.array(self.scope, node.input[1])
+            return index is not None and np.array_equal(np.sort(index), np.arange(index.size))
+        return kind(node) in _VIEWS
+
     def meet(self, names: list[str]) -> str | None:
         """Return the nearest tensor in which the elements of all ``names`` meet."""
         work = set(names)
@@ -160,34 +170,51 @@ class Flow:
         return work.pop()
 
 
-def rotations(model: Model, scope: Scope) -> Iterator[list[tuple[str, str]]]:
-    """Yield for each rotation in a scope its candidates, pairs of an input and an output tensor."""
+@dataclass(frozen=True)
+class Rotation:
+    """A rotation in a scope: its possible inputs and outputs, of which the first are preferred.
+
+    ``pairs`` are input and output tensors. ``wider`` are pairs further apart, with operators in
+    between that may permute channels, as DeepSeek does before the rotation.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    wider: tuple[tuple[str, str], ...]
+
+
+def rotations(model: Model, scope: Scope) -> Iterator[Rotation]:
+    """Yield the rotations in a scope."""
     flow = Flow(model, scope)
     groups: dict[str, list[str]] = {}
     for node in scope.graph.node:
         x = _rotated(flow, node)
         if x is not None:
             groups.setdefault(x, []).append(node.output[0])
-    taken: set[str] = set()
     for x, sums in groups.items():
-        if taken.intersection(sums):
-            continue
         y = flow.meet(sums)
         if y is None:
             continue
-        wider = _widened(flow, x, y)
-        taken.update(sums)
-        if wider and wider[0] in groups:
-            continue  # an outer rotation holds this one
-        pairs = [wider] if wider else []
-        for far in range(2 * _FAR + 1):
-            views, after = _before(flow, x), _after(flow, y)
-            pairs += [
-                (views[i], after[far - i])
-                for i in range(far + 1)
-                if i < len(views) and far - i < len(after)
-            ]
-        yield list(dict.fromkeys(pairs))
+        joined = _widened(flow, x, y)
+        if joined and joined[0] in groups:
+            continue  # another rotation holds this one
+        befores, afters = _before(flow, x), _after(flow, y)
+        near = _apart(befores, afters)
+        if not joined:
+            yield Rotation(tuple(near), tuple(near[:0:-1]))
+            continue
+        far = _apart(_before(flow, joined[0]), _after(flow, joined[1]))
+        yield Rotation((joined, *near), tuple(far[:0:-1]))
+
+
+def _apart(befores: list[str], afters: list[str]) -> list[tuple[str, str]]:
+    """Return all pairs, the nearest first."""
+    total = len(befores) + len(afters) - 1
+    return [
+        (befores[i], afters[n - i])
+        for n in range(total)
+        for i in range(n + 1)
+        if i < len(befores) and n - i < len(afters)
+    ]
 
 
 def _rotated(flow: Flow, node: Any) -> str | None:
@@ -243,7 +270,7 @@ def _before(flow: Flow, x: str) -> list[str]:
     """Return x, and the tensors of which x is a view, the nearest first."""
     found = [x]
     node = flow.scope.producers.get(x)
-    while node is not None and kind(node) in _VIEWS and len(found) <= _FAR:
+    while node is not None and flow.is_view(node) and len(found) <= _FAR:
         found.append(node.input[0])
         node = flow.scope.producers.get(node.input[0])
     return found
@@ -253,7 +280,7 @@ def _after(flow: Flow, y: str) -> list[str]:
     """Return y, and the tensors that are views of y, the nearest first."""
     found = [y]
     while len(found) <= _FAR:
-        views = [n for n in flow.moved_on(found[-1]) if kind(n) in _VIEWS]
+        views = [n for n in flow.moved_on(found[-1]) if flow.is_view(n)]
         if len(views) != 1:
             break
         found.append(views[0].output[0])

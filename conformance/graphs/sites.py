@@ -10,7 +10,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .attention import POSITION_IDS, TABLES, attention_bound
 from .binding import Bound, Unbound, bind, rank_of, role_of, sizes_of
-from .decomposed import rotations
+from .decomposed import Rotation, rotations
 from .model import Model, Part, Scope, attributes, kind
 
 #: Rotary operators, with the indices of the inputs x, positions and cos.
@@ -23,6 +23,8 @@ ATTENTION = "com.microsoft.GroupQueryAttention"
 #: Operators that rotate if ``do_rotary`` is set, for which ONNX Runtime has no judged CPU kernel.
 UNJUDGED = ("com.microsoft.Attention", "com.microsoft.SparseAttention",
             "com.microsoft.PagedAttention", "com.microsoft.DecoderMaskedSelfAttention")  # fmt: skip
+#: Sizes of heads that are tried where the model does not state them.
+_HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 192, 48, 112, 160, 40, 24, 8)
 #: Operators that occur in rotations and around them, for the message where none was found.
 _NEAR = ("Cos", "Sin", "Attention", "MultiHeadAttention", "GroupQueryAttention", "Gather")
 LOOKED_FOR = (
@@ -73,11 +75,15 @@ def find(model: Model, head_dim: int | None = None) -> Found:
         for node in scope.graph.node:
             search.operator(scope, node)
     for scope in model.scopes:
-        for pairs in rotations(model, scope):
-            search.rotation(scope, pairs)
+        for found in rotations(model, scope):
+            search.rotation(scope, found)
     every = (node for scope in model.scopes for node in scope.graph.node)
     near = [f"{n.name or n.output[0]} ({kind(n)})" for n in every if n.op_type in _NEAR]
     return Found(list(search.sites.values()), search.problems, near)
+
+
+#: The digest of a part, the part (None if it cannot be cut out), and the sizes of x's axes.
+_Called = tuple[str, Part | None, list[int] | None]
 
 
 class _Search:
@@ -88,6 +94,7 @@ class _Search:
         self.sites: dict[str, Site] = {}
         self.problems: list[str] = []
         self._failed: dict[str, str] = {}
+        self._chosen: dict[str, tuple[str, Bound] | str] = {}
         self._shapes = _inferred(model)
 
     def operator(self, scope: Scope, node: Any) -> None:
@@ -135,27 +142,52 @@ class _Search:
             kind(node), name, lambda: bind(part, list(dict.fromkeys(dims)), sizes, heads), remarks,
         )  # fmt: skip
 
-    def rotation(self, scope: Scope, pairs: Sequence[tuple[str, str]]) -> None:
-        """Add a rotation of elementary operators; ``pairs`` are candidates for input and output."""
-        first = pairs[-1 if len(pairs) == 1 else 0]
-        node = scope.producers[first[1]]
-        name = node.name or first[1]
-        problem = ""
-        for x, y in pairs:
-            part = self._cut(scope, [y], [x], name)
-            if part is None or not part.nodes:
+    def rotation(self, scope: Scope, found: Rotation) -> None:
+        """Add a rotation of elementary operators."""
+        last = scope.producers[found.pairs[0][1]]
+        name = last.name or found.pairs[0][1]
+        parts = [self._called(scope, pair, name) for pair in (*found.pairs, *found.wider)]
+        key = " ".join(key for key, _, _ in parts)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(parts[: len(found.pairs)], parts[len(found.pairs) :])
+        chosen = self._chosen[key]
+        if isinstance(chosen, str):
+            self.problems.append(f"{name} looks like a rotation, but cannot be called: {chosen}")
+        else:
+            of_same = f"elementary {chosen[0]}"
+            site = self.sites.setdefault(of_same, Site("elementary operators", [], chosen[1]))
+            site.names.append(name)
+
+    def _choose(self, near: list[_Called], far: list[_Called]) -> tuple[str, Bound] | str:
+        """Return the first part that can be called, or the widest that has the same axes of x."""
+        problem = "it cannot be cut out"
+        for key, part, sizes in near:
+            if part is None:
                 continue
-            sizes = self._sizes(x)
-            dims = [d for d in (self.head_dim,) if d]
-            dims += [d for d in (64, 128, 32, 96, 80, 256, 16, 192, 48, 8) if d not in dims]
-            problem = self._add(
-                f"{part.key} {sizes and (len(sizes), sizes[-1])}", "elementary operators", name,
-                lambda part=part, sizes=sizes, dims=dims: bind(part, dims, sizes, 0), quiet=True,
-            )  # fmt: skip
-            if not problem:
-                return
-        if problem:
-            self.problems.append(f"{name} looks like a rotation, but cannot be called: {problem}")
+            dims = [d for d in (self.head_dim, *_HEAD_DIMS) if d]
+            try:
+                bound = bind(part, list(dict.fromkeys(dims)), sizes, 0)
+            except Unbound as error:
+                problem = str(error)
+                continue
+            for wider, whole, others in far:
+                if whole is None or (others and sizes and len(others) != len(sizes)):
+                    continue
+                try:
+                    more = bind(whole, [bound.head_dim], others, 0)
+                except Unbound:
+                    continue
+                if (more.how, more.head_dim) == (bound.how, bound.head_dim):
+                    return wider, more
+            return key, bound
+        return problem
+
+    def _called(self, scope: Scope, pair: tuple[str, str], name: str) -> _Called:
+        x, y = pair
+        part = self._cut(scope, [y], [x], name)
+        sizes = self._sizes(x)
+        key = f"{part.key if part else ''} {sizes and (len(sizes), sizes[-1])}"
+        return key, part, sizes
 
     def _cut(
         self, scope: Scope, outputs: Any, given: list[str], name: str, positions: str = ""
@@ -186,21 +218,18 @@ class _Search:
         name: str,
         made: Any,
         remarks: Sequence[str] = (),
-        quiet: bool = False,
-    ) -> str:
-        """Add a node to the site with this key, or make the site; return the problem, if any."""
+    ) -> None:
+        """Add a node to the site with this key, or make the site."""
         if key in self.sites:
             self.sites[key].names.append(name)
-            return ""
+            return
         if key not in self._failed:
             try:
                 self.sites[key] = Site(operator, [name], made(), list(remarks))
-                return ""
+                return
             except Unbound as error:
                 self._failed[key] = str(error)
-        if not quiet:
-            self.problems.append(f"{name} ({operator}) cannot be called: {self._failed[key]}")
-        return self._failed[key]
+        self.problems.append(f"{name} ({operator}) cannot be called: {self._failed[key]}")
 
 
 def _with_positions(model: Model, scope: Scope, name: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref.conformance.adapters.onnx import open_session
 
-from .binding import FLOATS, numpy_dtype, rank_of
+from .binding import FLOATS, numpy_dtype, rank_of, run
 from .model import Model
 from .sites import Bound, Site
 
@@ -23,6 +23,8 @@ def whole(model: Model) -> list[Site]:
     One result of rank 2 is a table, two are cos and sin. Two inputs and one result of rank 3 are
     the positions of queries and keys, and a bias (H, Q, K).
     """
+    from onnx import helper
+
     scope = model.scopes[0]
     inputs, outputs = list(scope.inputs.values()), list(model.proto.graph.output)
     stored = sum(int(np.prod(t.dims)) for t in model.proto.graph.initializer)
@@ -35,18 +37,15 @@ def whole(model: Model) -> list[Site]:
     def call(*values: Any) -> list[np.ndarray]:
         sent = {}
         for i, v in zip(inputs, values, strict=True):
-            sent[i.name] = np.asarray(
-                v, np.int64 if i.type.tensor_type.elem_type == 7 else np.int32
-            )
-            if rank_of(i) == 2:
-                sent[i.name] = sent[i.name][None]
-        results = [np.asarray(y) for y in session.run(None, sent)]
+            at = np.asarray(v, helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type))
+            sent[i.name] = at[None] if rank_of(i) == 2 else at
+        results = [np.asarray(y) for y in run(session, sent)]
         lacking = 1 if rank_of(inputs[0]) == 2 else 0
         return [y.reshape(y.shape[lacking:]) for y in results]
 
     try:
         results = call(*[np.arange(3)] * len(inputs))
-    except Exception:  # it takes other inputs
+    except ValueError:  # it takes other inputs
         return []
     shape = (len(inputs), len(outputs))
     surface = kinds.get(results[0].ndim, {}).get(shape)
