@@ -38,7 +38,7 @@ def export_command(
     ] = "float32",
     length: Annotated[
         int | None,
-        typer.Option(help="Store tables for positions below this, in place of Cos, Sin."),
+        typer.Option(help="Store the tables of positions below this."),
     ] = None,
     opset: Annotated[int, typer.Option(help="The version of the operators.")] = DEFAULT_OPSET,
     layer_type: Annotated[

@@ -30,6 +30,8 @@ _MIXES = ("MatMul", "Gemm", "Conv", "Einsum", "LayerNormalization", "RMSNormaliz
 _VIEWS = ("Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Cast", "Identity")
 _ANY = ("Concat", "Add", "Sub", "Mul", "Div", "Sum", "MatMul", "SequenceConstruct",
         "ConcatFromSequence", "ReduceSum")  # fmt: skip
+#: Operators that select rows of a table.
+_SELECTS = ("Gather", "GatherElements", "GatherND", "Slice")
 #: Operators with a result that depends on the shape of their input only.
 _SHAPES = ("Shape", "Size", "ConstantOfShape")
 #: The elements of the largest matrix that is read to see whether it only moves elements.
@@ -75,7 +77,7 @@ class Flow:
                 found = (found & {"inputs"}) | {"angle"}
             elif found and (node.op_type in _MIXES or node.domain not in ("", "ai.onnx")):
                 found |= {"data"}
-            elif node.op_type in ("Gather", "Slice", "GatherND") and "data" not in found:
+            elif node.op_type in _SELECTS and "data" not in found:
                 found |= {"rows"}
             for output in node.output:
                 self._traits[output] = found
