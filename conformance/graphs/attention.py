@@ -92,14 +92,21 @@ class _Attention:
         return y
 
     def remarks(self, dim: int) -> tuple[str, ...]:
-        """Return what the operator does in calls without a cache, in which it may ignore ids."""
+        """Return how the operator reads position_ids in a call without past keys, if not in full.
+
+        The judged calls have past keys.
+        """
         if not self.has_ids:
             return ()
-        x = np.ones((1, 1, 2, dim), self.tables(1, 2, 0)[0].dtype)
-        near, far = (self._run(x, x, 0, np.array(at))[1] for at in ([0, 1], [1, 2]))
-        same = bool((near == far).all())
-        text = "in calls without past keys, ONNX Runtime ignores position_ids and counts from 0"
-        return (text,) if same else ()
+        x = np.ones((2, 1, 2, dim), self.tables(1, 2, 0)[0].dtype)
+        rows = ([[1, 5], [7, 8]], [[1, 2], [1, 2]])
+        given, counted = (self._run(x, x, 0, np.array(ids))[1] for ids in rows)
+        if (given != counted).any():
+            return ()
+        return (
+            "in a call without past keys, ONNX Runtime reads only the first number of position_ids "
+            "and counts on from it in every row, so rows with padding in front are rotated wrongly",
+        )
 
     def _row(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Return the rotated x (H, S, D) of one row at positions (S,)."""

@@ -65,7 +65,7 @@ class Flow:
             if node is None:
                 self._traits[top] = self._of_leaf(top)
                 continue
-            read = used(node)
+            read = list(node.input[:1]) if node.op_type == "CastLike" else used(node)
             lacking = [n for n in read if n not in self._traits]
             if lacking:
                 stack.extend(lacking)

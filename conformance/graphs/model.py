@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .gemma import expand
+
 #: The attributes of a node that hold subgraphs, by the type of the attribute.
 _GRAPH, _GRAPHS = 5, 10
 
@@ -115,6 +117,7 @@ class Model:
             raise ValueError(f"{path} is no ONNX model: its graph has no node")
         if proto.functions:
             proto = inliner.inline_local_functions(proto)
+        expand(proto.graph)
         self.path, self.proto = path, proto
         self.scopes: list[Scope] = []
         self._add(proto.graph, None)

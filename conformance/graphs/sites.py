@@ -11,6 +11,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .attention import POSITION_IDS, TABLES, attention_bound
 from .binding import Bound, Unbound, bind, rank_of, role_of, sizes_of
 from .decomposed import Rotation, rotations
+from .gemma import DEFINED
 from .model import Model, Part, Scope, attributes, kind
 
 #: Rotary operators, with the indices of the inputs x, positions and cos.
@@ -154,8 +155,9 @@ class _Search:
         if isinstance(chosen, str):
             self.problems.append(f"{name} looks like a rotation, but cannot be called: {chosen}")
         else:
-            of_same = f"elementary {chosen[0]}"
-            site = self.sites.setdefault(of_same, Site("elementary operators", [], chosen[1]))
+            operator = last.doc_string if last.doc_string == DEFINED else "elementary operators"
+            of_same = f"{operator} {chosen[0]}"
+            site = self.sites.setdefault(of_same, Site(operator, [], chosen[1]))
             site.names.append(name)
 
     def _choose(self, near: list[_Called], far: list[_Called]) -> tuple[str, Bound] | str:

@@ -119,3 +119,100 @@ def attention(
         kv_num_heads=groups, do_rotary=1, rotary_interleaved=interleaved,
     )  # fmt: skip
     return g.model(out[0])
+
+
+def rotate_half(g, x, d):
+    first, second = (
+        g("Slice", x, ints(a), ints(b), ints(-1)) for a, b in ((0, d // 2), (d // 2, d))
+    )
+    return g("Concat", g("Neg", second), first, axis=-1)
+
+
+def computed(d=32, base=10000.0, kind=INT64, attention_factor=1.0):
+    """A model that computes cos and sin and rotates x (B, H, S, D) by half-split pairs."""
+    g = Graph()
+    x = g.input("x", FLOAT, "batch", "heads", "tokens", d)
+    ids = g.input("positions", kind, "batch", "tokens")
+    angle = _angle(g, ids, d, base)
+    cos, sin = (g("Unsqueeze", g(f, angle), ints(1)) for f in ("Cos", "Sin"))
+    if attention_factor != 1:
+        cos, sin = (g("Mul", t, np.float32(attention_factor)) for t in (cos, sin))
+    y = g("Add", g("Mul", x, cos), g("Mul", rotate_half(g, x, d), sin))
+    return g.model(y)
+
+
+def _angle(g, ids, d, base):
+    p = g("Unsqueeze", g("Cast", ids, to=FLOAT), ints(2))
+    frequencies = (base ** (-np.arange(0, d, 2) / d)).astype(np.float32)
+    half = g("Mul", p, frequencies)
+    return g("Concat", half, half, axis=-1)
+
+
+def gemma(d=32, base=10000.0):
+    """A GemmaRotaryEmbedding node, which gets angles, q and k and their rotated halves."""
+    g = Graph()
+    q, k = (g.input(n, FLOAT, "batch", heads, "tokens", d) for n, heads in (("q", 4), ("k", 2)))
+    ids = g.input("position_ids", INT64, "batch", "tokens")
+    halves = [rotate_half(g, x, d) for x in (q, k)]
+    outputs = g(
+        "GemmaRotaryEmbedding", _angle(g, ids, d, base), q, halves[0], k, halves[1],
+        name="rope", domain=MICROSOFT, outputs=2,
+    )  # fmt: skip
+    return g.model(*outputs)
+
+
+def sectioned(sections, d=32, layout=0, **of_tables):
+    """An MRotaryEmbedding node with three positions a token."""
+    g = Graph()
+    x = g.input("x", FLOAT, "batch", "heads", "tokens", d)
+    ids = g.input("position_ids", INT64, 3, "batch", "tokens")
+    cos, sin = tables(d, **of_tables)
+    y = g(
+        "MRotaryEmbedding", x, ids, cos, sin, name="mrope", domain=MICROSOFT,
+        mrope_section=sections, mrope_layout=layout,
+    )  # fmt: skip
+    return g.model(y)
+
+
+def branch(model_of_tables, other):
+    """RotaryEmbedding with tables from an If: of ``other`` beyond 1024 positions, as LongRoPE."""
+    g = Graph()
+    x = g.input("x", FLOAT, "batch", 4, "tokens", 32)
+    ids = g.input("position_ids", INT64, "batch", "tokens")
+    long = g("Greater", g("ReduceMax", ids, keepdims=0), np.int64(1023))
+    branches = []
+    for number, (cos, sin) in enumerate((other, model_of_tables)):
+        names = [f"cos_{number}", f"sin_{number}"]
+        stored = [numpy_helper.from_array(t, n) for t, n in zip((cos, sin), names, strict=True)]
+        nodes = [helper.make_node("Identity", [n], [f"{n}_out"]) for n in names]
+        outputs = [helper.make_tensor_value_info(f"{n}_out", FLOAT, None) for n in names]
+        branches.append(helper.make_graph(nodes, f"branch_{number}", [], outputs, stored))
+    cos, sin = g("If", long, outputs=2, then_branch=branches[0], else_branch=branches[1])
+    return g.model(g("RotaryEmbedding", x, ids, cos, sin, name="q_rotary", domain=MICROSOFT))
+
+
+def inside(how, **of_tables):
+    """A RotaryEmbedding node inside a branch of an If, or in a local function."""
+    g = Graph()
+    x = g.input("x", FLOAT, "batch", 4, "tokens", 32)
+    ids = g.input("position_ids", INT64, "batch", "tokens")
+    cos, sin = (g.store(t, n) for t, n in zip(tables(32, **of_tables), ("c", "s"), strict=True))
+    node = helper.make_node(
+        "RotaryEmbedding", ["x", "position_ids", "c", "s"], ["y"], "q_rotary", domain=MICROSOFT
+    )
+    if how == "function":
+        function = helper.make_function(
+            "local", "Rope", ["x", "position_ids", "c", "s"], ["y"], [node], OPSETS
+        )
+        y = g("Rope", x, ids, cos, sin, domain="local")
+        model = g.model(y, functions=[function])
+        model.opset_import.append(helper.make_opsetid("local", 1))
+        return model
+    value = [helper.make_tensor_value_info("y", FLOAT, None)]
+    skipped = [helper.make_node("Identity", ["x"], ["same"])]
+    other = helper.make_graph(
+        skipped, "other", [], [helper.make_tensor_value_info("same", FLOAT, None)]
+    )
+    rotating = helper.make_graph([node], "rotating", [], value)
+    flag = g("Greater", g("ReduceMax", ids, keepdims=0), np.int64(-1))
+    return g.model(g("If", flag, then_branch=rotating, else_branch=other))
