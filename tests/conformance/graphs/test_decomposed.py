@@ -80,7 +80,7 @@ def gathered(rotate=halves, axis=1, heads="heads", shift=0, network=True, **of_t
     ids = g("Add", ids, ints(shift)) if shift else ids
     cos, sin = (
         g("Unsqueeze", g("Gather", t, ids, axis=0), ints(axis))
-        for t in tables(D, rows=2048, **of_tables)
+        for t in tables(D, rows=4096, **of_tables)
     )
     y = rotate(g, x, cos, sin)
     return g.model(g("Softmax", y, axis=-1) if network else y)
@@ -100,7 +100,7 @@ def flat():
     g = Graph()
     x = g.input("query", FLOAT, "tokens", 4 * D)
     ids = g.input("positions", INT64, "tokens")
-    cos, sin = (g("Unsqueeze", g("Gather", t, ids, axis=0), ints(1)) for t in tables(D, rows=2048))
+    cos, sin = (g("Unsqueeze", g("Gather", t, ids, axis=0), ints(1)) for t in tables(D, rows=4096))
     y = halves(g, g("Reshape", x, ints(0, -1, D)), cos, sin)
     return g.model(g("Reshape", y, ints(0, 4 * D)))
 
@@ -110,7 +110,7 @@ def partial(trailing=False):
     g = Graph()
     x = g.input("x", FLOAT, "batch", "heads", "tokens", 48)
     ids = g.input("position_ids", INT64, "batch", "tokens")
-    cos, sin = (g("Unsqueeze", g("Gather", t, ids, axis=0), ints(1)) for t in tables(D, rows=2048))
+    cos, sin = (g("Unsqueeze", g("Gather", t, ids, axis=0), ints(1)) for t in tables(D, rows=4096))
     sizes = ints(16, D) if trailing else ints(D, 16)
     parts = g("Split", x, sizes, axis=-1, outputs=2)
     parts[trailing] = halves(g, parts[trailing], cos, sin)
@@ -168,7 +168,7 @@ def half_tables():
     """The same graph with tables that were rounded to float16 before."""
     model = gathered()
     for tensor in model.graph.initializer:
-        if tensor.dims == [2048, D // 2]:
+        if tensor.dims == [4096, D // 2]:
             value = onnx.numpy_helper.to_array(tensor).astype(np.float16).astype(np.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
     return model
@@ -182,7 +182,7 @@ def test_a_rotation_is_found_and_judged(name, tmp_path):
     assert not found.problems
     (site,) = found.sites
     assert site.operator == "elementary operators"
-    report = check(site.implementation(name), encoding, max_position=2047)
+    report = check(site.implementation(name), encoding, max_position=4095)
     assert report.codes[:1] == ([code] if code else []), report
     assert report.verdict == ("deviates" if code else "conforms"), report
 
