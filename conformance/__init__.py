@@ -10,6 +10,7 @@ from .assertions import ExpectedFailure, assert_conforms
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
+from .graphs.load import from_onnx
 from .harness.codes import CODES, Code
 from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
@@ -32,6 +33,7 @@ __all__ = [
     "assert_conforms",
     "check",
     "from_command",
+    "from_onnx",
     "identify",
     "load_vectors",
 ]

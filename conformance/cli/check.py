@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posenc_ref import Encoding
+from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
@@ -133,6 +133,7 @@ def check_command(
         several = layer_types(model, layer_type) if graph else {}
         declared = None if several else declared_by(model, chosen or fn.surface, layer_type)
     if target is not None and graph:
+        assert not isinstance(declared, ModelEncoding)  # a surface of models is refused
         code = check_model(
             target,
             several or {layer_type or "": declared},

@@ -15,7 +15,7 @@ from posenc_ref import Encoding, RoPE
 from posenc_ref.conformance.check import check
 from posenc_ref.conformance.graphs.load import load_onnx
 from posenc_ref.conformance.graphs.sites import Found, Site
-from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.harness.report import Finding, Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.identify.function import identify
 from posenc_ref.conformance.surveys.ndjson import recording
@@ -70,7 +70,7 @@ def check_model(
     for site in found.sites:
         begin = time.perf_counter()
         layer_type, encoding, report = _judged(target, site, declared, head_dim, options)
-        facts = {
+        facts: dict[str, Any] = {
             "subject": report.subject, "surface": report.surface, "declared": report.encoding,
             "backend": "numpy", "backend_version": "", "dtype": report.dtype,
         }  # fmt: skip
@@ -126,6 +126,7 @@ def _judged(
         report = check(
             own, encoding, dtype=site.bound.dtype, head_dim=head_dim, name=own.name, **settings
         )
+        report.findings = [_reproducible(f, target, site.name) for f in report.findings]
         report.limits += (*site.remarks, *site.bound.remarks)
         if report.passed:
             return layer_type, encoding, report
@@ -134,6 +135,18 @@ def _judged(
             first = (alone, encoding, report)
     assert first is not None
     return first
+
+
+def _reproducible(finding: Finding, target: str, node: str) -> Finding:
+    """Return a finding with lines that load ``fn``, before those that call it."""
+    if not finding.reproduce:
+        return finding
+    lines = (
+        "from posenc_ref.conformance import from_onnx",
+        f"fn = from_onnx({target!r}, {node!r})",
+        finding.reproduce,
+    )
+    return replace(finding, reproduce="\n".join(lines))
 
 
 def rotated_slice(encoding: Encoding | None, head_dim: int) -> Encoding | None:
@@ -184,7 +197,8 @@ def _headline(target: str, found: Found) -> str:
 
 
 def _introduced(site: Site) -> str:
-    others = f" and {len(site.names) - 1} others" if len(site.names) > 1 else ""
+    more = len(site.names) - 1
+    others = f" and {more} other{'s' if more > 1 else ''}" if more else ""
     return f"part      {site.name}{others} ({site.operator})\nbound     {site.bound.how}"
 
 

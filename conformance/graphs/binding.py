@@ -264,7 +264,7 @@ def _positions(value: Any, at: np.ndarray, batch: int, length: int) -> np.ndarra
         single = rank == 0 or (sizes_of(value)[0] == 1 and length != 1)
         if single:
             return np.full([1] * (rank or 0), window_start(flat))
-        return flat[0]
+        return np.asarray(flat[0])
     if rank == 3:
         count = sizes_of(value)[0] or 3
         every = at if at.ndim == 3 else np.broadcast_to(at, (count, batch, length))
@@ -384,7 +384,9 @@ def _trials(
             stated = {axis: n for axis, n in fixed.items() if n}
             some = {axis: n for axis, n in stated.items() if axis == "h"}
             # With merged heads, the operator's own number of heads sets the size of a head.
-            free = [] if layout == "hsd" or (heads and "c" in axes) else [{}]
+            free: list[Mapping[str, int]] = (
+                [] if layout == "hsd" or (heads and "c" in axes) else [{}]
+            )
             for choice in (*free, some, stated):
                 if choice is not some or some not in ({}, stated):
                     yield layout, choice, dim

@@ -136,7 +136,7 @@ class Flow:
             last = max(work, key=lambda n: places[n])
             node = self.scope.producers.get(last)
             found = None if node is None else self.sources(node)
-            if not found:
+            if node is None or not found:
                 return None
             work = (work - set(node.output)) | set(found)
         return work.pop() if work else None

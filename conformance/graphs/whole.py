@@ -9,9 +9,9 @@ import numpy as np
 
 from posenc_ref.conformance.adapters.onnx import open_session
 
-from .binding import FLOATS, numpy_dtype, rank_of, run
+from .binding import FLOATS, Bound, numpy_dtype, rank_of, run
 from .model import Model
-from .sites import Bound, Site
+from .sites import Site
 
 #: The most elements of tensors stored in such a model: a model with more is a network.
 _MOST = 2**28

@@ -47,7 +47,7 @@ def test_check_judges_every_distinct_part_once(model):
     result = posenc("check", model, "--encoding", ROPE)
     assert result.exit_code == 0, result.output
     assert "2 parts, 1 distinct" in result.output
-    assert "layer.0.q_rotary and 1 others (RotaryEmbedding)" in result.output
+    assert "layer.0.q_rotary and 1 other (RotaryEmbedding)" in result.output
     assert result.output.count("CONFORMS") == 1
     wrong = posenc("check", model, "--encoding", ROPE.replace("half", "interleaved"), "--json")
     assert wrong.exit_code == 1
@@ -78,6 +78,16 @@ def test_every_layer_type_of_a_model_must_occur(tmp_path):
     wrong = posenc("check", layered(tmp_path / "model.onnx", [1e4, 5e5]), *declared)
     assert wrong.exit_code == 1, wrong.output
     assert "as no layer type, of sliding_attention, full_attention" in wrong.output
+
+
+def test_the_lines_that_reproduce_a_finding_load_the_part(model, capsys):
+    wrong = posenc("check", model, "--encoding", ROPE.replace("half", "interleaved"), "--json")
+    (finding,) = json.loads(wrong.output)["parts"][0]["report"]["findings"]
+    exec(finding["reproduce"], {})
+    printed = finding["reproduce"].rpartition("# ")[2].split()
+    assert [float(t) for t in capsys.readouterr().out.split()] == pytest.approx(
+        [float(t) for t in printed]
+    )
 
 
 def test_a_report_can_be_recorded(model, tmp_path):

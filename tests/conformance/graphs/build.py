@@ -112,7 +112,7 @@ def attention(
     last = g("Sub", g("ReduceSum", mask, ints(1), keepdims=0), ints(1))
     last = g("Cast", last, to=INT32)
     total = g("Cast", g("Gather", g("Shape", mask), np.array(1)), to=INT32)
-    cos, sin = tables(head_dim, **of_tables)
+    cos, sin = tables(head_dim, rows=600, **of_tables)
     out = g(
         "GroupQueryAttention", *parts, *pasts, last, total, cos, sin, *([ids] if ids else []),
         name="layer.0.attention", domain=MICROSOFT, outputs=3, num_heads=heads,
