@@ -15,8 +15,10 @@ import numpy as np
 from posenc_ref.conformance.adapters.library import window_start
 from posenc_ref.conformance.adapters.onnx import open_session
 
-from .binding import FLOATS, Bound, Unbound, first_line, numpy_dtype, run, supplied
+from .binding import Bound
 from .model import Part, attributes
+from .roles import Unbound, supplied
+from .session import FLOATS, first_line, numpy_dtype, run
 
 #: The indices of the inputs cos_cache, sin_cache and position_ids.
 TABLES, POSITION_IDS = (7, 8), 9

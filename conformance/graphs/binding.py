@@ -6,7 +6,6 @@ one position must change one token, on the axis of the tokens.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,38 +13,16 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.conformance.adapters.library import window_start
-from posenc_ref.conformance.adapters.onnx import open_session
 
+from .axes import LAYOUTS, SPELLED, from_native, to_native
 from .model import Part
+from .roles import Unbound, rank_of, role_of, roles_of, sizes_of, value_of
+from .session import FLOATS, first_line, numpy_dtype, run, session_of
 
-#: The element types of x that are tried, and the names of their dtypes.
-FLOATS = {1: "float32", 10: "float16", 16: "bfloat16", 11: "float64"}
-#: The axes of x that are tried, by rank: b batch, h heads, s tokens, d channels.
-LAYOUTS = {4: ("bhsd", "bshd", "sbhd"), 3: ("bs(hd)", "shd", "hsd"), 2: ("s(hd)",)}
-SPELLED = {
-    "bhsd": "(batch, heads, tokens, channels)", "bshd": "(batch, tokens, heads, channels)",
-    "sbhd": "(tokens, batch, heads, channels)", "bs(hd)": "(batch, tokens, heads * channels)",
-    "shd": "(tokens, heads, channels)", "hsd": "(heads, tokens, channels)",
-    "s(hd)": "(tokens, heads * channels)",
-}  # fmt: skip
-ROLES = {
-    "positions": r"(.*[._/])?(position_ids?|positions?|pos_?ids?|pos|cache_position|input_pos)",
-    "mask": r"(.*[._/])?attention_mask",
-    "total": r"(.*[._/])?total_(seq|sequence)_?len(gth)?",
-    "last": r"(.*[._/])?seqlens_k",
-    "start": r"(.*[._/])?(past_(seq|sequence|key_values)?_?len(gth)?|start(_pos|_index)?|offset"
-    r"|seqlen_offset|past_seen_tokens)",
-    "past": r"(.*[._/])?past(_|\.).*",
-    "tokens": r"(.*[._/])?(input_ids|inputs?_embeds|tokens|hidden_states)",
-}  # fmt: skip
 #: The most elements of x in one call, with tokens in front that only fill up the positions.
 _MOST = 2**27
 #: Sizes of the first trials: rows of a batch, heads and tokens, all different.
 _SIZES = {"b": 2, "h": 3, "s": 5}
-
-
-class Unbound(ValueError):
-    """No way was found to call a part of a model; the message says what was tried."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +36,6 @@ class Bound:
     axes: int = 1
     surface: str = "apply"
     remarks: tuple[str, ...] = ()  #: limits of the operator that the calls do not show
-
-
-def role_of(name: str, value: Any) -> str | None:
-    """Return what an input of a model means, by its name, else by its element type and rank."""
-    for role, pattern in ROLES.items():
-        if re.fullmatch(pattern, name.lower()):
-            return role
-    if value.type.tensor_type.elem_type in (6, 7):
-        rank = rank_of(value)
-        return {0: "start", 1: "positions", 2: "positions"}.get(-1 if rank is None else rank)
-    return None
-
-
-def rank_of(value: Any) -> int | None:
-    """Return the number of axes of an input; None if the model does not say."""
-    tensor = value.type.tensor_type
-    return len(tensor.shape.dim) if tensor.HasField("shape") else None
-
-
-def sizes_of(value: Any) -> list[int]:
-    """Return the sizes of an input's axes: 0 where the model leaves one open."""
-    return [int(d.dim_value) for d in value.type.tensor_type.shape.dim]
 
 
 class Caller:
@@ -178,150 +133,12 @@ class Caller:
         return from_native(y, self.layout, x.shape)
 
 
-def value_of(
-    role: str, value: Any, batch: int, length: int, at: np.ndarray, start: int
-) -> np.ndarray:
-    """Return the value of an input for ``length`` tokens at positions ``at``, after ``start``."""
-    dtype, rank = _dtype(value), rank_of(value)
-    if role == "positions":
-        return _positions(value, at, batch, length).astype(dtype)
-    if role == "mask":
-        return np.ones((batch, start + length), dtype)
-    if role in ("start", "total", "last"):
-        number = {"start": start, "total": start + length, "last": start + length - 1}[role]
-        return np.full(() if rank == 0 else (batch,) if role == "last" else (1,), number, dtype)
-    sizes = sizes_of(value) if rank is not None else [0, 0]
-    if role == "past":
-        sizes = [batch, *(n or 1 for n in sizes[1:])]
-        sizes[-2 if len(sizes) > 2 else -1] = start
-    else:  # tokens, of which only the shape is read
-        sizes = [batch, length, *(n or 1 for n in sizes[2:])]
-    return np.zeros(sizes, dtype)
-
-
-def roles_of(part: Part) -> dict[str, str]:
-    """Return the role of every input of the model that a part needs.
-
-    Raises
-    ------
-    Unbound
-        If the role of an input is unknown.
-    """
-    found = {name: role_of(name, value) for name, value in part.free.items()}
-    lacking = [f"{n} ({_shape(part.free[n])})" for n, role in found.items() if role is None]
-    if lacking:
-        raise Unbound(
-            f"its inputs {', '.join(lacking)} are none of positions, an attention mask, a start, a "
-            "length or tokens"
-        )
-    return {name: role for name, role in found.items() if role is not None}
-
-
-def supplied(part: Part) -> Callable[[int, int, int], list[np.ndarray]]:
-    """Return a function (batch, length, start) that computes the outputs of a part without x."""
-    session, _ = _session(part.proto({}))
-    roles = roles_of(part)
-    kept: list[list[np.ndarray]] = []
-
-    def supply(batch: int, length: int, start: int) -> list[np.ndarray]:
-        if kept:
-            return kept[0]
-        at = np.arange(start, start + length)
-        feeds = {
-            name: value_of(role, part.free[name], batch, length, at, start)
-            for name, role in roles.items()
-        }
-        found = [np.asarray(y) for y in run(session, feeds)]
-        if not roles:
-            kept.append(found)
-        return found
-
-    return supply
-
-
-def run(session: Any, feeds: Mapping[str, np.ndarray]) -> list[Any]:
-    """Return the outputs of a session.
-
-    Raises
-    ------
-    ValueError
-        If the model rejects the inputs; the message is the part that says why.
-    """
-    try:
-        return list(session.run(None, dict(feeds)))
-    except Exception as error:
-        text = str(error).rpartition("Status Message: ")[2] or first_line(error)
-        raise ValueError(text.strip()) from error
-
-
-def _positions(value: Any, at: np.ndarray, batch: int, length: int) -> np.ndarray:
-    """Return positions with the rank and the number of rows that the model's input has."""
-    rank = rank_of(value)
-    if rank in (0, 1):
-        flat = at.reshape(-1, at.shape[-1])
-        if (flat != flat[0]).any():
-            raise ValueError("rows of a batch must have equal positions: the input has one axis")
-        single = rank == 0 or (sizes_of(value)[0] == 1 and length != 1)
-        if single:
-            return np.full([1] * (rank or 0), window_start(flat))
-        return np.asarray(flat[0])
-    if rank == 3:
-        count = sizes_of(value)[0] or 3
-        every = at if at.ndim == 3 else np.broadcast_to(at, (count, batch, length))
-        return np.broadcast_to(every, (count, batch, length))
-    rows = np.broadcast_to(at, (batch, length))
-    if rank == 2 and sizes_of(value)[0] == 1 and batch > 1:
-        if (rows != rows[0]).any():
-            raise ValueError("rows of a batch must have equal positions: the input has one row")
-        return rows[:1]
-    return rows
-
-
 def _padded(at: np.ndarray, sizes: Mapping[str, int]) -> np.ndarray:
     """Return positions with zeros for the rows and tokens that fill up the model's sizes."""
     lacking = [(0, 0)] * (at.ndim - 1) + [(0, sizes["s"] - at.shape[-1])]
     if at.ndim > 1:
         lacking[-2] = (0, sizes["b"] - at.shape[-2])
     return np.pad(at, lacking) if any(n for _, n in lacking) else at
-
-
-def _dtype(value: Any) -> Any:
-    from onnx import helper
-
-    return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-
-
-def _shape(value: Any) -> str:
-    from onnx import TensorProto
-
-    kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-    rank = rank_of(value)
-    return f"{kind}, {'rank unknown' if rank is None else f'rank {rank}'}"
-
-
-def to_native(x: np.ndarray, layout: str) -> np.ndarray:
-    """Return x (B, H, S, D) with the axes of ``layout``."""
-    b, h, s, d = x.shape
-    if layout == "bhsd":
-        return np.ascontiguousarray(x)
-    if layout == "sbhd":
-        return np.ascontiguousarray(x.transpose(2, 0, 1, 3))
-    if layout == "hsd":
-        return np.ascontiguousarray(x.reshape(b * h, s, d))
-    tokens = np.ascontiguousarray(x.transpose(0, 2, 1, 3))
-    shapes = {"bshd": (b, s, h, d), "bs(hd)": (b, s, h * d), "shd": (b * s, h, d),
-              "s(hd)": (b * s, h * d)}  # fmt: skip
-    return tokens.reshape(shapes[layout])
-
-
-def from_native(y: np.ndarray, layout: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return y with the axes (B, H, S, D) of ``shape``."""
-    b, h, s, d = shape
-    if layout == "sbhd":
-        return y.transpose(1, 2, 0, 3)
-    if layout in ("bhsd", "hsd"):
-        return y.reshape(shape)
-    return y.reshape(b, s, h, d).transpose(0, 2, 1, 3)
 
 
 def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, heads: int) -> Bound:
@@ -339,7 +156,7 @@ def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, head
     problem = ""
     for code, dtype in FLOATS.items():
         try:
-            session, evaluator = _session(part.proto(dict.fromkeys(part.given, code)))
+            session, evaluator = session_of(part.proto(dict.fromkeys(part.given, code)))
         except Exception as error:  # another element type may fit
             problem = problem or first_line(error)
             continue
@@ -353,16 +170,6 @@ def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, head
             how = f"x as {SPELLED[layout]}, {caller.how_positions}{evaluator}"
             return Bound(caller, dtype, dim, how, _axes(part))
     raise Unbound(problem or "it cannot be run")
-
-
-def _session(proto: Any) -> tuple[Any, str]:
-    """Return a session, and a remark if ONNX Runtime has no kernel for an element type."""
-    try:
-        return open_session(proto), ""
-    except Exception as error:
-        if "NOT_IMPLEMENTED" not in str(error):
-            raise
-    return open_session(proto, "onnx"), "; run by onnx.reference, ONNX Runtime has no kernel"
 
 
 def _trials(
@@ -384,10 +191,8 @@ def _trials(
             stated = {axis: n for axis, n in fixed.items() if n}
             some = {axis: n for axis, n in stated.items() if axis == "h"}
             # With merged heads, the operator's own number of heads sets the size of a head.
-            free: list[Mapping[str, int]] = (
-                [] if layout == "hsd" or (heads and "c" in axes) else [{}]
-            )
-            for choice in (*free, some, stated):
+            set_by_model = layout == "hsd" or (heads and "c" in axes)
+            for choice in (*([] if set_by_model else [{}]), some, stated):
                 if choice is not some or some not in ({}, stated):
                     yield layout, choice, dim
 
@@ -412,23 +217,9 @@ def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
         raise ValueError("the result does not depend on the place of the token")
 
 
-def numpy_dtype(name: str) -> Any:
-    """Return a NumPy dtype; bfloat16 comes from ml_dtypes."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return np.dtype(name)
-
-
 def _axes(part: Part) -> int:
     """Return the number of position axes: 3 for an input of positions (3, B, S), else 1."""
     for name, value in part.free.items():
         if role_of(name, value) == "positions" and rank_of(value) == 3:
             return sizes_of(value)[0] or 3
     return 1
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type."""
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

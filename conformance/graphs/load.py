@@ -67,8 +67,26 @@ def from_onnx(
 ) -> Implementation:
     """Return the only positional encoding in an ONNX file, for ``check`` and ``identify``.
 
-    The arguments and errors are those of :func:`load_onnx`; it is also an error if the model has
-    several different parts and ``node`` names none of them.
+    Parameters
+    ----------
+    path : Path or str
+        The .onnx file.
+    node : str, optional
+        The name of the node, for a model with several different encodings.
+    head_dim : int, optional
+        The size of a head, where the model does not state it.
+
+    Returns
+    -------
+    Implementation
+        The part of the model as a function of NumPy arrays: ``fn(x, positions)`` for a rotation.
+
+    Raises
+    ------
+    ValueError
+        There is no such encoding, there are several, or the file is no ONNX model.
+    ImportError
+        onnx or onnxruntime is not installed.
     """
     found = load_onnx(path, node, head_dim)
     if len(found.sites) > 1:

@@ -11,10 +11,11 @@ import numpy as np
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .attention import POSITION_IDS, TABLES, attention_bound
-from .binding import Bound, Unbound, bind, rank_of, role_of, sizes_of
+from .binding import Bound, bind
 from .decomposed import Rotation, rotations
 from .gemma import DEFINED
 from .model import Model, Part, Scope, attributes, kind, subgraphs
+from .roles import Unbound, rank_of, role_of, sizes_of
 
 #: Rotary operators, with the indices of the inputs x, positions and cos.
 ROTARY = {
@@ -120,8 +121,10 @@ class _Search:
         if len(node.input) <= max(TABLES) or not node.input[TABLES[0]]:
             self.problems.append(f"{name} has do_rotary=1, but no cos_cache and sin_cache")
             return
-        part = self._cut(scope, [node.input[i] for i in TABLES], [], name)
-        if part is None:
+        try:
+            part = self.model.part(scope, [node.input[i] for i in TABLES], [])
+        except ValueError as error:
+            self.problems.append(f"{name} ({ATTENTION}) cannot be cut out: {error}")
             return
         dims = [d for d in (self.head_dim,) if d]
         ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
@@ -134,12 +137,16 @@ class _Search:
 
     def _rotary(self, scope: Scope, node: Any, name: str, settings: dict[str, Any]) -> None:
         x, at, cos = (node.input[i] if i < len(node.input) else "" for i in ROTARY[kind(node)])
-        part = self._cut(scope, node.output[:1], [x], name, positions=at)
-        if part is None:
-            return
         remarks = []
-        if at and not _with_positions(self.model, scope, at):
-            remarks = [f"the code that computes its positions ({at}) is not judged"]
+        try:
+            if at and not _with_positions(self.model, scope, at):
+                remarks = [f"the code that computes its positions ({at}) is not judged"]
+                part = self._with_ids(scope, node.output[:1], x, at)
+            else:
+                part = self.model.part(scope, node.output[:1], [x])
+        except ValueError as error:
+            self.problems.append(f"{name} ({kind(node)}) cannot be cut out: {error}")
+            return
         sizes, heads = self._sizes(x), int(settings.get("num_heads", 0))
         stated = int(settings.get("rotary_embedding_dim", 0))
         columns = (self._sizes(cos) or [0])[-1]
@@ -155,7 +162,7 @@ class _Search:
         """Add a rotation of elementary operators."""
         last = scope.producers[found.pairs[0][1]]
         name = last.name or found.pairs[0][1]
-        parts = [self._called(scope, pair, name) for pair in (*found.pairs, *found.wider)]
+        parts = [self._called(scope, pair) for pair in (*found.pairs, *found.wider)]
         key = " ".join(key for key, _, _ in parts)
         if key not in self._chosen:
             self._chosen[key] = self._choose(parts[: len(found.pairs)], parts[len(found.pairs) :])
@@ -192,30 +199,24 @@ class _Search:
             return key, bound
         return problem
 
-    def _called(self, scope: Scope, pair: tuple[str, str], name: str) -> _Called:
+    def _called(self, scope: Scope, pair: tuple[str, str]) -> _Called:
         x, y = pair
-        part = self._cut(scope, [y], [x], name)
         sizes = self._sizes(x)
-        key = f"{part.key if part else ''} {sizes and (len(sizes), sizes[-1])}"
-        return key, part, sizes
+        shape = f"{sizes and (len(sizes), sizes[-1])}"
+        try:
+            part = self.model.part(scope, [y], [x])
+        except ValueError as error:  # another pair may be free of loops
+            return f"{error} {shape}", None, sizes
+        return f"{part.key} {shape}", part, sizes
 
-    def _cut(
-        self, scope: Scope, outputs: Any, given: list[str], name: str, positions: str = ""
-    ) -> Part | None:
-        """Return a part of the model; the positions are an input if the model computes them."""
+    def _with_ids(self, scope: Scope, outputs: Any, x: str, positions: str) -> Part:
+        """Return a part of the model that takes the positions as an input."""
         from onnx import TensorProto, helper
 
-        direct = positions and not _with_positions(self.model, scope, positions)
-        try:
-            if not direct:
-                return self.model.part(scope, outputs, given)
-            part = self.model.part(scope, outputs, [*given, positions])
-        except ValueError as error:
-            self.problems.append(f"{name} cannot be cut out: {error}")
-            return None
+        part = self.model.part(scope, outputs, [x, positions])
         value = helper.make_tensor_value_info(positions, TensorProto.INT64, [None, None])
         free = {**part.free, positions: value}
-        return Part(self.model, part.nodes, part.stored, free, tuple(given), part.outputs)
+        return Part(self.model, part.nodes, part.stored, free, (x,), part.outputs)
 
     def _sizes(self, name: str) -> list[int] | None:
         value = self._shapes.get(name)

@@ -9,8 +9,10 @@ import numpy as np
 
 from posenc_ref.conformance.adapters.onnx import open_session
 
-from .binding import FLOATS, Bound, numpy_dtype, rank_of, run
+from .binding import Bound
 from .model import Model
+from .roles import rank_of
+from .session import FLOATS, numpy_dtype, run
 from .sites import Site
 
 #: The most elements of tensors stored in such a model: a model with more is a network.

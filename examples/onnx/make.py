@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save_model
 
-HEADS, HEAD_DIM, ROWS, BASE = 2, 8, 1024, 500000.0
+HEADS, HEAD_DIM, ROWS, BASE = 2, 8, 1536, 500000.0
 
 
 def model():

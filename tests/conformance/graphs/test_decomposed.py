@@ -95,6 +95,26 @@ def counted():
     return g.model(halves(g, x, *cut))
 
 
+def from_a_start():
+    """Positions counted from an input with the number of tokens before the call."""
+    g = Graph()
+    x = g.input("x", FLOAT, "batch", "heads", "tokens", D)
+    start = g.input("past_sequence_length", INT64)
+    end = g("Add", start, g("Gather", g("Shape", x), np.array(2)))
+    ids = g("Range", start, end, np.int64(1))
+    return g.model(halves(g, x, *(g("Gather", t, ids, axis=0) for t in tables(D, rows=4096))))
+
+
+def from_the_cache():
+    """Positions counted from the length of the keys before the call."""
+    g = Graph()
+    x = g.input("x", FLOAT, "batch", "heads", "tokens", D)
+    past = g.input("past_key_values.0.key", FLOAT, "batch", 2, "past", D)
+    start, length = (g("Gather", g("Shape", t), np.array(2)) for t in (past, x))
+    ids = g("Range", start, g("Add", start, length), np.int64(1))
+    return g.model(halves(g, x, *(g("Gather", t, ids, axis=0) for t in tables(D, rows=4096))))
+
+
 def flat():
     """x (tokens, heads * channels) and positions (tokens,)."""
     g = Graph()
@@ -144,6 +164,8 @@ CASES = {
     "computed, int32": (lambda: computed(kind=INT32), HALF, ""),
     "computed, float32": (lambda: computed(kind=FLOAT), HALF, ""),
     "counted": (counted, HALF, ""),
+    "from a start": (from_a_start, HALF, ""),
+    "from the cache": (from_the_cache, HALF, ""),
     "flat": (flat, HALF, ""),
     "leading part": (partial, slices(False), ""),
     "trailing part": (lambda: partial(True), slices(True), ""),

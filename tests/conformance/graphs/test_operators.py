@@ -107,18 +107,6 @@ def test_attention_shows_its_rotated_keys_and_queries(name, tmp_path):
         assert report.verdict == ("deviates" if code else "conforms"), report
 
 
-def test_queries_of_attention_are_exact_from_position_0_on(tmp_path):
-    queries = load_onnx(saved(attention(), tmp_path)).sites[1]
-    x = np.random.default_rng(0).standard_normal((1, 2, 40, 32)).astype(np.float32)
-    cos, sin = tables(32)
-    first, second = x[..., :16], x[..., 16:]
-    expected = np.concatenate(
-        [first * cos[:40] - second * sin[:40], second * cos[:40] + first * sin[:40]], axis=-1
-    )
-    actual = queries.bound.call(x, np.arange(40))
-    assert np.abs(actual - expected).max() < 2.0**-20
-
-
 def test_attention_that_reads_one_id_of_a_prompt_says_so(tmp_path):
     for site in load_onnx(saved(attention(ids=True), tmp_path)).sites:
         assert "reads only the first number of position_ids" in " ".join(site.bound.remarks)
