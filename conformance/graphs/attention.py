@@ -44,7 +44,7 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
     has_ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
     problem = ""
     try:
-        cos = supply(1, 1, 0)[0]
+        cos = supply(np.arange(1))[0]
     except Exception as error:
         raise Unbound(f"its cos and sin tables: {first_line(error)}") from None
     code = next((c for c, name in FLOATS.items() if numpy_dtype(name) == cos.dtype), None)
@@ -69,7 +69,7 @@ class _Attention:
 
     def __init__(
         self,
-        tables: Callable[[int, int, int], list[np.ndarray]],
+        tables: Callable[[np.ndarray], list[np.ndarray]],
         code: int,
         interleaved: int,
         has_ids: bool,
@@ -88,9 +88,11 @@ class _Attention:
         for b in range(x.shape[0]):
             if not self.has_ids:
                 window_start(at[b])
+            ids = at[b].astype(np.int64)
+            self._cos, self._sin = self.tables(ids)  # of the length of the whole call
             for s in range(0, x.shape[2], _BLOCK):
                 some = slice(s, s + _BLOCK)
-                y[b, :, some] = self._row(x[b, :, some], at[b, some].astype(np.int64))
+                y[b, :, some] = self._row(x[b, :, some], ids[some])
         return y
 
     def remarks(self, dim: int) -> tuple[str, ...]:
@@ -100,7 +102,8 @@ class _Attention:
         """
         if not self.has_ids:
             return ()
-        x = np.ones((2, 1, 2, dim), self.tables(1, 2, 0)[0].dtype)
+        self._cos, self._sin = self.tables(np.arange(2))
+        x = np.ones((2, 1, 2, dim), self._cos.dtype)
         rows = ([[1, 5], [7, 8]], [[1, 2], [1, 2]])
         given, counted = (self._run(x, x, 0, np.array(ids))[1] for ids in rows)
         if (given != counted).any():
@@ -129,10 +132,11 @@ class _Attention:
             logits = self._run(several, several, past, np.array([past]))[3][..., 0, :past]
         else:  # the only key is the token's own, at position 0
             keys = np.broadcast_to(np.eye(dim, dtype=q.dtype)[:, None, None], several.shape)
-            result = self._run(several, keys, 0, np.array([0]))
-            if not np.array_equal(result[1], keys):
-                raise ValueError("the operator changes keys at position 0, so queries are unknown")
-            logits = result[3][..., 0, :1]
+            _, present, _, logits = self._run(several, keys, 0, np.array([0]))
+            factor = np.sum(present, axis=-1)[..., 0]
+            if not np.array_equal(present, keys * factor[..., None, None]):
+                raise ValueError("the operator turns keys at position 0, so queries are unknown")
+            logits = logits[..., 0, :1] / factor[..., None]
         return np.asarray(logits.transpose(1, 0, 2).reshape(len(q), -1)[:, None, :dim])
 
     def _run(self, q: np.ndarray, k: np.ndarray, past: int, at: np.ndarray) -> Any:
@@ -151,12 +155,11 @@ class _Attention:
         def merged(a: np.ndarray) -> np.ndarray:
             return np.ascontiguousarray(a.transpose(0, 2, 1, 3).reshape(rows, length, heads * dim))
 
-        cos, sin = self.tables(1, length, past)
         total = past + length
         feeds = {
             "query": merged(q), "key": merged(k), "value": merged(np.zeros_like(k)),
-            "past_key": cache, "past_value": np.zeros_like(cache), "cos_cache": cos,
-            "sin_cache": sin, "seqlens_k": np.full(rows, total - 1, np.int32),
+            "past_key": cache, "past_value": np.zeros_like(cache), "cos_cache": self._cos,
+            "sin_cache": self._sin, "seqlens_k": np.full(rows, total - 1, np.int32),
             "total_sequence_length": np.array(total, np.int32),
         }  # fmt: skip
         if self.has_ids:

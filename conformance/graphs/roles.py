@@ -90,18 +90,21 @@ def roles_of(part: Part) -> dict[str, str]:
     return {name: role for name, role in found.items() if role is not None}
 
 
-def supplied(part: Part) -> Callable[[int, int, int], list[np.ndarray]]:
-    """Return a function (batch, length, start) that computes the outputs of a part without x."""
+def supplied(part: Part) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """Return a function of positions (S,) that computes the outputs of a part without x.
+
+    The attention mask and the lengths are those of a sequence that ends at the largest position.
+    """
     session, _ = session_of(part.proto({}))
     roles = roles_of(part)
     kept: list[list[np.ndarray]] = []
 
-    def supply(batch: int, length: int, start: int) -> list[np.ndarray]:
+    def supply(at: np.ndarray) -> list[np.ndarray]:
         if kept:
             return kept[0]
-        at = np.arange(start, start + length)
+        start = max(int(at.max(initial=0)) + 1 - at.size, 0)
         feeds = {
-            name: value_of(role, part.free[name], batch, length, at, start)
+            name: value_of(role, part.free[name], 1, at.size, at, start)
             for name, role in roles.items()
         }
         found = [np.asarray(y) for y in run(session, feeds)]

@@ -24,6 +24,8 @@ ROTARY = {
     "RotaryEmbedding": (0, 3, 1),
 }
 ATTENTION = "com.microsoft.GroupQueryAttention"
+#: The index of its input with the keys before the call, (batch, heads, tokens, channels).
+_PAST_KEY = 3
 #: Operators that rotate if ``do_rotary`` is set, for which ONNX Runtime has no judged CPU kernel.
 UNJUDGED = ("com.microsoft.Attention", "com.microsoft.SparseAttention",
             "com.microsoft.PagedAttention", "com.microsoft.DecoderMaskedSelfAttention")  # fmt: skip
@@ -126,7 +128,8 @@ class _Search:
         except ValueError as error:
             self.problems.append(f"{name} ({ATTENTION}) cannot be cut out: {error}")
             return
-        dims = [d for d in (self.head_dim,) if d]
+        cache = self._sizes(node.input[_PAST_KEY]) or [0]
+        dims = [d for d in (cache[-1], self.head_dim) if d]
         ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
         settings = f"{attributes(node).get('rotary_interleaved', 0)} {ids}"
         for which in ("keys", "queries"):

@@ -1,6 +1,8 @@
 """ONNX models as the target of `posenc check` and `posenc identify`, and `posenc export`."""
 
 import json
+import runpy
+from pathlib import Path
 
 import onnx
 import pytest
@@ -41,6 +43,12 @@ def layered(path, bases):
         outputs.append(y)
     onnx.save(g.model(*outputs), path)
     return path
+
+
+def test_the_example_is_what_its_program_writes():
+    folder = Path(__file__).parents[3] / "examples" / "onnx"
+    made = runpy.run_path(str(folder / "make.py"))["model"]()
+    assert onnx.load(folder / "two_layers.onnx") == made
 
 
 def test_check_judges_every_distinct_part_once(model):

@@ -95,9 +95,13 @@ def operator(
 
 
 def attention(
-    head_dim=32, heads=4, groups=2, interleaved=0, ids=False, packed=False, **of_tables
+    head_dim=32, heads=4, groups=2, interleaved=0, ids=False, packed=False, by_length=None,
+    **of_tables,
 ):  # fmt: skip
-    """A GroupQueryAttention node that rotates, as the builder of onnxruntime-genai writes it."""
+    """A GroupQueryAttention node that rotates, as the builder of onnxruntime-genai writes it.
+
+    ``by_length`` are the tables beyond 512 tokens and up to 512 tokens, as for LongRoPE.
+    """
     g = Graph()
     names = ["past_key_values.0.key", "past_key_values.0.value"]
     hidden = g.input("hidden", FLOAT, "batch", "tokens", 16)
@@ -111,14 +115,30 @@ def attention(
     parts = [qkv, "", ""] if packed else g("Split", qkv, ints(*widths), axis=-1, outputs=3)
     last = g("Sub", g("ReduceSum", mask, ints(1), keepdims=0), ints(1))
     last = g("Cast", last, to=INT32)
-    total = g("Cast", g("Gather", g("Shape", mask), np.array(1)), to=INT32)
-    cos, sin = tables(head_dim, rows=600, **of_tables)
+    length = g("Gather", g("Shape", mask), np.array(1))
+    total = g("Cast", length, to=INT32)
+    if by_length:
+        cos, sin = chosen(g, g("Greater", length, np.int64(512)), *by_length)
+    else:
+        cos, sin = tables(head_dim, rows=600, **of_tables)
     out = g(
         "GroupQueryAttention", *parts, *pasts, last, total, cos, sin, *([ids] if ids else []),
         name="layer.0.attention", domain=MICROSOFT, outputs=3, num_heads=heads,
         kv_num_heads=groups, do_rotary=1, rotary_interleaved=interleaved,
     )  # fmt: skip
     return g.model(out[0])
+
+
+def chosen(g, condition, if_true, if_false):
+    """The tables cos and sin of one of two branches."""
+    branches = []
+    for number, (cos, sin) in enumerate((if_true, if_false)):
+        names = [f"cos_{number}", f"sin_{number}"]
+        stored = [numpy_helper.from_array(t, n) for t, n in zip((cos, sin), names, strict=True)]
+        nodes = [helper.make_node("Identity", [n], [f"{n}_out"]) for n in names]
+        outputs = [helper.make_tensor_value_info(f"{n}_out", FLOAT, None) for n in names]
+        branches.append(helper.make_graph(nodes, f"branch_{number}", [], outputs, stored))
+    return g("If", condition, outputs=2, then_branch=branches[0], else_branch=branches[1])
 
 
 def rotate_half(g, x, d):
@@ -174,20 +194,13 @@ def sectioned(sections, d=32, layout=0, **of_tables):
     return g.model(y)
 
 
-def branch(model_of_tables, other):
-    """RotaryEmbedding with tables from an If: of ``other`` beyond 1024 positions, as LongRoPE."""
+def branch(short, long):
+    """RotaryEmbedding with tables from an If: of ``long`` beyond 1023, as LongRoPE."""
     g = Graph()
     x = g.input("x", FLOAT, "batch", 4, "tokens", 32)
     ids = g.input("position_ids", INT64, "batch", "tokens")
-    long = g("Greater", g("ReduceMax", ids, keepdims=0), np.int64(1023))
-    branches = []
-    for number, (cos, sin) in enumerate((other, model_of_tables)):
-        names = [f"cos_{number}", f"sin_{number}"]
-        stored = [numpy_helper.from_array(t, n) for t, n in zip((cos, sin), names, strict=True)]
-        nodes = [helper.make_node("Identity", [n], [f"{n}_out"]) for n in names]
-        outputs = [helper.make_tensor_value_info(f"{n}_out", FLOAT, None) for n in names]
-        branches.append(helper.make_graph(nodes, f"branch_{number}", [], outputs, stored))
-    cos, sin = g("If", long, outputs=2, then_branch=branches[0], else_branch=branches[1])
+    beyond = g("Greater", g("ReduceMax", ids, keepdims=0), np.int64(1023))
+    cos, sin = chosen(g, beyond, long, short)
     return g.model(g("RotaryEmbedding", x, ids, cos, sin, name="q_rotary", domain=MICROSOFT))
 
 
