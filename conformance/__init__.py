@@ -7,6 +7,7 @@ if __name__ != "posenc_ref.conformance":
     )
 
 from .assertions import ExpectedFailure, assert_conforms
+from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
@@ -28,9 +29,11 @@ __all__ = [
     "Finding",
     "HarnessError",
     "Implementation",
+    "NoConvention",
     "Report",
     "VectorCase",
     "assert_conforms",
+    "bind",
     "check",
     "from_command",
     "from_onnx",

@@ -17,6 +17,7 @@ from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
 from .onnx_model import identify_model, is_onnx
 from .output import usage_errors
+from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
@@ -31,6 +32,9 @@ def identify_command(
     surface: Annotated[
         str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
+    table: Table = None,
+    init: Init = None,
+    signature: Signature = None,
     axes: Annotated[
         int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
     ] = 1,
@@ -76,12 +80,28 @@ def identify_command(
             tensor_layout=tensor_layout,
             device=device,
             max_position=max_position,
+            table=table,
+            init=init,
+            signature=signature,
         )
         raise typer.Exit(code)
     if node is not None:
         raise UsageError("--node needs a TARGET that is an ONNX model")
-    fn = load_target(target)
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
+        fn = bound_target(
+            load_target(target),
+            target,
+            None,
+            surface,
+            table=table,
+            init=init,
+            signature=signature,
+            tensor_layout=tensor_layout,
+            backend=backend,
+            dtype=dtype,
+            head_dim=head_dim,
+            axes=axes,
+        )
         card = identify(
             fn,
             surface,

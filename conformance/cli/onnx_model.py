@@ -23,7 +23,9 @@ from posenc_ref.conformance.surveys.ndjson import recording
 from .loading import UsageError
 
 #: Options of ``check`` and ``identify`` that an ONNX model fixes itself.
-_FIXED = ("surface", "backend", "tensor_layout", "device", "inplace")
+_FIXED = (
+    "surface", "backend", "tensor_layout", "device", "inplace", "table", "init", "signature",
+)  # fmt: skip
 
 
 def is_onnx(target: str | None) -> bool:
@@ -47,7 +49,7 @@ def load(target: str, node: str | None, head_dim: int | None, options: Mapping[s
 
 def check_model(
     target: str,
-    declared: Mapping[str, Encoding | None],
+    declared: Mapping[str, Any],
     *,
     node: str | None,
     as_json: bool,
@@ -107,7 +109,7 @@ def check_model(
 def _judged(
     target: str,
     site: Site,
-    declared: Mapping[str, Encoding | None],
+    declared: Mapping[str, Any],
     head_dim: int | None,
     options: Mapping[str, Any],
 ) -> tuple[str | None, Encoding | None, Report]:
@@ -199,8 +201,8 @@ def _headline(target: str, found: Found) -> str:
 def _introduced(site: Site) -> str:
     more = len(site.names) - 1
     others = f" and {more} other{'s' if more > 1 else ''}" if more else ""
-    return f"part      {site.name}{others} ({site.operator})\nbound     {site.bound.how}"
+    return f"part      {site.name}{others} ({site.operator})"
 
 
 def _described(site: Site) -> dict[str, Any]:
-    return {"operator": site.operator, "nodes": site.names, "bound": site.bound.how}
+    return {"operator": site.operator, "nodes": site.names}

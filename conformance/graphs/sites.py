@@ -68,6 +68,7 @@ class Site:
             name=subject,
             head_dim=self.bound.head_dim or None,
             axes=self.bound.axes,
+            how=self.bound.how,
         )
 
 
