@@ -177,35 +177,43 @@ class Rotation:
     """A rotation in a scope: its possible inputs and outputs, of which the first are preferred.
 
     ``pairs`` are input and output tensors. ``wider`` are pairs further apart, with operators in
-    between that may permute channels, as DeepSeek does before the rotation.
+    between that may permute channels, as DeepSeek does before the rotation.  ``tables`` hold cos
+    and sin, and ``sure`` is whether they depend on an input or are computed by Cos and Sin.
     """
 
     pairs: tuple[tuple[str, str], ...]
     wider: tuple[tuple[str, str], ...]
+    tables: tuple[str, ...]
+    sure: bool
 
 
 def rotations(model: Model, scope: Scope) -> Iterator[Rotation]:
     """Yield the rotations in a scope."""
     flow = Flow(model, scope)
     groups: dict[str, list[str]] = {}
+    tables: dict[str, list[str]] = {}
     for node in scope.graph.node:
-        x = _rotated(flow, node)
+        x, found = _rotated(flow, node)
         if x is not None:
             groups.setdefault(x, []).append(node.output[0])
+            tables.setdefault(x, []).extend(found)
+    seen: set[tuple[str, str]] = set()
     for x, sums in groups.items():
         y = flow.meet(sums)
         if y is None:
             continue
         joined = _widened(flow, x, y)
-        if joined and joined[0] in groups:
+        if joined and (joined[0] in groups or joined in seen):
             continue  # another rotation holds this one
+        seen |= {joined} if joined else set()
+        of = (tuple(tables[x]), any(flow.traits(t) for t in tables[x]))
         befores, afters = _before(flow, x), _after(flow, y)
         near = _apart(befores, afters)
         if not joined:
-            yield Rotation(tuple(near), tuple(near[:0:-1]))
+            yield Rotation(tuple(near), tuple(near[:0:-1]), *of)
             continue
         far = _apart(_before(flow, joined[0]), _after(flow, joined[1]))
-        yield Rotation((joined, *near), tuple(far[:0:-1]))
+        yield Rotation((joined, *near), tuple(far[:0:-1]), *of)
 
 
 def _apart(befores: list[str], afters: list[str]) -> list[tuple[str, str]]:
@@ -219,18 +227,21 @@ def _apart(befores: list[str], afters: list[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _rotated(flow: Flow, node: Any) -> str | None:
-    """Return the tensor x whose rotation the sum ``node`` is a part of; None if it is no sum."""
+def _rotated(flow: Flow, node: Any) -> tuple[str | None, list[str]]:
+    """Return the tensor x whose rotation the sum ``node`` is a part of, and the tables.
+
+    The tensor is None if the node is no such sum.
+    """
     if kind(node) not in ("Add", "Sub") or len(node.input) != 2:
-        return None
-    products = [_product(flow, name) for name in node.input]
-    if not all(products):
-        return None
-    return flow.root([data for product in products if product for data in product])
+        return None, []
+    products = [found for name in node.input if (found := _product(flow, name))]
+    if len(products) < len(node.input):
+        return None, []
+    return flow.root([data for data, _ in products]), [table for _, table in products]
 
 
-def _product(flow: Flow, name: str) -> list[str] | None:
-    """Return the data operand of the product of data and a table that ``name`` is, or None."""
+def _product(flow: Flow, name: str) -> tuple[str, str] | None:
+    """Return the data and the table of which ``name`` is the product, or None."""
     for _ in range(_FAR):
         node = flow.scope.producers.get(name)
         if node is None:
@@ -240,11 +251,11 @@ def _product(flow: Flow, name: str) -> list[str] | None:
             continue
         if kind(node) != "Mul":
             return None
-        tables = [flow.is_table(n) for n in node.input]
-        data = [n for n in node.input if "data" in flow.traits(n) or not flow.is_table(n)]
-        if not any(tables) or len(data) != 1 or not flow.traits(data[0]):
+        tables = [n for n in node.input if flow.is_table(n)]
+        data = [n for n in node.input if n not in tables]
+        if len(tables) != 1 or len(data) != 1 or not flow.traits(data[0]):
             return None
-        return data
+        return data[0], tables[0]
     return None
 
 

@@ -169,9 +169,12 @@ class _Search:
         parts = [self._called(scope, pair) for pair in (*found.pairs, *found.wider)]
         key = " ".join(key for key, _, _ in parts)
         if key not in self._chosen:
-            self._chosen[key] = self._choose(parts[: len(found.pairs)], parts[len(found.pairs) :])
+            near, far = parts[: len(found.pairs)], parts[len(found.pairs) :]
+            self._chosen[key] = self._choose(near, far, self._head_dims(found))
         chosen = self._chosen[key]
         if isinstance(chosen, str):
+            if not found.sure:
+                return  # a sum of products with weights
             self.problems.append(f"{name} looks like a rotation, but cannot be called: {chosen}")
         else:
             operator = last.doc_string if last.doc_string == DEFINED else "elementary operators"
@@ -179,15 +182,22 @@ class _Search:
             site = self.sites.setdefault(of_same, Site(operator, [], chosen[1]))
             site.names.append(name)
 
-    def _choose(self, near: list[_Called], far: list[_Called]) -> tuple[str, Bound] | str:
+    def _head_dims(self, found: Rotation) -> list[int]:
+        """Return the sizes of the head to try: as told, as the tables have, then usual ones."""
+        columns = [(self._sizes(table) or [0])[-1] for table in found.tables]
+        stated = [factor * n for factor in (1, 2) for n in columns]
+        return list(dict.fromkeys(d for d in (self.head_dim, *stated, *_HEAD_DIMS) if d))
+
+    def _choose(
+        self, near: list[_Called], far: list[_Called], head_dims: list[int]
+    ) -> tuple[str, Bound] | str:
         """Return the first part that can be called, or the widest that has the same axes of x."""
         problem = "it cannot be cut out"
         for key, part, sizes in near:
             if part is None:
                 continue
-            dims = [d for d in (self.head_dim, *_HEAD_DIMS) if d]
             try:
-                bound = bind(part, list(dict.fromkeys(dims)), sizes, 0)
+                bound = bind(part, head_dims, sizes, 0)
             except Unbound as error:
                 problem = str(error)
                 continue

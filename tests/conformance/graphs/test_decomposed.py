@@ -125,6 +125,25 @@ def flat():
     return g.model(g("Reshape", y, ints(0, 4 * D)))
 
 
+def heads_merged():
+    """x (batch * heads, tokens, channels) with one row of positions."""
+    g = Graph()
+    x = g.input("x", FLOAT, "rows", "tokens", D)
+    ids = g.input("positions", INT64, 1, "tokens")
+    return g.model(halves(g, x, *(g("Gather", t, ids, axis=0) for t in tables(D, rows=4096))))
+
+
+def tokens_first():
+    """x (tokens, batch, heads, channels), as in Megatron."""
+    g = Graph()
+    x = g.input("x", FLOAT, "tokens", "batch", "heads", D)
+    ids = g.input("positions", INT64, "tokens")
+    cos, sin = (
+        g("Unsqueeze", g("Gather", t, ids, axis=0), ints(1, 2)) for t in tables(D, rows=4096)
+    )
+    return g.model(halves(g, x, cos, sin))
+
+
 def partial(trailing=False):
     """The first or the last 32 of 48 channels rotated, the others passed on."""
     g = Graph()
@@ -167,6 +186,8 @@ CASES = {
     "from a start": (from_a_start, HALF, ""),
     "from the cache": (from_the_cache, HALF, ""),
     "flat": (flat, HALF, ""),
+    "heads merged": (heads_merged, HALF, ""),
+    "tokens first": (tokens_first, HALF, ""),
     "leading part": (partial, slices(False), ""),
     "trailing part": (lambda: partial(True), slices(True), ""),
     "another layout": (lambda: gathered(complex_pairs), HALF, "layout"),
@@ -204,6 +225,7 @@ def test_a_rotation_is_found_and_judged(name, tmp_path):
     assert not found.problems
     (site,) = found.sites
     assert site.operator == "elementary operators"
+    assert site.bound.head_dim == encoding.head_dim
     report = check(site.implementation(name), encoding, max_position=4095)
     assert report.codes[:1] == ([code] if code else []), report
     assert report.verdict == ("deviates" if code else "conforms"), report
