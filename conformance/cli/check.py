@@ -19,10 +19,12 @@ from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
+from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, layer_types, load_model
 from .onnx_model import check_model, is_onnx
@@ -31,6 +33,7 @@ from .targets import Init, Signature, Table, bound_target, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
+@printed
 def check_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
@@ -97,7 +100,19 @@ def check_command(
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
-) -> None:
+    junit: Annotated[
+        Path | None, typer.Option(help="Also write JUnit XML, with a test for each check.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The code of a known deviation: exit with 0 for exactly this error, else with 1."
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
+    ] = None,
+) -> Report:
     """Judge one function, class, program or ONNX model against the expected encoding.
 
     How a function is called is found out from its parameters: vectors with positions, an offset,
@@ -113,6 +128,7 @@ def check_command(
         )
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
+    known = known_deviation(expect, reason)
     graph = is_onnx(target)
     if node is not None and not graph:
         raise UsageError("--node needs a TARGET that is an ONNX model")
@@ -139,13 +155,13 @@ def check_command(
         several = layer_types(model, layer_type) if graph else {}
         declared = None if several else declared_by(model, chosen or "apply", layer_type)
     if target is not None and graph:
-        code = check_model(
+        return check_model(
             target,
             several or {layer_type or "": declared},
             node=node,
-            as_json=as_json,
             ndjson=ndjson,
             head_dim=head_dim,
+            known=known,
             surface=surface,
             backend=backend,
             tensor_layout=tensor_layout,
@@ -158,7 +174,6 @@ def check_command(
             init=init,
             signature=signature,
         )
-        raise typer.Exit(code)
     if target is not None:
         fn = bound_target(
             fn,
@@ -214,7 +229,7 @@ def check_command(
             inplace=inplace,
             name=target if isinstance(target, str) and not own else None,
         )
+        report.expected = known
         if record is not None:
             record.report(report, time.perf_counter() - begin)
-    typer.echo(report.to_json(indent=1) if as_json else str(report))
-    raise typer.Exit(report.exit_code)
+    return report

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from posenc_ref import Encoding, RoPE
 from posenc_ref.conformance.check import check
 from posenc_ref.conformance.graphs.load import load_onnx
 from posenc_ref.conformance.graphs.sites import Found, Site
+from posenc_ref.conformance.harness.expected import ExpectedFailure
 from posenc_ref.conformance.harness.report import Finding, Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.identify.function import identify
@@ -47,56 +49,87 @@ def load(target: str, node: str | None, head_dim: int | None, options: Mapping[s
         raise UsageError(str(error)) from None
 
 
+class SeveralParts(UsageError):
+    """A model has several different parts; ``show`` judges and prints all of them.
+
+    Its argument is whether to print JSON, and its result the exit code.
+    """
+
+    def __init__(self, target: str, found: Found, show: Callable[[bool], int]) -> None:
+        names = ", ".join([site.name for site in found.sites] + found.problems)
+        super().__init__(
+            f"{target} has no single part with one report: choose a part with --node, of {names}"
+        )
+        self.show = show
+
+
 def check_model(
     target: str,
     declared: Mapping[str, Any],
     *,
     node: str | None,
-    as_json: bool,
     ndjson: Path | None,
     head_dim: int | None,
+    known: ExpectedFailure | None,
     **options: Any,
-) -> int:
-    """Judge every distinct part of a model, print the reports, and return the exit code.
+) -> Report:
+    """Judge the only part of a model, or the part of ``node``.
 
     ``declared`` are the encodings of the layer types; each part must have one of them, and each
     encoding must occur.
+
+    Raises
+    ------
+    SeveralParts
+        If the model has several different parts, or parts that cannot be judged.
     """
     sizes = {e.head_dim for e in declared.values() if isinstance(e, RoPE)}
     said = head_dim or (sizes.pop() if len(sizes) == 1 else None)
     found = load(target, node, said, options)
-    if ndjson is not None and len(found.sites) > 1:
-        names = ", ".join(site.name for site in found.sites)
-        raise UsageError(f"--ndjson records one report: choose a part with --node, one of {names}")
-    judged = []
-    for site in found.sites:
-        begin = time.perf_counter()
-        layer_type, encoding, report = _judged(target, site, declared, head_dim, options)
-        facts: dict[str, Any] = {
-            "subject": report.subject, "surface": report.surface, "declared": report.encoding,
-            "backend": "numpy", "backend_version": "", "dtype": report.dtype,
-        }  # fmt: skip
-        with recording(ndjson, "check", encoding, **facts) as record:
-            if record is not None:
-                record.report(report, time.perf_counter() - begin)
-        judged.append((site, layer_type, report))
-    lacking = [t for t in declared if t not in {layer_type for _, layer_type, _ in judged}]
-    codes = {report.exit_code for _, _, report in judged}
+    if len(found.sites) > 1 or found.problems or (len(declared) > 1 and node is None):
+        show = partial(_show, target, found, declared, node is None, head_dim, options)
+        raise SeveralParts(target, found, show)
+    begin = time.perf_counter()
+    _, encoding, report = _judged(target, found.sites[0], declared, head_dim, options)
+    report.expected = known
+    facts: dict[str, Any] = {
+        "subject": report.subject, "surface": report.surface, "declared": report.encoding,
+        "backend": "numpy", "backend_version": "", "dtype": report.dtype,
+    }  # fmt: skip
+    with recording(ndjson, "check", encoding, **facts) as record:
+        if record is not None:
+            record.report(report, time.perf_counter() - begin)
+    return report
+
+
+def _show(
+    target: str,
+    found: Found,
+    declared: Mapping[str, Any],
+    whole: bool,
+    head_dim: int | None,
+    options: Mapping[str, Any],
+    as_json: bool,
+) -> int:
+    """Judge every distinct part of a model, print the reports, and return the exit code."""
+    judged = [(site, *_judged(target, site, declared, head_dim, options)) for site in found.sites]
+    lacking = [t for t in declared if t not in {layer_type for _, layer_type, _, _ in judged}]
+    codes = {report.exit_code for *_, report in judged}
     problems = list(found.problems)
-    if len(declared) > 1 and node is None and lacking:
+    if len(declared) > 1 and whole:
         problems += [f"no part has the encoding of the layer type {t!r}" for t in lacking]
     code = next((c for c in (1, 2) if c in codes), 3 if problems or 3 in codes else 0)
     if as_json:
         parts = [
             _described(site) | {"layer_type": layer_type, "report": report.to_dict()}
-            for site, layer_type, report in judged
+            for site, layer_type, _, report in judged
         ]
         body = {"model": target, "parts": parts, "problems": problems, "exit_code": code}
         typer.echo(json.dumps(body, indent=1))
         return code
     typer.echo(_headline(target, found))
-    for site, layer_type, report in judged:
-        typer.echo(f"\n{_introduced(site)}")
+    for _, layer_type, _, report in judged:
+        typer.echo("")
         if len(declared) > 1:
             text = f"as layer type {layer_type!r}" if layer_type else "as no layer type"
             typer.echo(f"judged    {text}, of {', '.join(declared)}")
@@ -118,7 +151,7 @@ def _judged(
     settings = {k: v for k, v in options.items() if k not in (*_FIXED, "dtype")}
     for layer_type, whole in declared.items():
         encoding = rotated_slice(whole, site.bound.head_dim)
-        own = site.implementation(f"{target}:{site.name}")
+        own = site.implementation(f"{target}:{site.title}")
         expected = getattr(encoding, "head_dim", None)
         if expected is not None and own.head_dim not in (None, expected):
             raise UsageError(
@@ -172,7 +205,7 @@ def identify_model(
     found = load(target, node, head_dim, options)
     cards = []
     for site in found.sites:
-        own = site.implementation(f"{target}:{site.name}")
+        own = site.implementation(f"{target}:{site.title}")
         settings = {k: v for k, v in options.items() if k not in (*_FIXED, "dtype", "axes")}
         card = identify(
             own, to=to, axes=own.axes, dtype=site.bound.dtype, name=own.name, **settings
@@ -185,8 +218,8 @@ def identify_model(
         typer.echo(json.dumps(body, indent=1))
     else:
         typer.echo(_headline(target, found))
-        for site, card in cards:
-            typer.echo(f"\n{_introduced(site)}\n{card}")
+        for _, card in cards:
+            typer.echo(f"\n{card}")
         for problem in found.problems:
             typer.echo(f"\nnot identified: {problem}")
     return max(exit_code(card) for _, card in cards)
@@ -196,12 +229,6 @@ def _headline(target: str, found: Found) -> str:
     nodes = sum(len(site.names) for site in found.sites)
     counted = f"{nodes} parts, {len(found.sites)} distinct" if nodes > 1 else "one part"
     return f"model     {target}: {counted}"
-
-
-def _introduced(site: Site) -> str:
-    more = len(site.names) - 1
-    others = f" and {more} other{'s' if more > 1 else ''}" if more else ""
-    return f"part      {site.name}{others} ({site.operator})"
 
 
 def _described(site: Site) -> dict[str, Any]:

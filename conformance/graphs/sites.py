@@ -60,6 +60,12 @@ class Site:
         """The first node's name."""
         return self.names[0]
 
+    @property
+    def title(self) -> str:
+        """The first node's name, and the number of the others."""
+        more = len(self.names) - 1
+        return f"{self.name} and {more} other{'s' if more > 1 else ''}" if more else self.name
+
     def implementation(self, subject: str) -> Implementation:
         """Return the part as a function that ``check`` and ``identify`` take."""
         return Implementation(
@@ -68,7 +74,7 @@ class Site:
             name=subject,
             head_dim=self.bound.head_dim or None,
             axes=self.bound.axes,
-            how=self.bound.how,
+            how=f"{self.operator}: {self.bound.how}",
         )
 
 

@@ -54,14 +54,12 @@ def test_the_example_is_what_its_program_writes():
 def test_check_judges_every_distinct_part_once(model):
     result = posenc("check", model, "--encoding", ROPE)
     assert result.exit_code == 0, result.output
-    assert "2 parts, 1 distinct" in result.output
-    assert "layer.0.q_rotary and 1 other (RotaryEmbedding)" in result.output
+    assert "model.onnx:layer.0.q_rotary and 1 other  (apply" in result.output
+    assert "called    RotaryEmbedding: x as (batch, heads, tokens, channels)" in result.output
     assert result.output.count("CONFORMS") == 1
     wrong = posenc("check", model, "--encoding", ROPE.replace("half", "interleaved"), "--json")
     assert wrong.exit_code == 1
-    (part,) = json.loads(wrong.output)["parts"]
-    assert part["nodes"] == ["layer.0.q_rotary", "layer.1.q_rotary"]
-    assert [f["code"] for f in part["report"]["findings"]] == ["layout"]
+    assert [f["code"] for f in json.loads(wrong.output)["findings"]] == ["layout"]
 
 
 def test_identify_names_the_encoding_of_a_model(model):
@@ -90,10 +88,25 @@ def test_every_layer_type_of_a_model_must_occur(tmp_path):
 
 def test_the_lines_that_reproduce_a_finding_load_the_part(model, capsys):
     wrong = posenc("check", model, "--encoding", ROPE.replace("half", "interleaved"), "--json")
-    (finding,) = json.loads(wrong.output)["parts"][0]["report"]["findings"]
+    (finding,) = json.loads(wrong.output)["findings"]
     exec(finding["reproduce"], {})
     printed = finding["reproduce"].rpartition("# ")[2].split()
     assert [f"{float(t):.6g}" for t in capsys.readouterr().out.split()] == printed
+
+
+def test_several_parts_are_judged_together_and_recorded_one_by_one(tmp_path):
+    path = layered(tmp_path / "model.onnx", [1e4, 1e6, 1e4])
+    declared = ("--encoding", ROPE, "--max-position", 1023)
+    result = posenc("check", path, *declared, "--json")
+    assert result.exit_code == 1
+    body = json.loads(result.output)
+    assert [part["nodes"] for part in body["parts"]] == [["layer.0", "layer.2"], ["layer.1"]]
+    assert [part["report"]["verdict"] for part in body["parts"]] == ["conforms", "deviates"]
+    expected = ("--expect", "base", "--reason", "issue 1")
+    refused = posenc("check", path, *declared, *expected)
+    assert refused.exit_code == 2
+    assert "choose a part with --node, of layer.0, layer.1" in refused.output
+    assert posenc("check", path, *declared, *expected, "--node", "layer.1").exit_code == 0
 
 
 def test_a_report_can_be_recorded(model, tmp_path):
