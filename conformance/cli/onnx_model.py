@@ -212,7 +212,10 @@ def identify_model(
         )
         card.limits += (*site.remarks, *site.bound.remarks)
         cards.append((site, card))
-    if as_json:
+    if len(cards) == 1 and not found.problems:
+        ((_, card),) = cards
+        typer.echo(card.to_json() if as_json else str(card))
+    elif as_json:
         parts = [_described(site) | {"card": json.loads(c.to_json())} for site, c in cards]
         body = {"model": target, "parts": parts, "problems": found.problems}
         typer.echo(json.dumps(body, indent=1))

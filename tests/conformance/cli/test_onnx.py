@@ -67,7 +67,7 @@ def test_identify_names_the_encoding_of_a_model(model):
     assert result.exit_code == 0, result.output
     assert "RoPE(32, layout='half')" in result.output
     body = json.loads(posenc("identify", model, "--json", "--node", "layer.1.q_rotary").output)
-    assert body["parts"][0]["nodes"] == ["layer.1.q_rotary"]
+    assert body["subject"].endswith("model.onnx:layer.1.q_rotary")
 
 
 def test_every_layer_type_of_a_model_must_occur(tmp_path):
@@ -92,6 +92,16 @@ def test_the_lines_that_reproduce_a_finding_load_the_part(model, capsys):
     exec(finding["reproduce"], {})
     printed = finding["reproduce"].rpartition("# ")[2].split()
     assert [f"{float(t):.6g}" for t in capsys.readouterr().out.split()] == printed
+
+
+def test_several_parts_are_identified_together(tmp_path):
+    path = layered(tmp_path / "model.onnx", [1e4, 1e6])
+    result = posenc("identify", path, "--max-position", 1023)
+    assert result.exit_code == 0, result.output
+    assert "2 parts, 2 distinct" in result.output
+    assert result.output.count("IDENTITY") == 2
+    parts = json.loads(posenc("identify", path, "--max-position", 1023, "--json").output)["parts"]
+    assert [part["card"]["encoding"].get("base", 1e4) for part in parts] == [1e4, 1e6]
 
 
 def test_several_parts_are_judged_together_and_recorded_one_by_one(tmp_path):
