@@ -110,7 +110,7 @@ class _Attention:
             return ()
         return (
             "in a call without past keys, ONNX Runtime reads only the first number of position_ids "
-            "and counts on from it in every row, so rows with padding in front are rotated wrongly",
+            "and counts on from it in every row: rows with padding in front get other positions",
         )
 
     def _row(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
