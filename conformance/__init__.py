@@ -11,6 +11,7 @@ from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
+from .graphs.load import from_onnx
 from .harness.codes import CODES, Code
 from .harness.expected import ExpectedFailure
 from .harness.implementation import Implementation
@@ -36,6 +37,7 @@ __all__ = [
     "bind",
     "check",
     "from_command",
+    "from_onnx",
     "identify",
     "load_vectors",
 ]
