@@ -11,6 +11,7 @@ from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
+from .graphs.load import from_onnx
 from .guide.explain import explain
 from .harness.codes import CODES, Code
 from .harness.expected import ExpectedFailure
@@ -38,6 +39,7 @@ __all__ = [
     "check",
     "explain",
     "from_command",
+    "from_onnx",
     "identify",
     "load_vectors",
 ]

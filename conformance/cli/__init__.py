@@ -17,6 +17,7 @@ from .ci import ci_command
 from .convert import convert_command
 from .diff import diff_command
 from .explain import explain_command
+from .export import export_command
 from .gallery import gallery_command
 from .identify import identify_command
 from .plan import plan_command
@@ -64,6 +65,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
     ),
     (ci_command, "posenc ci posenc.toml --junit posenc.xml"),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
+    (export_command, "posenc export llama-3.1-8b -o rope.onnx"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),
     (diff_command, "posenc diff meta-llama/Llama-3.1-8B llama-3.1-8b.gguf"),

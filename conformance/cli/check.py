@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from posenc_ref import Encoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
@@ -25,7 +26,8 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
-from .models import declared_by, load_model
+from .models import declared_by, layer_types, load_model
+from .onnx_model import check_model, is_onnx
 from .output import usage_errors
 from .targets import Init, Signature, Table, bound_target, only_surface
 
@@ -34,7 +36,7 @@ from .targets import Init, Signature, Table, bound_target, only_surface
 @printed
 def check_command(
     target: Annotated[
-        str | None, typer.Argument(help="file.py:function or package.module:function")
+        str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
     ] = None,
     command: Annotated[
         str | None,
@@ -88,6 +90,9 @@ def check_command(
         typer.Option(help="The head size. Without an encoding, only properties are judged."),
     ] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
+    ] = None,
     inplace: Annotated[
         bool, typer.Option("--inplace", help="The function may overwrite x.")
     ] = False,
@@ -112,7 +117,7 @@ def check_command(
         str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
     ] = None,
 ) -> Report:
-    """Judge one function, class or program against the expected encoding.
+    """Judge one function, class, program or ONNX model against the expected encoding.
 
     How a function is called is found out from its parameters: vectors with positions, an offset,
     or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
@@ -128,9 +133,12 @@ def check_command(
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
     known = known_deviation(expect, reason)
-    fn: Any = None if target is None else load_target(target)
+    graph = is_onnx(target)
+    if node is not None and not graph:
+        raise UsageError("--node needs a TARGET that is an ONNX model")
+    fn: Any = None if target is None or graph else load_target(target)
     own = isinstance(fn, Implementation)
-    chosen = surface or ("apply" if target is None else only_surface(fn))
+    chosen = surface or ("apply" if fn is None else only_surface(fn))
     said = [value for value in (encoding, preset, config) if value is not None]
     if len(said) > 1:
         raise UsageError("give one of --encoding, --preset and --config")
@@ -142,6 +150,7 @@ def check_command(
             "--preset llama-3.1-8b or --config config.json; "
             "`posenc explain` lists the encodings, `posenc presets` the models"
         )
+    several: dict[str, Encoding] = {}
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
     if fact and preset is None:
         raise UsageError("--fact needs --preset")
@@ -151,7 +160,28 @@ def check_command(
         model = load_model(
             preset or config or "", facts=fact or (), surface=chosen, override=override
         )
-        declared = declared_by(model, chosen or "apply", layer_type)
+        several = layer_types(model, layer_type) if graph else {}
+        declared = None if several else declared_by(model, chosen or "apply", layer_type)
+    if target is not None and graph:
+        return check_model(
+            target,
+            several or {layer_type or "": declared},
+            node=node,
+            ndjson=ndjson,
+            head_dim=head_dim,
+            known=known,
+            surface=surface,
+            backend=backend,
+            tensor_layout=tensor_layout,
+            device=device,
+            angles=angles,
+            precision=precision,
+            max_position=max_position,
+            inplace=inplace,
+            table=table,
+            init=init,
+            signature=signature,
+        )
     if target is not None:
         fn = bound_target(
             fn,

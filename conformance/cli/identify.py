@@ -10,17 +10,21 @@ import typer
 
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
+from .onnx_model import identify_model, is_onnx
 from .output import usage_errors
 from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
 def identify_command(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    target: Annotated[
+        str, typer.Argument(help="file.py:function, package.module:function or model.onnx")
+    ],
     head_dim: Annotated[
         int | None,
         typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
@@ -49,6 +53,9 @@ def identify_command(
             help="Also print how to convert the function to this encoding: a preset, JSON or @file."
         ),
     ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
     """Identify the encoding of a function, the models that use it, and deviations from it.
@@ -60,6 +67,26 @@ def identify_command(
     if to is not None:
         is_json = to.lstrip().startswith(("{", "@"))
         goal = load_encoding(to) if is_json else encoding_of(load_model(to), None)
+    if is_onnx(target):
+        code = identify_model(
+            target,
+            node=node,
+            as_json=as_json,
+            head_dim=head_dim,
+            to=goal,
+            exit_code=_exit_code,
+            surface=surface,
+            backend=backend,
+            tensor_layout=tensor_layout,
+            device=device,
+            max_position=max_position,
+            table=table,
+            init=init,
+            signature=signature,
+        )
+        raise typer.Exit(code)
+    if node is not None:
+        raise UsageError("--node needs a TARGET that is an ONNX model")
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
         fn = bound_target(
             load_target(target),
@@ -89,4 +116,8 @@ def identify_command(
             name=None if isinstance(fn, Implementation) else target,
         )
     typer.echo(card.to_json() if as_json else str(card))
-    raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
+    raise typer.Exit(_exit_code(card))
+
+
+def _exit_code(card: Card) -> int:
+    return 3 if card.encoding is None or not card.rule else 0 if card.exact else 1

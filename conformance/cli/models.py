@@ -134,6 +134,12 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
     return found
 
 
+def layer_types(model: ModelEncoding, layer_type: str | None) -> dict[str, Encoding]:
+    """Return the encodings of a model's layer types, or of one; {} if all layers have the same."""
+    every = {t: e for t, e in model.encodings.items() if e is not None}
+    return every if layer_type is None and len(set(every.values())) > 1 else {}
+
+
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
     """Return the encoding of a layer type, or a :class:`ModelEncoding` for surfaces of models.
 
