@@ -1,0 +1,260 @@
+"""Name what is wrong in recorded tensors: positions, pairs, frequencies, factor, precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases import diagnose as phases_diagnose
+from posenc_ref.conformance.phases.declaration import Declaration, declare, nonzero_frequencies
+from posenc_ref.conformance.phases.decode import REACH, Decoder
+from posenc_ref.conformance.phases.frequencies import (
+    SIGMAS,
+    agree,
+    explain,
+    half_precision,
+    report,
+)
+from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.phases.precision import classify
+from posenc_ref.conformance.rotary.diagnose import structure
+from posenc_ref.conformance.rotary.diagnose_length import explain_frequencies
+
+from . import axes
+from .angles import Angles, Fitted
+from .call import Recorded, position_mistakes
+from .measure import Tokens
+
+#: The most tokens whose positions are decoded.
+_DECODED = 128
+#: The largest distance of (cos, sin) from those of the decoded position.
+_NEAR = 0.25
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was measured: pairs, their angles, and the frequencies fitted to the angles."""
+
+    tokens: Tokens
+    measured: Measured
+    angles: Angles
+    fitted: Fitted
+
+    @property
+    def coarse(self) -> bool:
+        """Return whether the results are coarser than float32."""
+        return ROUNDOFF[self.angles.dtype] > ROUNDOFF["float32"]
+
+
+def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
+    """Add findings that explain the failed cases of a layer."""
+    encoding: Rotary = run.encoding
+    judged = [call.judged() for call in calls]
+    if match(run, judged, position_mistakes(calls)) and run.report.codes:
+        return
+    if not structure(run, encoding, seen.measured):
+        return
+    if len(seen.measured.pairs) != nonzero_frequencies(encoding).size:
+        return
+    if encoding.num_axes > 1:
+        if axes.diagnose(run, encoding, seen.angles, seen.tokens):
+            return
+    elif run.report.codes == ["layout"] and _positions_of_other_layout(run, calls, seen):
+        return
+    length = max(call.length for call in calls)
+    declared = declare(encoding)
+    if declared.by_length is not None:
+        declared = _at_length(encoding, declared, length)
+    one, known = encoding.num_axes == 1, len(run.report.codes)
+    if one and _decoded(run, calls, declared, seen):
+        return
+    _frequencies(run, encoding, declared, length, seen)
+    if one and len(run.report.codes) == known:
+        _precision(run, declared, seen)
+
+
+def _positions_of_other_layout(run: Run, calls: list[Recorded], seen: Seen) -> bool:
+    """Report wrong positions of tensors that also have the other layout; return whether so."""
+    layout = seen.measured.layout()
+    fields = {"layout": layout} | ({} if seen.measured.in_out() else {"output_layout": None})
+    try:
+        other = run.encoding.replace(**fields)
+    except (TypeError, ValueError):
+        return False
+    before = len(run.report.codes)
+    judged = [replace(call, encoding=other).judged() for call in calls]
+    wrong = [one for one in judged if not run.fits(one.actual, one.truth)]
+    if wrong:
+        match(run, judged, position_mistakes(calls))
+    return len(run.report.codes) > before or not wrong
+
+
+def _at_length(encoding: Rotary, declared: Declaration, length: int) -> Declaration:
+    """Return the declaration with the frequencies and the factor of one length."""
+    assert declared.by_length is not None
+    w = declared.by_length(length)
+    return replace(
+        declared,
+        schedule=replace(declared.schedule, target=w, variants=tuple, late=tuple),
+        frequencies=w,
+        amplitude=encoding.attention_factor(length),
+        by_length=None,
+    )
+
+
+def _frequencies(
+    run: Run, encoding: Rotary, declared: Declaration, length: int, seen: Seen
+) -> None:
+    """Report frequencies, factor and origin that differ from the declared ones."""
+    fitted = replace(seen.fitted, phases=phases_diagnose.upright(seen.fitted.phases))
+    phases, period, theta = fitted.phases, fitted.period, declared.frequencies
+    w = _nearest(declared.sign * phases.frequencies, theta, phases.sigma, period)
+    if encoding.depends_on_length and explain_frequencies(
+        run, encoding, {length: w}, lambda got, of: bool(agree(got, of, phases.sigma, period).all())
+    ):
+        return
+    found = explain(w, phases.sigma, declared.schedule, period)
+    if not phases.linear and any(e.code == "frequency-spacing" for e in found):
+        return  # the angles follow other positions, or no frequency at all
+    if phases_diagnose.exchanged(run, phases, found):
+        return
+    k = int(np.argmax(np.abs(w - theta) / phases.sigma))
+    evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
+    report(run, found, w, declared.schedule.declared, evidence)
+    factor = measured_factor(seen)
+    if abs(factor - declared.amplitude) > factor_error(seen) * abs(declared.amplitude):
+        where = f"least squares over {seen.angles.valid.sum()} pairs of tokens"
+        phases_diagnose.report_amplitude(run, declared, factor, where)
+    if fitted.origin_known and phases.linear:
+        predicted = found[-1].predicted if found else declared.frequencies
+        phases_diagnose.origin_of(run, phases, declared, np.abs(predicted))
+
+
+def measured_factor(seen: Seen) -> float:
+    """Return the median size of all measured maps."""
+    sizes = np.abs(seen.angles.map[seen.angles.valid])
+    return float(np.median(sizes)) if sizes.size else 1.0
+
+
+def factor_error(seen: Seen) -> float:
+    """Return the relative uncertainty of the factor, with the slack of coarse results."""
+    dtype = seen.angles.dtype
+    if not seen.coarse:
+        return BUDGET[dtype] * ROUNDOFF[dtype]
+    count = max(int(seen.angles.valid.sum()), 1)
+    return FACTOR_SLACK + (SIGMAS + 1) * ROUNDOFF[dtype] / float(np.sqrt(count))
+
+
+def fits_declared(declared: Declaration, seen: Seen) -> str:
+    """Return which fitted parameter contradicts the declaration, or an empty string.
+
+    It is asked where results are coarser than float32, because their elements hide a wrong base.
+    """
+    phases, theta = seen.fitted.phases, declared.frequencies
+    if phases.frequencies.size != theta.size:
+        return ""
+    w = declared.sign * phases.frequencies
+    fits = agree(w, theta, phases.sigma, seen.fitted.period)
+    if phases.linear and not fits.all():
+        k = int(np.argmin(fits))
+        return f"pair {k}: {w[k]:.6g}, declared {theta[k]:.6g}"
+    factor = measured_factor(seen)
+    if abs(factor - declared.amplitude) > factor_error(seen) * abs(declared.amplitude):
+        return f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
+    return ""
+
+
+def _nearest(
+    w: np.ndarray, theta: np.ndarray, sigma: np.ndarray, period: np.ndarray
+) -> np.ndarray:
+    """Return frequencies moved by whole periods next to ``theta``; unclear signs follow most pairs.
+
+    A slow pair may seem to turn backwards because of rounding.
+    """
+    near = theta + (w - theta) - period * np.rint((w - theta) / period)
+    clear = np.abs(near) > SIGMAS * sigma
+    most = -1.0 if clear.any() and np.median(np.sign(near[clear])) < 0 else 1.0
+    return np.where(~clear & (near * most <= 0), most * sigma, near)
+
+
+def _unit(declared: Declaration, angles: Angles) -> tuple[np.ndarray, np.ndarray]:
+    """Return the measured cos and sin of amplitude 1, half-precision numbers snapped to these."""
+    cos, sin = angles.map.real / declared.amplitude, angles.map.imag / declared.amplitude
+    grain = BUDGET["float32"] * ROUNDOFF["float32"]
+    if ROUNDOFF[angles.dtype] <= ROUNDOFF["float32"]:
+        for _, rounded in half_precision(np.stack([cos, sin])):
+            if (np.abs(rounded - [cos, sin]) <= grain / 8).all():
+                cos, sin = rounded
+                break
+    return cos, declared.sign * sin
+
+
+def _precision(run: Run, declared: Declaration, seen: Seen) -> None:
+    """Report angles, frequencies or tables in half precision."""
+    whole = seen.angles.valid.all(axis=1)
+    if not whole.any():
+        return
+    chosen = Angles(
+        seen.angles.map[whole], seen.angles.valid[whole], seen.angles.positions[whole], run.coarse
+    )
+    cos, sin = _unit(declared, chosen)
+    at = chosen.positions[:, 0]
+    model = classify(at, cos, sin, declared.frequencies, run.coarse, declared.origin)
+    if model is not None and model.code and model.table != run.settings.precision:
+        run.add(model.code, f"measured: {model.name}", f"recomputed for {at.size} tokens")
+
+
+def _decoded(run: Run, calls: list[Recorded], declared: Declaration, seen: Seen) -> bool:
+    """Decode the positions of tokens from their angles; report wrong ones, return whether so.
+
+    They are decoded with the declared frequencies, so other frequencies give no positions.
+    """
+    whole = np.flatnonzero(seen.angles.valid.all(axis=1))
+    if not whole.size:
+        return False
+    whole = whole[np.unique(np.linspace(0, whole.size - 1, _DECODED).astype(int))]
+    at = seen.angles.positions[whole, 0]
+    reach = int(min(2 * at.max(initial=0) + REACH // 128, 2**20))
+    cos, sin = (t[whole] for t in _unit(declared, seen.angles))
+    used, misfit = Decoder.of(declared.frequencies, reach).positions(cos, sin)
+    used = used - round(declared.origin)
+    wrong = used != at
+    if not wrong.any() or misfit.max() > _NEAR:
+        return False
+    shift, before = np.unique(used - at), len(run.report.codes)
+    first = int(np.argmax(wrong))
+    evidence = f"position {at[first]:g} has the angles of position {used[first]}"
+    if shift.size == 1:
+        text = f"position 0 has the angles of position {shift[0]:g}, declared 0"
+        run.add("position-origin", text, f"{evidence}; {at.size} tokens decoded")
+        return True
+    judged = [call.judged() for call in calls]
+    match(run, judged, _ranges(at, used))
+    if len(run.report.codes) == before:
+        text = f"{int(wrong.sum())} of {at.size} decoded tokens have the angles of other positions"
+        run.add("wrong-row", text, evidence)
+    return True
+
+
+def _ranges(at: np.ndarray, used: np.ndarray) -> Iterator[Mistake]:
+    """Yield clamped positions, and positions modulo a size, that the decoded positions suggest."""
+    most = int(used.max())
+    yield Mistake(
+        "position-range",
+        f"positions are clamped to {most}",
+        lambda call: call.at(np.minimum(call.part.positions, most)[:, None]),
+    )
+    size = int(np.gcd.reduce((at - used)[used != at].astype(np.int64)))
+    if size > 1:
+        yield Mistake(
+            "position-range",
+            f"positions wrap round modulo {size}",
+            lambda call: call.at((call.part.positions % size)[:, None]),
+        )

@@ -1,0 +1,95 @@
+"""Say what recorded tensors leave open, and what was assumed to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import SIGMAS
+from posenc_ref.conformance.phases.precision import rounded
+
+from . import axes
+from .diagnose import Seen
+from .roles import Layer
+
+#: A frequency with a larger relative uncertainty is listed.
+_CERTAIN = 2.0**-10
+#: The fewest elements that show the dtype in which values were rounded.
+_ENOUGH = 64
+
+
+def effective_dtype(tensors: Sequence[np.ndarray], stored: str) -> str:
+    """Return the coarsest dtype that holds every value: a recording may be stored in a wider one.
+
+    Half-precision results are often converted to float32, because NumPy has no bfloat16.
+    """
+    for name in sorted(ROUNDOFF, key=lambda name: -ROUNDOFF[name]):
+        if ROUNDOFF[name] <= ROUNDOFF[stored]:
+            break
+        finite = [t[np.isfinite(t) & (t != 0)] for t in tensors]
+        if sum(t.size for t in finite) < _ENOUGH:
+            break
+        with np.errstate(over="ignore"):
+            if all(np.array_equal(rounded(t, name), t) for t in finite):
+                return name
+    return stored
+
+
+def add(run: Run, layer: Layer, layout: str, others: Sequence[str], stored: str) -> None:
+    """Add what was assumed about roles, positions, tensor layout and dtype."""
+    if not set(layer.names) & {"positions", "q_positions", "k_positions"}:
+        run.limit("no positions were recorded: tokens are taken to have positions 0, 1, 2, ...")
+    if others:
+        run.limit(
+            f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, which "
+            "fits best; --tensor-layout decides"
+        )
+    if run.dtype != stored:
+        run.limit(f"every value is a {run.dtype} number stored as {stored}: judged as {run.dtype}")
+    missing = {"q": "k", "k": "q"}.get("".join(layer.rotated))
+    if missing:
+        run.limit(f"only {layer.rotated[0]} was recorded: {missing} is not judged")
+
+
+def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:
+    """Add what the recorded positions leave open."""
+    if encoding.num_axes > 1:
+        text = axes.unknown(seen.tokens, encoding)
+        if text:
+            run.limit(text)
+        return
+    at = np.unique(seen.tokens.positions[0])
+    if at.size == 1:
+        run.limit(
+            f"every token has position {at[0]:g}: another origin, or frequencies that differ by "
+            f"multiples of 2 pi / {abs(at[0]):g}, would give the same tensors"
+        )
+    elif seen.fitted.period.size and seen.fitted.period.min() < 2 * np.pi:
+        step = round(2 * np.pi / float(seen.fitted.period.min()))
+        run.limit(
+            f"all distances of positions are multiples of {step}: frequencies that differ by "
+            f"multiples of 2 pi / {step} would give the same tensors"
+        )
+    if encoding.depends_on_length:
+        run.limit(
+            "the frequencies depend on the length of the sequence: it is taken to be the largest "
+            "recorded position plus one"
+        )
+    phases = seen.fitted.phases
+    if not phases.frequencies.size:
+        return
+    w = np.maximum(np.abs(phases.frequencies), SIGMAS * phases.sigma)
+    vague = np.flatnonzero(phases.sigma > _CERTAIN * w)
+    if vague.size and at.size > 1:
+        lost = np.flatnonzero(np.abs(phases.frequencies) <= SIGMAS * phases.sigma)
+        text = (
+            f"positions {at[0]:g}..{at[-1]:g} give the frequencies of {vague.size} slow pairs "
+            f"(from pair {vague[0]} on) to 0.1 % or worse"
+        )
+        if lost.size:
+            text += f"; {lost.size} pairs (from pair {lost[0]} on) turn by less than the rounding"
+        run.limit(text)
