@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
-from posenc_ref.conformance.diagnosis.position_mistakes import Tokens
+from posenc_ref.conformance.diagnosis.position_mistakes import Tokens, batch, heads
 from posenc_ref.conformance.oracle.apply import xpos_truth
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.sequences.offset_mistakes import HALVES, offset_mistakes
@@ -94,6 +94,12 @@ def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
         "decode-offset",
         "the recorded positions are not used: tokens are counted from 0",
         lambda call: call.at(np.arange(call.x.shape[2])),
+    )
+    yield from mistakes(
+        "position-axis",
+        lambda index: lambda call: call.at(index(call.x)),
+        ("the head index is used as the position", heads),
+        ("the row index is used as the position", batch),
     )
     if all(call.contiguous for call in calls):
         yield from offset_mistakes()

@@ -52,12 +52,23 @@ class Seen:
         """Return whether the results are coarser than float32."""
         return ROUNDOFF[self.angles.dtype] > ROUNDOFF["float32"]
 
+    @property
+    def certain(self) -> bool:
+        """Return whether the recorded positions determine the frequencies."""
+        fitted = self.fitted
+        whole = bool(fitted.period.size) and float(fitted.period.min()) >= 2 * np.pi
+        return fitted.phases.linear and fitted.origin_known and whole
+
 
 def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
     """Add findings that explain the failed cases of a layer."""
     encoding: Rotary = run.encoding
     judged = [call.judged() for call in calls]
-    if match(run, judged, position_mistakes(calls)) and run.report.codes:
+    moved = seen.tokens.moved.any()
+    if moved and match(run, judged, position_mistakes(calls)) and run.report.codes:
+        return
+    if moved and not seen.measured.pairs and len(seen.measured.odd) > 1:
+        _no_rotation(run, seen)
         return
     if not structure(run, encoding, seen.measured):
         return
@@ -78,6 +89,19 @@ def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
     _frequencies(run, encoding, declared, length, seen)
     if one and len(run.report.codes) == known:
         _precision(run, declared, seen)
+
+
+def _no_rotation(run: Run, seen: Seen) -> None:
+    """Report tensors that no pairs of channels explain."""
+    x, y = (np.linalg.norm(t, axis=-1) for t in (seen.tokens.x, seen.tokens.y))
+    ratio = y[x > 0] / x[x > 0]
+    run.add(
+        "not-a-rotation",
+        "no layout of channel pairs makes the tensor after a rotation of the tensor before",
+        f"the norm of a head changes by a factor of {ratio.min():.4g} to {ratio.max():.4g}",
+        remedy="Record q and k directly before and directly after the rotation: a norm, a bias, a "
+        "scale per channel or a reshape between the two is no part of it.",
+    )
 
 
 def _positions_of_other_layout(run: Run, calls: list[Recorded], seen: Seen) -> bool:

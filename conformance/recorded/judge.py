@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from .angles import fit
 from .call import Recorded
 from .diagnose import Seen, diagnose, fits_declared
 from .files import Tensor, read
-from .measure import MISFIT, declared_channels, rotation, structure, tokens
+from .measure import declared_channels, structure, tokens
 from .merge import merged
 from .roles import Layer, layers
 from .shapes import Part, blocks, readings
@@ -147,7 +147,7 @@ def _check(
         own = of_layer(encoding, layer, layer_type)
         if own is None:
             continue
-        reports.append((layer.label, _judge_layer(layer, own, tensor_layout, settings, name)))
+        reports += _judge_layer(layer, own, tensor_layout, settings, name)
     if not reports:
         raise ValueError(f"{name}: the model rotates nothing in the recorded layers")
     return merged(name, describe(encoding), reports)
@@ -196,76 +196,90 @@ def _of_model(model: ModelEncoding, layer: Layer, layer_type: str | None) -> Enc
 
 def _judge_layer(
     layer: Layer, encoding: Rotary, wanted: str | None, settings: Settings, name: str
-) -> Report:
-    """Judge one layer; return its report."""
-    stored = max((layer.tensors[f"{t}_after"].dtype for t in layer.rotated), key=ROUNDOFF.get)  # type: ignore[arg-type]
+) -> Iterator[tuple[str, Report]]:
+    """Judge q and k of one layer; yield a label and a report for each."""
     found = readings(layer, encoding.head_dim, encoding.num_axes, wanted)
-    after = [layer.tensors[f"{t}_after"].values for t in layer.rotated]
-    dtype = limits.effective_dtype(after, stored)
-    driver = Driver(_refuse, "numpy", dtype=dtype)
+    runs = {t: _run(layer, t, encoding, settings, name) for t in layer.rotated}
+    layout = _choose(runs, found)
+    others = [key for key, parts in found.items() if key != layout and parts[0].x.shape[2] > 1]
+    parts = found[layout]
+    length = max(p.length for p in parts)
+    for part in parts:
+        run = runs[part.name]
+        limits.add(run, layer, part.name, layout, others)
+        _judge(run, Recorded(encoding, part, length))
+        label = f"{layer.label} {part.name}".strip() if len(parts) > 1 else layer.label
+        yield label, run.finish()
+
+
+def _run(layer: Layer, tensor: str, encoding: Rotary, settings: Settings, name: str) -> Run:
+    after = layer.tensors[f"{tensor}_after"]
+    dtype = limits.effective_dtype(after)
     report = Report(name, "apply", describe(encoding), "recorded", dtype, required=("values",))
-    run = Run(driver, encoding, settings, Ledger(report))
-    layout, parts = _choose(run, found)
-    limits.add(run, layer, layout, [key for key in found if key != layout], stored)
-    if not any(p.telling.any() for p in parts):
+    return Run(Driver(_refuse, "numpy", dtype=dtype), encoding, settings, Ledger(report))
+
+
+def _judge(run: Run, call: Recorded) -> None:
+    """Judge one tensor, and diagnose it if it deviates."""
+    encoding, part = call.encoding, call.part
+    if not part.telling.any():
         run.limit("every input is 0 or not finite: nothing can be judged")
-        return run.finish()
-    calls = [Recorded(encoding, p, max(p.length for p in parts)) for p in parts]
-    if not _finite(run, parts):
-        return run.finish()
-    visible = sum([_values(run, call) for call in calls])
-    of = tokens(parts, run.coarse)
-    measured, maps = structure(
-        of, declared_channels(encoding), encoding.frequencies(calls[0].length)
-    )
+        return
+    if not _finite(run, part):
+        return
+    visible = _values(run, call)
+    of = tokens(part, run.coarse)
+    measured, maps = structure(of, declared_channels(encoding), encoding.frequencies(call.length))
     maps = axes.follow(maps, of, encoding)
     seen = Seen(of, measured, maps, fit(maps, encoding.offset))
-    measured.phases = seen.fitted.phases
-    report.measured = measured.describe()
+    if seen.certain:
+        measured.phases = seen.fitted.phases
+    run.report.measured = measured.describe()
     if not visible and not run.failures:
-        report.executed.pop("values", None)
+        run.report.executed.pop("values")
         run.limit(
             "the declared rotation changes no element by more than the tolerance at these "
             "positions: record later positions"
         )
-        return run.finish()
-    if seen.coarse and encoding.num_axes == 1 and not run.failures:
+        return
+    if seen.coarse and encoding.num_axes == 1 and not encoding.depends_on_length:
         run.count("fitted parameters")
-        wrong = fits_declared(declare(encoding), seen) if not encoding.depends_on_length else ""
+        wrong = "" if run.failures else fits_declared(declare(encoding), seen)
         if wrong:
             run.failed("fitted parameters", "least squares", np.inf, wrong)
     limits.open_questions(run, encoding, seen)
     if run.failures:
-        run.explain(lambda run: diagnose(run, calls, seen))
-    return run.finish()
+        run.explain(diagnose, [call], seen)
 
 
 def _refuse(*_: Any) -> Any:
     raise RuntimeError("recorded tensors have no function to call")
 
 
-def _choose(run: Run, found: Mapping[str, list[Part]]) -> tuple[str, list[Part]]:
+def _choose(runs: Mapping[str, Run], found: Mapping[str, list[Part]]) -> str:
     """Return the tensor layout in which the tensors conform, or else are rotated by any encoding.
 
     If several do, the first one of the list of layouts is taken.
     """
     if len(found) == 1:
-        return next(iter(found.items()))
+        return next(iter(found))
 
-    def misfit(parts: list[Part]) -> tuple[float, float]:
-        if not any(p.telling.any() for p in parts):
-            return 0.0, 0.0
-        wrong = np.mean([_wrong(run, p) for p in parts])
-        of = tokens(parts, run.coarse)
-        measured, maps = structure(
-            of, declared_channels(run.encoding), run.encoding.frequencies(parts[0].length)
-        )
-        unpaired = len(measured.odd) if maps.map.size or not of.moved.any() else len(of.moved)
-        own = rotation(of, declared_channels(run.encoding))[2].max(initial=0.0)
-        return (0.0, 0.0) if wrong == 0 else (1.0 + unpaired, float(max(own, MISFIT) + wrong))
+    def misfit(layout: str) -> tuple[int, float]:
+        unpaired, wrong = 0, 0.0
+        for part in found[layout]:
+            run = runs[part.name]
+            if not part.telling.any():
+                continue
+            wrong += _wrong(run, part)
+            of = tokens(part, run.coarse)
+            every = declared_channels(run.encoding)
+            measured, maps = structure(of, every, run.encoding.frequencies(part.length))
+            unpaired += len(measured.odd)
+            if not maps.map.size and of.moved.any():
+                unpaired += of.moved.size
+        return (unpaired, wrong) if wrong else (-1, 0.0)
 
-    layout = min(found, key=lambda name: misfit(found[name]))
-    return layout, found[layout]
+    return min(found, key=misfit)
 
 
 def _wrong(run: Run, part: Part) -> float:
@@ -282,23 +296,22 @@ def _wrong(run: Run, part: Part) -> float:
     return float(np.mean((run.scores(few.y, truth) > run.budget) & mask))
 
 
-def _finite(run: Run, parts: Sequence[Part]) -> bool:
+def _finite(run: Run, part: Part) -> bool:
     """Report results that are not finite although the inputs are; return whether there are none."""
-    for p in parts:
-        bad = ~np.isfinite(p.y) & p.finite[:, None, :, None]
-        if bad.any():
-            at = tuple(int(i) for i in np.argwhere(bad)[0])
-            run.add(
-                "nonfinite",
-                f"{p.y[at]} in {p.name} after the rotation, for a finite {p.name} before it",
-                f"index {at} of (B, H, S, D), {int(bad.sum())} elements",
-            )
-            return False
-        if not p.finite.all():
-            run.limit(
-                f"{int((~p.finite).sum())} of {p.finite.size} tokens of {p.name} are not finite "
-                "before the rotation: they are not judged"
-            )
+    bad = ~np.isfinite(part.y) & part.finite[:, None, :, None]
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        run.add(
+            "nonfinite",
+            f"{part.y[at]} in {part.name} after the rotation, for a finite {part.name} before it",
+            f"index {at} of (B, H, S, D), {int(bad.sum())} elements",
+        )
+        return False
+    if not part.finite.all():
+        run.limit(
+            f"{int((~part.finite).sum())} of {part.finite.size} tokens of {part.name} are not "
+            "finite before the rotation: they are not judged"
+        )
     return True
 
 

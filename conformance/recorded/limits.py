@@ -14,6 +14,7 @@ from posenc_ref.conformance.phases.precision import rounded
 
 from . import axes
 from .diagnose import Seen
+from .files import Tensor
 from .roles import Layer
 
 #: A frequency with a larger relative uncertainty is listed.
@@ -22,37 +23,36 @@ _CERTAIN = 2.0**-10
 _ENOUGH = 64
 
 
-def effective_dtype(tensors: Sequence[np.ndarray], stored: str) -> str:
+def effective_dtype(after: Tensor) -> str:
     """Return the coarsest dtype that holds every value: a recording may be stored in a wider one.
 
     Half-precision results are often converted to float32, because NumPy has no bfloat16.
     """
+    values = after.values[np.isfinite(after.values) & (after.values != 0)]
     for name in sorted(ROUNDOFF, key=lambda name: -ROUNDOFF[name]):
-        if ROUNDOFF[name] <= ROUNDOFF[stored]:
-            break
-        finite = [t[np.isfinite(t) & (t != 0)] for t in tensors]
-        if sum(t.size for t in finite) < _ENOUGH:
+        if ROUNDOFF[name] <= ROUNDOFF[after.dtype] or values.size < _ENOUGH:
             break
         with np.errstate(over="ignore"):
-            if all(np.array_equal(rounded(t, name), t) for t in finite):
+            if np.array_equal(rounded(values, name), values):
                 return name
-    return stored
+    return after.dtype
 
 
-def add(run: Run, layer: Layer, layout: str, others: Sequence[str], stored: str) -> None:
+def add(run: Run, layer: Layer, tensor: str, layout: str, others: Sequence[str]) -> None:
     """Add what was assumed about roles, positions, tensor layout and dtype."""
-    if not set(layer.names) & {"positions", "q_positions", "k_positions"}:
+    if not set(layer.names) & {"positions", f"{tensor}_positions"}:
         run.limit("no positions were recorded: tokens are taken to have positions 0, 1, 2, ...")
     if others:
         run.limit(
             f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, which "
             "fits best; --tensor-layout decides"
         )
+    stored = layer.tensors[f"{tensor}_after"].dtype
     if run.dtype != stored:
         run.limit(f"every value is a {run.dtype} number stored as {stored}: judged as {run.dtype}")
     missing = {"q": "k", "k": "q"}.get("".join(layer.rotated))
     if missing:
-        run.limit(f"only {layer.rotated[0]} was recorded: {missing} is not judged")
+        run.limit(f"only {tensor} was recorded: {missing} is not judged")
 
 
 def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:
@@ -80,11 +80,11 @@ def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:
             "recorded position plus one"
         )
     phases = seen.fitted.phases
-    if not phases.frequencies.size:
+    if not seen.certain:
         return
     w = np.maximum(np.abs(phases.frequencies), SIGMAS * phases.sigma)
     vague = np.flatnonzero(phases.sigma > _CERTAIN * w)
-    if vague.size and at.size > 1:
+    if vague.size:
         lost = np.flatnonzero(np.abs(phases.frequencies) <= SIGMAS * phases.sigma)
         text = (
             f"positions {at[0]:g}..{at[-1]:g} give the frequencies of {vague.size} slow pairs "

@@ -6,7 +6,7 @@ rotation for all heads of a token, and the same size for all tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Measured tokens: x and y (N, H, D), and positions (A, N). Absent heads are 0."""
+    """Measured tokens: x and y (N, H, D), and positions (A, N)."""
 
     x: np.ndarray
     y: np.ndarray
@@ -46,44 +46,20 @@ class Tokens:
         return np.asarray((self.x != self.y).any(axis=(0, 1)))
 
 
-def tokens(parts: Sequence[Part], dtype: str) -> Tokens:
-    """Return the tokens to measure; q and k of a token are heads of one token.
+def tokens(part: Part, dtype: str) -> Tokens:
+    """Return the tokens to measure.
 
     Half of the tokens are those with the smallest positions, since neighbours determine
     frequencies without doubt, and half are spread over all positions.
     """
-    same = all(
-        p.positions.shape == parts[0].positions.shape
-        and np.array_equal(p.positions, parts[0].positions)
-        and np.array_equal(p.telling, parts[0].telling)
-        for p in parts
-    )
-    groups = [list(parts)] if same else [[p] for p in parts]
-    most = max(1, _TOKENS // len(groups))
-    found = []
-    for group in groups:
-        one = group[0]
-        batch, token = np.nonzero(one.telling)
-        at = one.positions[..., batch, token].reshape(-1, batch.size)
-        order = np.argsort(at[0], kind="stable")
-        if order.size > most:
-            spread = np.linspace(most // 2, order.size - 1, most - most // 2).astype(int)
-            order = order[np.r_[: most // 2, spread]]
-        share = max(1, _HEADS // len(group))
-        x, y = (
-            np.concatenate(
-                [values(p)[batch[order], :share, token[order]] for p in group], axis=1
-            )
-            for values in (lambda p: p.x, lambda p: p.y)
-        )
-        found.append((x, y, at[:, order].astype(np.float64)))
-    heads = max(x.shape[1] for x, _, _ in found)
-    xs, ys = (
-        [np.pad(part[i], ((0, 0), (0, heads - part[i].shape[1]), (0, 0))) for part in found]
-        for i in (0, 1)
-    )
-    positions = np.concatenate([at for _, _, at in found], axis=1)
-    return Tokens(np.concatenate(xs), np.concatenate(ys), positions, dtype)
+    batch, token = np.nonzero(part.telling)
+    at = part.positions[..., batch, token].reshape(-1, batch.size).astype(np.float64)
+    order = np.argsort(at[0], kind="stable")
+    if order.size > _TOKENS:
+        spread = np.linspace(_TOKENS // 2, order.size - 1, _TOKENS // 2).astype(int)
+        order = order[np.r_[: _TOKENS // 2, spread]]
+    x, y = (t[batch[order], :_HEADS, token[order]] for t in (part.x, part.y))
+    return Tokens(x, y, at[:, order], dtype)
 
 
 def declared_channels(encoding: Rotary) -> Channels:
@@ -220,8 +196,9 @@ def _measured(of: Tokens, channels: Channels, blocks: np.ndarray) -> Measured:
     """Return the measured structure, with the matrices of a few tokens."""
     dim, position = of.x.shape[2], of.positions[0]
     order = np.argsort(position, kind="stable")
-    shown = np.unique(np.r_[0, np.linspace(0, order.size - 1, _SHOWN).astype(int)])
-    shown = order[np.r_[0, shown] if position[order[0]] != 0 else shown]
+    after = int(np.searchsorted(position[order], position[order[0]], side="right"))
+    spread = np.linspace(0, order.size - 1, _SHOWN).astype(int)
+    shown = order[np.r_[0, np.unique(np.r_[min(after, order.size - 1), spread[1:]])]]
     used = {int(c) for c in np.concatenate(channels)} if channels[0].size else set()
     matrices = np.zeros((shown.size, dim, dim))
     first, second, out1, out2 = channels

@@ -1,4 +1,4 @@
-"""Merge the reports of all layers into one report."""
+"""Merge the reports of all tensors into one report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from posenc_ref.conformance.harness.report import Accuracy, Finding, Report
 
 
 def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> Report:
-    """Return one report of all layers; equal findings are listed once, with their layers."""
+    """Return one report of all tensors; equal findings are listed once, with their tensors.
+
+    A label names the layer and the tensor, such as ``layers.3 q``.
+    """
     if len(reports) == 1 and not reports[0][0]:
         return reports[0][1]
     first = next((r for _, r in reports if r.codes), reports[0][1])
@@ -21,9 +24,9 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
     )  # fmt: skip
     wrong = [label for label, r in reports if r.codes]
     if wrong:
-        right = len(reports) - len(wrong)
-        whole.measured = f"layer {wrong[0]}: {first.measured}; {len(wrong)} layers deviate"
-        whole.measured += f", {right} do not" if right else ""
+        whole.measured = (
+            f"{wrong[0]}: {first.measured}; {len(wrong)} of {len(reports)} tensors deviate"
+        )
     texts: dict[str, list[str]] = {}
     found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for label, r in reports:
@@ -33,13 +36,15 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
             found.setdefault((finding.code, finding.message), []).append((label, finding))
         for check, count in r.executed.items():
             whole.executed[check] = whole.executed.get(check, 0) + count
-        whole.controls |= {f"layer {label}, {c}": ok for c, ok in r.controls.items()}
+        whole.controls |= {f"{label}, {c}": ok for c, ok in r.controls.items()}
     everywhere = len(reports)
     whole.limits = [t if len(at) == everywhere else f"{_listed(at)}: {t}" for t, at in texts.items()]
     for same in found.values():
         labels, finding = [label for label, _ in same], same[0][1]
-        place = f"{_listed(labels)}; in {_one(labels[0])}: {finding.evidence}"
-        whole.findings.append(replace(finding, evidence=place))
+        also = f"; also in {_listed(labels[1:])}" if labels[1:] else ""
+        whole.findings.append(
+            replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}")
+        )
     whole.required = tuple(dict.fromkeys(n for _, r in reports for n in r.required))
     if any(r.missing for _, r in reports) and not wrong:
         empty = [label for label, r in reports if r.missing]
@@ -50,15 +55,10 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
     if scored:
         label, worst = max(scored, key=lambda pair: pair[1].worst)
         highest = max(a.highest for _, a in scored)
-        whole.accuracy = replace(worst, where=f"layer {label}, {worst.where}", highest=highest)
+        whole.accuracy = replace(worst, where=f"{label}, {worst.where}", highest=highest)
     return whole
 
 
-def _one(label: str) -> str:
-    return f"layer {label.removeprefix('layer.').removeprefix('layers.')}"
-
-
 def _listed(labels: Sequence[str]) -> str:
-    shown = ", ".join(_one(label).removeprefix("layer ") for label in labels[:8])
-    more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
-    return f"layer{'s' * (len(labels) > 1)} {shown}{more}"
+    more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
+    return f"{', '.join(labels[:6])}{more}"

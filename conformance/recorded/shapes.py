@@ -10,15 +10,16 @@ import numpy as np
 from .files import Tensor
 from .roles import Layer
 
-#: For each tensor layout, the number of its axes, and a function that returns x as (B, H, S, D).
-_READ: dict[str, tuple[int, Callable[[np.ndarray, int], np.ndarray]]] = {
-    "bhsd": (4, lambda x, dim: x),
-    "bshd": (4, lambda x, dim: x.transpose(0, 2, 1, 3)),
-    "sbhd": (4, lambda x, dim: x.transpose(1, 2, 0, 3)),
-    "thd": (3, lambda x, dim: x.transpose(1, 0, 2)[None]),
-    "hsd": (3, lambda x, dim: x[None]),
-    "bs(hd)": (3, lambda x, dim: x.reshape(*x.shape[:2], -1, dim).transpose(0, 2, 1, 3)),
-    "t(hd)": (2, lambda x, dim: x.reshape(len(x), -1, dim).transpose(1, 0, 2)[None]),
+#: For each tensor layout, the number of its axes, the axis of the tokens, and a function that
+#: returns x as (B, H, S, D).
+_READ: dict[str, tuple[int, int, Callable[[np.ndarray, int], np.ndarray]]] = {
+    "bhsd": (4, 2, lambda x, dim: x),
+    "bshd": (4, 1, lambda x, dim: x.transpose(0, 2, 1, 3)),
+    "sbhd": (4, 0, lambda x, dim: x.transpose(1, 2, 0, 3)),
+    "thd": (3, 0, lambda x, dim: x.transpose(1, 0, 2)[None]),
+    "hsd": (3, 1, lambda x, dim: x[None]),
+    "bs(hd)": (3, 1, lambda x, dim: x.reshape(*x.shape[:2], -1, dim).transpose(0, 2, 1, 3)),
+    "t(hd)": (2, 0, lambda x, dim: x.reshape(len(x), -1, dim).transpose(1, 0, 2)[None]),
 }
 LAYOUTS = tuple(_READ)
 
@@ -54,6 +55,8 @@ class Part:
 def readings(layer: Layer, dim: int, axes: int, wanted: str | None) -> dict[str, list[Part]]:
     """Return the rotated tensors of a layer in every tensor layout that their shapes allow.
 
+    Layouts that only exchange batch and heads are listed once if all rows have the same positions.
+
     Raises
     ------
     ValueError
@@ -74,11 +77,17 @@ def readings(layer: Layer, dim: int, axes: int, wanted: str | None) -> dict[str,
                 f"{layer.names[f'{name}_before']} and {layer.names[f'{name}_after']} must have the "
                 f"same shape, got {before.values.shape} and {after.values.shape}"
             )
-    found = {}
+    found, alike = {}, set()
     for layout in LAYOUTS if wanted is None else (wanted,):
         parts = [p for name in layer.rotated if (p := _part(layer, name, layout, dim, axes))]
-        if len(parts) == len(layer.rotated) and len({len(p.x) for p in parts}) == 1:
-            found[layout] = parts
+        if len(parts) < len(layer.rotated) or len({len(p.x) for p in parts}) > 1:
+            continue
+        tokens = _READ[layout][1]
+        same = all((p.positions == p.positions[..., :1, :]).all() for p in parts)
+        if same and tokens in alike:
+            continue
+        alike |= {tokens} if same else set()
+        found[layout] = parts
     if not found:
         shapes = ", ".join(f"{n} {layer.tensors[r].values.shape}" for r, n in layer.names.items())
         raise ValueError(
@@ -92,7 +101,7 @@ def readings(layer: Layer, dim: int, axes: int, wanted: str | None) -> dict[str,
 
 def _part(layer: Layer, name: str, layout: str, dim: int, axes: int) -> Part | None:
     """Return q, k or x in one layout, or None if its shape or its positions do not fit."""
-    count, read = _READ[layout]
+    count, _, read = _READ[layout]
     x, y = (layer.tensors[f"{name}_{when}"].values for when in ("before", "after"))
     flat = layout.endswith("(hd)")
     if x.ndim != count or (x.shape[-1] % dim if flat else x.shape[-1] != dim) or not x.size:
@@ -113,8 +122,8 @@ def _positions(tensor: Tensor, batch: int, length: int, axes: int) -> np.ndarray
     A single number is the position of the first token.
     """
     p = tensor.values
-    if p.ndim == 0 or (p.size == 1 and length > 1):
-        p = p.reshape(()) + np.arange(length)
+    if p.ndim == 0:
+        p = p + np.arange(length)
     if axes > 1:
         whole = (axes, batch, length)
         if p.ndim == 2 and p.shape == (axes, length):
