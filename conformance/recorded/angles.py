@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -139,6 +139,17 @@ def _refined(
         if inside.all() or SIGMAS * line.sigma * radius * _GROWTH > np.pi / 2:
             return line
         radius *= _GROWTH
+
+
+def cleaned(phases: Phases) -> Phases:
+    """Return the phases; frequencies within their error of 0 get the sign of most pairs.
+
+    Rounding may make a slow pair seem to turn backwards.
+    """
+    w, sigma = phases.frequencies, phases.sigma
+    clear = np.abs(w) > SIGMAS * sigma
+    most = -1.0 if clear.any() and np.median(np.sign(w[clear])) < 0 else 1.0
+    return replace(phases, frequencies=np.where(~clear & (w * most <= 0), most * sigma, w))
 
 
 def _wrap(angle: np.ndarray) -> np.ndarray:

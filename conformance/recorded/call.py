@@ -75,9 +75,7 @@ class Recorded:
         return JudgedCall(p.name, few.y, call.truth(), call, mask)
 
 
-def truth(
-    encoding: Rotary, x: np.ndarray, positions: np.ndarray, length: int, name: str
-) -> Truth:
+def truth(encoding: Rotary, x: np.ndarray, positions: np.ndarray, length: int, name: str) -> Truth:
     """Return the reference of q, k or x; in xPos, k is scaled by the inverse of q's factor."""
     x = np.where(np.isfinite(x), x, 0.0)
     if isinstance(encoding, XPos):

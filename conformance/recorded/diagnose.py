@@ -28,7 +28,7 @@ from posenc_ref.conformance.rotary.diagnose import structure
 from posenc_ref.conformance.rotary.diagnose_length import explain_frequencies
 
 from . import axes
-from .angles import Angles, Fitted
+from .angles import Angles, Fitted, cleaned
 from .call import Recorded, position_mistakes
 from .measure import Tokens
 
@@ -139,7 +139,7 @@ def _frequencies(
     """Report frequencies, factor and origin that differ from the declared ones."""
     fitted = replace(seen.fitted, phases=phases_diagnose.upright(seen.fitted.phases))
     phases, period, theta = fitted.phases, fitted.period, declared.frequencies
-    w = _nearest(declared.sign * phases.frequencies, theta, phases.sigma, period)
+    w = _nearest(fitted, declared)
     if encoding.depends_on_length and explain_frequencies(
         run, encoding, {length: w}, lambda got, of: bool(agree(got, of, phases.sigma, period).all())
     ):
@@ -195,17 +195,11 @@ def fits_declared(declared: Declaration, seen: Seen) -> str:
     return ""
 
 
-def _nearest(
-    w: np.ndarray, theta: np.ndarray, sigma: np.ndarray, period: np.ndarray
-) -> np.ndarray:
-    """Return frequencies moved by whole periods next to ``theta``; unclear signs follow most pairs.
-
-    A slow pair may seem to turn backwards because of rounding.
-    """
-    near = theta + (w - theta) - period * np.rint((w - theta) / period)
-    clear = np.abs(near) > SIGMAS * sigma
-    most = -1.0 if clear.any() and np.median(np.sign(near[clear])) < 0 else 1.0
-    return np.where(~clear & (near * most <= 0), most * sigma, near)
+def _nearest(fitted: Fitted, declared: Declaration) -> np.ndarray:
+    """Return frequencies, for sign 1, moved by whole periods next to the declared ones."""
+    w, theta = declared.sign * fitted.phases.frequencies, declared.frequencies
+    near = w - fitted.period * np.rint((w - theta) / fitted.period)
+    return cleaned(replace(fitted.phases, frequencies=near)).frequencies
 
 
 def _unit(declared: Declaration, angles: Angles) -> tuple[np.ndarray, np.ndarray]:

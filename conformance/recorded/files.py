@@ -121,7 +121,7 @@ def _safetensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             f"{path} needs the package safetensors: pip install 'posenc-ref[safetensors]'"
         ) from error
     try:
-        found = safetensors.deserialize(path.read_bytes())
+        found = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} cannot be read as a .safetensors file: {error}") from error
     for name, stored in found:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, Rotary
+from posenc_ref import Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
-from posenc_ref.conformance.harness.driver import Driver
-from posenc_ref.conformance.harness.ledger import Ledger
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Run, Settings, describe
-from posenc_ref.conformance.harness.to_host import on_host
 from posenc_ref.conformance.phases.declaration import declare
 from posenc_ref.conformance.surfaces import Declared
 
@@ -24,6 +20,8 @@ from .angles import fit
 from .call import Recorded
 from .diagnose import Seen, diagnose, fits_declared
 from .files import Tensor, read
+from .layer_encoding import of_layer
+from .layout import chosen, run_of
 from .measure import declared_channels, structure, tokens
 from .merge import merged
 from .roles import Layer, layers
@@ -77,7 +75,7 @@ def check_recorded(
     given = [t if isinstance(t, Mapping) else {"q": t} for t in (before, after)]
     if set(given[0]) != set(given[1]) or not set(given[0]) <= {"q", "k", "x"} or not given[0]:
         raise ValueError(
-            "before and after must be arrays, or mappings with the same keys out of q, k and x; got "
+            "before and after must be arrays, or mappings with the same keys among q, k and x; got "
             f"{' and '.join(str(sorted(map(str, g))) for g in given)}"
         )
     tensors = {
@@ -142,7 +140,7 @@ def _check(
         if value is not None and value not in allowed:
             raise ValueError(f"{argument} must be one of {', '.join(allowed)}, got {value!r}")
     settings = Settings(angles=angles, precision=precision)
-    reports = []
+    reports: list[tuple[str, Report]] = []
     for layer in recorded:
         own = of_layer(encoding, layer, layer_type)
         if own is None:
@@ -153,73 +151,25 @@ def _check(
     return merged(name, describe(encoding), reports)
 
 
-def of_layer(encoding: Declared, layer: Layer, layer_type: str | None) -> Rotary | None:
-    """Return the rotary encoding of a layer, or None if the model's layer has no encoding."""
-    own: Encoding | None
-    if isinstance(encoding, ModelEncoding):
-        own = _of_model(encoding, layer, layer_type)
-        if own is None:
-            return None
-    else:
-        own = encoding
-    own = on_host(own)
-    if not isinstance(own, Rotary):
-        raise ValueError(
-            "encoding must be a rotary encoding, because tensors are recorded before and after a "
-            f"rotation; got {type(own).__name__}"
-        )
-    return own
-
-
-def _of_model(model: ModelEncoding, layer: Layer, layer_type: str | None) -> Encoding | None:
-    kinds = {k: e for k, e in model.encodings.items() if e is not None}
-    if layer_type is not None:
-        if layer_type not in model.encodings:
-            listed = ", ".join(model.encodings)
-            raise ValueError(f"layer_type must be one of {listed}, got {layer_type!r}")
-        return model.encodings[layer_type]
-    n = layer.number
-    if n is not None and model.layer_types:
-        if n >= len(model.layer_types):
-            raise ValueError(
-                f"layer {n} is past the last layer of {model.name}, which has "
-                f"{len(model.layer_types)} layers counted from 0"
-            )
-        return model.encodings.get(model.layer_types[n])
-    if len(set(kinds.values())) == 1:
-        return next(iter(kinds.values()))
-    raise ValueError(
-        f"{model.name} has several encodings, and the names of the tensors give no layer number: "
-        f"say the layer type, one of {', '.join(kinds)} (--layer-type)"
-    )
-
-
 def _judge_layer(
     layer: Layer, encoding: Rotary, wanted: str | None, settings: Settings, name: str
 ) -> Iterator[tuple[str, Report]]:
     """Judge q and k of one layer; yield a label and a report for each."""
     found = readings(layer, encoding.head_dim, encoding.num_axes, wanted)
-    runs = {t: _run(layer, t, encoding, settings, name) for t in layer.rotated}
-    layout = _choose(runs, found)
+    runs = {t: run_of(layer, t, encoding, settings, name) for t in layer.rotated}
+    layout = chosen(runs, found)
     others = [key for key, parts in found.items() if key != layout and parts[0].x.shape[2] > 1]
     parts = found[layout]
     length = max(p.length for p in parts)
     for part in parts:
         run = runs[part.name]
         limits.add(run, layer, part.name, layout, others)
-        _judge(run, Recorded(encoding, part, length))
+        judge_part(run, Recorded(encoding, part, length))
         label = f"{layer.label} {part.name}".strip() if len(parts) > 1 else layer.label
         yield label, run.finish()
 
 
-def _run(layer: Layer, tensor: str, encoding: Rotary, settings: Settings, name: str) -> Run:
-    after = layer.tensors[f"{tensor}_after"]
-    dtype = limits.effective_dtype(after)
-    report = Report(name, "apply", describe(encoding), "recorded", dtype, required=("values",))
-    return Run(Driver(_refuse, "numpy", dtype=dtype), encoding, settings, Ledger(report))
-
-
-def _judge(run: Run, call: Recorded) -> None:
+def judge_part(run: Run, call: Recorded) -> None:
     """Judge one tensor, and diagnose it if it deviates."""
     encoding, part = call.encoding, call.part
     if not part.telling.any():
@@ -250,50 +200,6 @@ def _judge(run: Run, call: Recorded) -> None:
     limits.open_questions(run, encoding, seen)
     if run.failures:
         run.explain(diagnose, [call], seen)
-
-
-def _refuse(*_: Any) -> Any:
-    raise RuntimeError("recorded tensors have no function to call")
-
-
-def _choose(runs: Mapping[str, Run], found: Mapping[str, list[Part]]) -> str:
-    """Return the tensor layout in which the tensors conform, or else are rotated by any encoding.
-
-    If several do, the first one of the list of layouts is taken.
-    """
-    if len(found) == 1:
-        return next(iter(found))
-
-    def misfit(layout: str) -> tuple[int, float]:
-        unpaired, wrong = 0, 0.0
-        for part in found[layout]:
-            run = runs[part.name]
-            if not part.telling.any():
-                continue
-            wrong += _wrong(run, part)
-            of = tokens(part, run.coarse)
-            every = declared_channels(run.encoding)
-            measured, maps = structure(of, every, run.encoding.frequencies(part.length))
-            unpaired += len(measured.odd)
-            if not maps.map.size and of.moved.any():
-                unpaired += of.moved.size
-        return (unpaired, wrong) if wrong else (-1, 0.0)
-
-    return min(found, key=misfit)
-
-
-def _wrong(run: Run, part: Part) -> float:
-    """Return the share of wrong elements among the first tokens."""
-    first = next(blocks(part, _BLOCK // 8))
-    few = replace(
-        part,
-        x=part.x[:, :, first],
-        y=part.y[:, :, first],
-        positions=part.positions[..., first],
-    )
-    truth = Recorded(run.encoding, few, part.length).truth()
-    mask = few.finite[:, None, :, None]
-    return float(np.mean((run.scores(few.y, truth) > run.budget) & mask))
 
 
 def _finite(run: Run, part: Part) -> bool:

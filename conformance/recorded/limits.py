@@ -44,8 +44,8 @@ def add(run: Run, layer: Layer, tensor: str, layout: str, others: Sequence[str])
         run.limit("no positions were recorded: tokens are taken to have positions 0, 1, 2, ...")
     if others:
         run.limit(
-            f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, which "
-            "fits best; --tensor-layout decides"
+            f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, "
+            "which fits best; --tensor-layout decides"
         )
     stored = layer.tensors[f"{tensor}_after"].dtype
     if run.dtype != stored:

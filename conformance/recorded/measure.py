@@ -147,7 +147,7 @@ def structure(of: Tokens, declared: Channels, frequencies: np.ndarray) -> tuple[
     else:
         return _unrotated(of, declared)
     turning = _turning(of, channels, frequencies)
-    channels = tuple(c[turning] for c in channels)  # type: ignore[assignment]
+    channels = tuple(c[turning] for c in channels)
     measured = _measured(of, channels, matrices[:, turning])
     at = np.broadcast_to(of.positions[0][:, None], found[:, turning].shape)
     return measured, Angles(found[:, turning], valid[:, turning], at, of.dtype)

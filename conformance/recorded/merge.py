@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.harness.report import Accuracy, Finding, Report
+from posenc_ref.conformance.harness.report import Finding, Report
 
 
 def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> Report:
@@ -38,13 +38,13 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
             whole.executed[check] = whole.executed.get(check, 0) + count
         whole.controls |= {f"{label}, {c}": ok for c, ok in r.controls.items()}
     everywhere = len(reports)
-    whole.limits = [t if len(at) == everywhere else f"{_listed(at)}: {t}" for t, at in texts.items()]
+    whole.limits = [
+        t if len(at) == everywhere else f"{_listed(at)}: {t}" for t, at in texts.items()
+    ]
     for same in found.values():
         labels, finding = [label for label, _ in same], same[0][1]
         also = f"; also in {_listed(labels[1:])}" if labels[1:] else ""
-        whole.findings.append(
-            replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}")
-        )
+        whole.findings.append(replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}"))
     whole.required = tuple(dict.fromkeys(n for _, r in reports for n in r.required))
     if any(r.missing for _, r in reports) and not wrong:
         empty = [label for label, r in reports if r.missing]

@@ -146,7 +146,7 @@ def _given(
     arrays: Mapping[str, Any], roles: Mapping[str, str], where: str
 ) -> dict[str, tuple[str, str]]:
     """Return the role and the layer of every tensor that ``roles`` names."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for role, wanted in roles.items():
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")

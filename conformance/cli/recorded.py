@@ -1,0 +1,55 @@
+"""Recorded tensors on the command line: ``posenc check --recorded FILE``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.recorded.against import compare_recorded
+from posenc_ref.conformance.recorded.judge import check_recorded_file
+from posenc_ref.conformance.surfaces import Declared
+
+from .loading import UsageError
+
+
+def judge_recorded(
+    path: Path,
+    against: Path | None,
+    declared: Declared,
+    roles: Sequence[str],
+    *,
+    head_dim: int | None,
+    layer_type: str | None,
+    tensor_layout: str | None,
+    angles: str | None,
+    precision: str | None,
+) -> Report:
+    """Judge a recording against an encoding, or against another recording."""
+    named = dict(_role(text) for text in roles)
+    if against is not None:
+        return compare_recorded(
+            path,
+            against,
+            declared,
+            head_dim=head_dim,
+            roles=named,
+            layer_type=layer_type,
+            tensor_layout=tensor_layout,
+        )
+    return check_recorded_file(
+        path,
+        declared,
+        roles=named,
+        layer_type=layer_type,
+        tensor_layout=tensor_layout,
+        angles=angles,
+        precision=precision,
+    )
+
+
+def _role(text: str) -> tuple[str, str]:
+    role, equals, name = text.partition("=")
+    if not equals or not role or not name:
+        raise UsageError(f"--role must be ROLE=NAME, such as q_before=attn.q, got {text!r}")
+    return role, name
