@@ -84,7 +84,10 @@ def compare_recorded(
         declared = None if encoding is None else of_layer(encoding, two, layer_type)
         dim = declared.head_dim if declared else head_dim or _head_dim(two)
         axes = declared.num_axes if declared else 1
-        own, theirs = (_parts(layer, dim, axes, tensor_layout, declared) for layer in (one, two))
+        own, theirs = (
+            _parts(layer, dim, axes, tensor_layout, declared, str(p))
+            for layer, p in ((one, path), (two, other))
+        )
         pairs += [
             _Both(f"{one.label} {name}".strip(), own[name], theirs[name], (one, two), declared)
             for name in own
@@ -105,10 +108,11 @@ def compare_recorded(
     )
     report = merged(f"{path} against {other}", text, reports)
     report = replace(report, subject=f"{path} against {other}", encoding=text)
-    wrong = [label for label, r in reports if r.codes]
+    wrong = [(label, r.measured) for label, r in reports if r.codes]
     count = f"{len(reports)} tensors in {len(both)} layer{'s' * (len(both) > 1)}"
-    first = f"; {wrong[0]} is the first that differs: {report.measured}" if wrong else ""
-    report.measured = f"{count} compared, {len(wrong)} rotated differently{first}"
+    report.measured = f"{count} compared, {len(wrong)} rotated differently"
+    if wrong:
+        report.measured += ": the first is " + ": ".join(text for text in wrong[0] if text)
     report.limits += [f"{p}: layer {label} is not in the other recording" for p, label in alone]
     return report
 
@@ -148,9 +152,9 @@ def _head_dim(layer: Layer) -> int:
 
 
 def _parts(
-    layer: Layer, dim: int, axes: int, layout: str | None, declared: Rotary | None
+    layer: Layer, dim: int, axes: int, layout: str | None, declared: Rotary | None, where: str
 ) -> dict[str, Part]:
-    found = readings(layer, dim, axes, layout)
+    found = readings(layer, dim, axes, layout, where)
     usual = declared or hint(dim)
     runs = {name: run_of(layer, name, usual, Settings(), "") for name in layer.rotated}
     return {part.name: part for part in found[chosen(runs, found)]}

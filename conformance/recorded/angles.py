@@ -12,7 +12,7 @@ from posenc_ref.conformance.phases.measure import Phases
 
 #: The standard error of an angle, in roundoffs: both outputs of the pair and both tables round.
 _ROUNDINGS = 2.0
-#: The radius around the first two positions grows by this factor in each step of the fit.
+#: The distance of the compared positions grows by this factor in each step of the fit.
 _GROWTH = 4.0
 
 
@@ -103,42 +103,52 @@ def _line(at: np.ndarray, angle: np.ndarray, dtype: str, origin: float) -> _Line
     period = 2 * np.pi / step
     near = float(_wrap(angle[first + 1] - angle[first])) / gap
     tries = [near + 2 * np.pi * n / gap for n in range(round(gap / step))]
-    centre = at[first]
-    every = [_refined(at - centre, angle, w, gap, error, dtype) for w in tries]
+    every = [_refined(at, angle, w, gap, error, dtype) for w in tries]
     best = min(every, key=lambda line: (not line.linear, line.misfit))
     best.w -= period * np.rint(best.w / period)
-    best.start -= best.w * centre
     best.period = period
     return best
 
 
 def _refined(
-    x: np.ndarray, angle: np.ndarray, w: float, gap: float, error: float, dtype: str
+    at: np.ndarray, angle: np.ndarray, w: float, gap: float, error: float, dtype: str
 ) -> _Line:
-    """Refine a frequency with ever more distant positions, until their turns are uncertain."""
-    radius, sigma = gap, np.sqrt(2) * error / gap
-    start = float(angle[int(np.argmin(np.abs(x)))])
-    line = _Line(w, sigma, start, 0.0, True)
-    while True:
-        inside = np.abs(x) <= radius
-        off = _wrap(angle[inside] - line.start - line.w * x[inside])
-        slack = BUDGET[dtype] * (
-            ROUNDOFF[dtype] + ROUNDOFF["float32"] * np.abs(line.w) * np.abs(x[inside])
-        )
-        line.misfit = float(np.mean(off * off))
-        if (np.abs(off) > 2 * slack + SIGMAS * line.sigma * np.abs(x[inside])).any():
-            line.linear = False
-            return line
-        if inside.sum() > 1:
-            mean = x[inside].mean()
-            spread = float(np.sum((x[inside] - mean) ** 2))
-            slope = float(np.sum((x[inside] - mean) * (off - off.mean()))) / spread
-            line.w += slope
-            line.start += float(off.mean()) - slope * mean
-            line.sigma = error / np.sqrt(spread)
-        if inside.all() or SIGMAS * line.sigma * radius * _GROWTH > np.pi / 2:
-            return line
-        radius *= _GROWTH
+    """Refine a frequency with ever larger distances of positions, while their turns are certain."""
+    span, reach = float(at[-1] - at[0]), gap
+    line = _Line(w, np.sqrt(2) * error / gap, 0.0, 0.0, True)
+    while line.linear:
+        # The farthest position that lies within ``reach`` of each one.
+        last = np.searchsorted(at, at + reach, side="right") - 1
+        some = np.flatnonzero(last > np.arange(at.size))
+        off, distance = angle[last[some]] - angle[some], at[last[some]] - at[some]
+        off = _wrap(off - line.w * distance)
+        line.linear = _within(line, off, distance, np.abs(at[last[some]]), dtype)
+        total = float(np.sum(distance**2))
+        line.misfit = float(np.mean(off**2))
+        if line.linear:
+            line.w += float(np.sum(distance * off)) / total
+            line.sigma = 2 * error / np.sqrt(total)
+        if reach >= span or SIGMAS * line.sigma * reach * _GROWTH > np.pi / 2:
+            break
+        reach *= _GROWTH
+    line.start = float(np.angle(np.exp(1j * (angle - line.w * at)).mean()))
+    if not line.linear or reach < span:
+        return line
+    off, centred = _wrap(angle - line.start - line.w * at), at - at.mean()
+    line.linear = _within(line, off, centred, np.abs(at), dtype)
+    if line.linear:
+        slope = float(np.sum(centred * off) / np.sum(centred**2))
+        line.w, line.start = line.w + slope, line.start + float(off.mean()) - slope * at.mean()
+        line.sigma = error / float(np.sqrt(np.sum(centred**2)))
+    return line
+
+
+def _within(
+    line: _Line, off: np.ndarray, distance: np.ndarray, size: np.ndarray, dtype: str
+) -> bool:
+    """Return whether angles are on the line, within rounding and the error of its frequency."""
+    slack = 2 * BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"] * np.abs(line.w) * size)
+    return bool((np.abs(off) <= slack + SIGMAS * line.sigma * np.abs(distance)).all())
 
 
 def cleaned(phases: Phases) -> Phases:

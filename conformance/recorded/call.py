@@ -99,6 +99,12 @@ def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
         ("the head index is used as the position", heads),
         ("the row index is used as the position", batch),
     )
+    yield from mistakes(
+        "position-origin",
+        lambda by: lambda call: call.at(call.part.positions[:, None] + by),
+        ("every position is one too large", 1),
+        ("every position is one too small", -1),
+    )
     if all(call.contiguous for call in calls):
         yield from offset_mistakes()
         return
@@ -107,12 +113,6 @@ def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
         lambda row: lambda call: call.at(call.part.positions[row][None, None]),
         ("every row has the positions of the first one", 0),
         ("every row has the positions of the last one", -1),
-    )
-    yield from mistakes(
-        "position-origin",
-        lambda by: lambda call: call.at(call.part.positions[:, None] + by),
-        ("every position is one too large", 1),
-        ("every position is one too small", -1),
     )
     yield from mistakes(
         "position-precision",

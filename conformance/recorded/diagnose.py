@@ -23,7 +23,7 @@ from posenc_ref.conformance.phases.frequencies import (
     report,
 )
 from posenc_ref.conformance.phases.measure import Measured
-from posenc_ref.conformance.phases.precision import classify
+from posenc_ref.conformance.phases.precision import Model, classify, models
 from posenc_ref.conformance.rotary.diagnose import structure
 from posenc_ref.conformance.rotary.diagnose_length import explain_frequencies
 
@@ -156,7 +156,10 @@ def _frequencies(
     if abs(factor - declared.amplitude) > factor_error(seen) * abs(declared.amplitude):
         where = f"least squares over {seen.angles.valid.sum()} pairs of tokens"
         phases_diagnose.report_amplitude(run, declared, factor, where)
-    if fitted.origin_known and phases.linear:
+    nearest = float(np.abs(seen.angles.positions).min(initial=np.inf))
+    grain = BUDGET["float32"] * ROUNDOFF["float32"]
+    uncertain = nearest * (SIGMAS * float(phases.sigma.max()) + grain)
+    if phases.linear and uncertain <= BUDGET[seen.angles.dtype] * ROUNDOFF[seen.angles.dtype]:
         predicted = found[-1].predicted if found else declared.frequencies
         phases_diagnose.origin_of(run, phases, declared, np.abs(predicted))
 
@@ -214,19 +217,46 @@ def _unit(declared: Declaration, angles: Angles) -> tuple[np.ndarray, np.ndarray
     return cos, declared.sign * sin
 
 
+def _complete(angles: Angles, declared: Declaration) -> tuple[Angles, np.ndarray]:
+    """Return the tokens with an input in every pair, and the declared frequencies.
+
+    Pairs without an input in any token are left out.
+    """
+    pairs = angles.valid.any(axis=0)
+    tokens = angles.valid[:, pairs].all(axis=1)
+    some = angles.of_pairs(pairs)
+    whole = Angles(some.map[tokens], some.valid[tokens], some.positions[tokens], angles.dtype)
+    return whole, declared.frequencies[pairs]
+
+
 def _precision(run: Run, declared: Declaration, seen: Seen) -> None:
     """Report angles, frequencies or tables in half precision."""
-    whole = seen.angles.valid.all(axis=1)
-    if not whole.any():
+    angles, w = _complete(seen.angles, declared)
+    if not angles.map.size:
         return
-    chosen = Angles(
-        seen.angles.map[whole], seen.angles.valid[whole], seen.angles.positions[whole], run.coarse
-    )
-    cos, sin = _unit(declared, chosen)
-    at = chosen.positions[:, 0]
-    model = classify(at, cos, sin, declared.frequencies, run.coarse, declared.origin)
+    cos, sin = _unit(declared, angles)
+    at = angles.positions[:, 0]
+    model = classify(at, cos, sin, w, run.coarse, declared.origin)
+    model = model or _near_model(at + declared.origin, cos + 1j * sin, w, run.coarse)
     if model is not None and model.code and model.table != run.settings.precision:
         run.add(model.code, f"measured: {model.name}", f"recomputed for {at.size} tokens")
+
+
+def _near_model(
+    positions: np.ndarray, measured: np.ndarray, w: np.ndarray, dtype: str
+) -> Model | None:
+    """Return the model of half-precision angles that is nearest to the measured maps, or None.
+
+    Least squares give cos and sin with an absolute error; :func:`classify` expects a relative one.
+    """
+    unit = ROUNDOFF[dtype] + ROUNDOFF["float32"] * np.abs(positions[:, None] * w)
+    rated = []
+    for n, model in enumerate(m for m in models() if m.table is None):
+        cos, sin = model.cos_sin(positions, w)
+        worst = float((np.abs(cos + 1j * sin - measured) / unit).max())
+        if worst <= BUDGET[dtype]:
+            rated.append((worst if model.code else 0.0, n, model))
+    return min(rated)[2] if rated else None
 
 
 def _decoded(run: Run, calls: list[Recorded], declared: Declaration, seen: Seen) -> bool:
@@ -234,17 +264,22 @@ def _decoded(run: Run, calls: list[Recorded], declared: Declaration, seen: Seen)
 
     They are decoded with the declared frequencies, so other frequencies give no positions.
     """
-    whole = np.flatnonzero(seen.angles.valid.all(axis=1))
-    if not whole.size:
+    angles, w = _complete(seen.angles, declared)
+    if not angles.map.size:
         return False
-    whole = whole[np.unique(np.linspace(0, whole.size - 1, _DECODED).astype(int))]
-    at = seen.angles.positions[whole, 0]
+    some = np.unique(np.linspace(0, len(angles.map) - 1, _DECODED).astype(int))
+    at = angles.positions[some, 0]
     reach = int(min(2 * at.max(initial=0) + REACH // 128, 2**20))
-    cos, sin = (t[whole] for t in _unit(declared, seen.angles))
-    used, misfit = Decoder.of(declared.frequencies, reach).positions(cos, sin)
+    cos, sin = (t[some] for t in _unit(declared, angles))
+    near = _decoding_error(seen.angles.dtype, at)
+    telling = int((np.abs(w) * reach > np.pi).sum())
+    if reach * (near / np.pi) ** min(telling, 8) > near:
+        return False  # some position would fit by chance
+    used, misfit = Decoder.of(w, reach).positions(cos, sin)
     used = used - round(declared.origin)
     wrong = used != at
-    if not wrong.any() or misfit.max() > _NEAR:
+    backwards = np.array_equal(used, -at)  # a wrong sign
+    if not wrong.any() or backwards or misfit.max() > near:
         return False
     shift, before = np.unique(used - at), len(run.report.codes)
     first = int(np.argmax(wrong))
@@ -259,6 +294,13 @@ def _decoded(run: Run, calls: list[Recorded], declared: Declaration, seen: Seen)
         text = f"{int(wrong.sum())} of {at.size} decoded tokens have the angles of other positions"
         run.add("wrong-row", text, evidence)
     return True
+
+
+def _decoding_error(dtype: str, positions: np.ndarray) -> float:
+    """Return the largest distance of a token's cos and sin from those of its own position."""
+    of_angles = BUDGET["float32"] * min(ROUNDOFF[dtype], ROUNDOFF["float32"])
+    grain = BUDGET[dtype] * ROUNDOFF[dtype] + of_angles * float(np.abs(positions).max())
+    return min(2 * grain, _NEAR)
 
 
 def _ranges(at: np.ndarray, used: np.ndarray) -> Iterator[Mistake]:

@@ -155,7 +155,7 @@ def _judge_layer(
     layer: Layer, encoding: Rotary, wanted: str | None, settings: Settings, name: str
 ) -> Iterator[tuple[str, Report]]:
     """Judge q and k of one layer; yield a label and a report for each."""
-    found = readings(layer, encoding.head_dim, encoding.num_axes, wanted)
+    found = readings(layer, encoding.head_dim, encoding.num_axes, wanted, name)
     runs = {t: run_of(layer, t, encoding, settings, name) for t in layer.rotated}
     layout = chosen(runs, found)
     others = [key for key, parts in found.items() if key != layout and parts[0].x.shape[2] > 1]

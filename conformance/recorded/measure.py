@@ -146,7 +146,7 @@ def structure(of: Tokens, declared: Channels, frequencies: np.ndarray) -> tuple[
             break
     else:
         return _unrotated(of, declared)
-    turning = _turning(of, channels, frequencies)
+    turning = _turning(of, channels, frequencies, found)
     channels = tuple(c[turning] for c in channels)
     measured = _measured(of, channels, matrices[:, turning])
     at = np.broadcast_to(of.positions[0][:, None], found[:, turning].shape)
@@ -168,8 +168,15 @@ def _unrotated(of: Tokens, declared: Channels) -> tuple[Measured, Angles]:
     )
 
 
-def _turning(of: Tokens, channels: Channels, frequencies: np.ndarray) -> np.ndarray:
-    """Return the mask of the pairs that move, or that turn too little to be seen moving."""
+def _turning(
+    of: Tokens, channels: Channels, frequencies: np.ndarray, found: np.ndarray
+) -> np.ndarray:
+    """Return the mask of the pairs that move, or that turn too little to be seen moving.
+
+    Pairs whose input is 0 in every token say nothing, and count as moving.
+    The declared frequencies say which pairs are that slow, or the angle of the last pair that
+    moves, if the next pairs are slower as declared.
+    """
     first, second, out1, out2 = channels
     still = (of.x[..., first] == of.y[..., out1]) & (of.x[..., second] == of.y[..., out2])
     declared = frequencies[frequencies != 0]
@@ -183,7 +190,14 @@ def _turning(of: Tokens, channels: Channels, frequencies: np.ndarray) -> np.ndar
         expected = np.zeros(count)
     farthest = float(np.abs(of.positions).max(initial=0.0))
     unseen = farthest * expected <= 2 * ROUNDOFF[of.dtype]
-    return np.asarray(~still.all(axis=(0, 1)) | (unseen & (expected != 0)))
+    empty = ~((of.x[..., first] != 0) | (of.x[..., second] != 0)).any(axis=(0, 1))
+    moves = ~still.all(axis=(0, 1)) | (empty & (expected != 0))
+    last = int(np.flatnonzero(moves).max(initial=-1))
+    if 0 <= last < count - 1 and moves[: last + 1].all() and expected[last]:
+        angle = np.abs(np.angle(found[:, last])).max()
+        slower = (expected[last + 1] / expected[last]) ** 2
+        unseen |= (np.arange(count) > last) & (angle * slower <= 2 * ROUNDOFF[of.dtype])
+    return np.asarray(moves | (unseen & (expected != 0)))
 
 
 def _blocks(found: np.ndarray) -> np.ndarray:

@@ -23,10 +23,9 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         controls={},
     )  # fmt: skip
     wrong = [label for label, r in reports if r.codes]
+    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured}"
     if wrong:
-        whole.measured = (
-            f"{wrong[0]}: {first.measured}; {len(wrong)} of {len(reports)} tensors deviate"
-        )
+        whole.measured += f"; {len(wrong)} of {len(reports)} tensors deviate"
     texts: dict[str, list[str]] = {}
     found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for label, r in reports:

@@ -52,7 +52,9 @@ class Part:
         return max(int(self.positions.max(initial=0)) + 1, 1)
 
 
-def readings(layer: Layer, dim: int, axes: int, wanted: str | None) -> dict[str, list[Part]]:
+def readings(
+    layer: Layer, dim: int, axes: int, wanted: str | None, where: str
+) -> dict[str, list[Part]]:
     """Return the rotated tensors of a layer in every tensor layout that their shapes allow.
 
     Layouts that only exchange batch and heads are listed once if all rows have the same positions.
@@ -69,13 +71,13 @@ def readings(layer: Layer, dim: int, axes: int, wanted: str | None) -> dict[str,
         for when, tensor in (("before", before), ("after", after)):
             if not tensor.floating:
                 raise ValueError(
-                    f"{layer.names[f'{name}_{when}']} must have a floating dtype, got "
+                    f"{where}: {layer.names[f'{name}_{when}']} must have a floating dtype, got "
                     f"{tensor.dtype}"
                 )
         if before.values.shape != after.values.shape:
             raise ValueError(
-                f"{layer.names[f'{name}_before']} and {layer.names[f'{name}_after']} must have the "
-                f"same shape, got {before.values.shape} and {after.values.shape}"
+                f"{where}: {layer.names[f'{name}_before']} and {layer.names[f'{name}_after']} "
+                f"must have the same shape, got {before.values.shape} and {after.values.shape}"
             )
     found, alike = {}, set()
     for layout in LAYOUTS if wanted is None else (wanted,):
@@ -91,7 +93,7 @@ def readings(layer: Layer, dim: int, axes: int, wanted: str | None) -> dict[str,
     if not found:
         shapes = ", ".join(f"{n} {layer.tensors[r].values.shape}" for r, n in layer.names.items())
         raise ValueError(
-            f"no tensor layout fits the shapes {shapes} and head_dim {dim}; allowed are "
+            f"{where}: no tensor layout fits the shapes {shapes} and head_dim {dim}; allowed are "
             f"{', '.join(LAYOUTS)} (B batch, H heads, S sequence, T tokens of all sequences, D "
             f"head_dim), with positions {_allowed(axes)}"
             + (f"; --tensor-layout {wanted} was given" if wanted else "")
