@@ -15,6 +15,8 @@ from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
 from .identify.card import Card
 from .identify.function import identify
+from .recordings.against import compare_recorded
+from .recordings.judge import check_recorded, check_recorded_file
 from .vectors import VectorCase, load_vectors
 
 __all__ = [
@@ -31,6 +33,9 @@ __all__ = [
     "VectorCase",
     "assert_conforms",
     "check",
+    "check_recorded",
+    "check_recorded_file",
+    "compare_recorded",
     "from_command",
     "identify",
     "load_vectors",

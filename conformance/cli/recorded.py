@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posenc_ref.conformance.harness.report import Report
-from posenc_ref.conformance.recorded.against import compare_recorded
-from posenc_ref.conformance.recorded.judge import check_recorded_file
+from posenc_ref.conformance.recordings.against import compare_recorded
+from posenc_ref.conformance.recordings.judge import check_recorded_file
 from posenc_ref.conformance.surfaces import Declared
 
 from .loading import UsageError

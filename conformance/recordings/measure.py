@@ -114,18 +114,23 @@ def general(of: Tokens, channels: Channels) -> tuple[np.ndarray, float]:
     return found, float(misfit.max(initial=0.0))
 
 
-def candidates(dim: int, declared: Channels, moved: np.ndarray) -> Iterator[Channels]:
-    """Yield the channels of known layouts, the declared one first, then those of its slice."""
-    yield declared
+def candidates(of: Tokens, declared: Channels) -> Iterator[Channels]:
+    """Yield the channels of known layouts, the declared one first, then those of its slice.
+
+    All other channels are unchanged, or multiplied by a factor.
+    """
+    dim, turned = of.x.shape[2], {c for c in range(of.x.shape[2]) if not _scaled(of, c)[1]}
+    if turned <= {int(c) for c in np.concatenate(declared)}:
+        yield declared
     used = np.sort(np.concatenate(declared[:2]))
     slices = []
     if np.array_equal(used, np.arange(used[0], used[0] + used.size)):
         slices.append((int(used[0]), used.size // 2))
-    every = [(0, n) for n in range(dim // 2, 0, -1)]
-    slices += every + [(dim - 2 * n, n) for n in range(dim // 2 - 1, 0, -1)]
-    touched = set(np.flatnonzero(moved).tolist())
+    for start in (0, int(used[0])):
+        slices += [(start, n) for n in range((dim - start) // 2, 0, -1)]
+    slices += [(dim - 2 * n, n) for n in range(dim // 2 - 1, 0, -1)]
     for start, count in dict.fromkeys(slices):
-        if touched <= set(range(start, start + 2 * count)):
+        if turned <= set(range(start, start + 2 * count)):
             read = {name: layout_pairs(name, count, start) for name in ("half", "interleaved")}
             yield from ((*pairs, *pairs) for pairs in read.values())
             yield (*read["interleaved"], *read["half"])
@@ -138,8 +143,7 @@ def structure(of: Tokens, declared: Channels, frequencies: np.ndarray) -> tuple[
     ``frequencies`` are the declared ones: pairs that they turn by less than the rounding cannot be
     seen to rotate, and count as pairs. If no known layout fits, no channels are paired.
     """
-    dim = of.x.shape[2]
-    for channels in candidates(dim, declared, of.moved):
+    for channels in candidates(of, declared):
         found, valid, misfit = rotation(of, channels)
         if misfit.max(initial=0.0) <= MISFIT:
             matrices = _blocks(found)
@@ -156,7 +160,7 @@ def structure(of: Tokens, declared: Channels, frequencies: np.ndarray) -> tuple[
 def _unrotated(of: Tokens, declared: Channels) -> tuple[Measured, Angles]:
     """Return the declared, or half-split or interleaved, pairs with a general map, or no pairs."""
     nothing = np.zeros((len(of.x), 0))
-    for channels in candidates(of.x.shape[2], declared, of.moved):
+    for channels in candidates(of, declared):
         matrices, misfit = general(of, channels)
         if misfit <= MISFIT:
             return _measured(of, channels, matrices), Angles(
@@ -200,6 +204,15 @@ def _turning(
     return np.asarray(moves | (unseen & (expected != 0)))
 
 
+def _scaled(of: Tokens, channel: int) -> tuple[float, bool]:
+    """Return the factor of a channel by least squares, and whether only the factor changes it."""
+    x, y = of.x[..., channel], of.y[..., channel]
+    energy = float(np.sum(x * x))
+    factor = float(np.sum(x * y)) / energy if energy else 1.0
+    off = float(np.sum((y - factor * x) ** 2))
+    return factor, off <= MISFIT**2 * factor**2 * energy
+
+
 def _blocks(found: np.ndarray) -> np.ndarray:
     """Return complex maps (N, pairs) as real matrices (N, pairs, 2, 2)."""
     rows = [np.stack([found.real, -found.imag], -1), np.stack([found.imag, found.real], -1)]
@@ -222,14 +235,11 @@ def _measured(of: Tokens, channels: Channels, blocks: np.ndarray) -> Measured:
             matrices[n][np.ix_(rows, columns)] = block
     passed, scaled, odd = [], [], []
     for c in sorted(set(range(dim)) - used):
-        x, y = of.x[..., c], of.y[..., c]
-        energy = float(np.sum(x * x))
-        factor = float(np.sum(x * y)) / energy if energy else 1.0
-        off = float(np.sum((y - factor * x) ** 2))
-        matrices[:, c, c] = 1.0 if np.array_equal(x, y) else factor
-        if np.array_equal(x, y):
+        matrices[:, c, c], fits = _scaled(of, c)
+        if np.array_equal(of.x[..., c], of.y[..., c]):
+            matrices[:, c, c] = 1.0
             passed.append(c)
-        elif off <= MISFIT**2 * factor**2 * energy:
+        elif fits:
             scaled.append(c)
         else:
             odd.append(c)

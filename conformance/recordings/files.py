@@ -99,13 +99,13 @@ def _npy(path: Path) -> np.ndarray:
 
 
 def _npz(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    try:
-        file = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as a .npz file: {error}") from error
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise ValueError(f"{path} cannot be read as a .npz file: it holds a single array")
-    with file:
+    with path.open("rb") as stream:
+        try:
+            file = np.load(stream, allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} cannot be read as a .npz file: {error}") from error
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path} cannot be read as a .npz file: it holds a single array")
         for name in file.files:
             try:
                 yield name, file[name]

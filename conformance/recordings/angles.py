@@ -103,7 +103,9 @@ def _line(at: np.ndarray, angle: np.ndarray, dtype: str, origin: float) -> _Line
     period = 2 * np.pi / step
     near = float(_wrap(angle[first + 1] - angle[first])) / gap
     tries = [near + 2 * np.pi * n / gap for n in range(round(gap / step))]
-    every = [_refined(at, angle, w, gap, error, dtype) for w in tries]
+    # Float32 angles, which are common, have an error that grows with the position.
+    of_angle = min(ROUNDOFF[dtype], ROUNDOFF["float32"]) * float(np.abs(at).max())
+    every = [_refined(at, angle, w, gap, error + of_angle * abs(w), dtype) for w in tries]
     best = min(every, key=lambda line: (not line.linear, line.misfit))
     best.w -= period * np.rint(best.w / period)
     best.period = period

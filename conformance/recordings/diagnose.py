@@ -205,16 +205,18 @@ def _nearest(fitted: Fitted, declared: Declaration) -> np.ndarray:
     return cleaned(replace(fitted.phases, frequencies=near)).frequencies
 
 
-def _unit(declared: Declaration, angles: Angles) -> tuple[np.ndarray, np.ndarray]:
-    """Return the measured cos and sin of amplitude 1, half-precision numbers snapped to these."""
-    cos, sin = angles.map.real / declared.amplitude, angles.map.imag / declared.amplitude
+def _unit(declared: Declaration, angles: Angles) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return the measured cos and sin of amplitude 1, and the half-precision format that they have.
+
+    Least squares do not return such numbers exactly, so near ones are rounded.
+    """
+    both = np.stack([angles.map.real, declared.sign * angles.map.imag]) / declared.amplitude
     grain = BUDGET["float32"] * ROUNDOFF["float32"]
     if ROUNDOFF[angles.dtype] <= ROUNDOFF["float32"]:
-        for _, rounded in half_precision(np.stack([cos, sin])):
-            if (np.abs(rounded - [cos, sin]) <= grain / 8).all():
-                cos, sin = rounded
-                break
-    return cos, declared.sign * sin
+        for name, rounded in half_precision(both):
+            if (np.abs(rounded - both) <= grain / 8).all():
+                return rounded[0], rounded[1], name
+    return both[0], both[1], ""
 
 
 def _complete(angles: Angles, declared: Declaration) -> tuple[Angles, np.ndarray]:
@@ -222,7 +224,7 @@ def _complete(angles: Angles, declared: Declaration) -> tuple[Angles, np.ndarray
 
     Pairs without an input in any token are left out.
     """
-    pairs = angles.valid.any(axis=0)
+    pairs = np.asarray(angles.valid.any(axis=0))
     tokens = angles.valid[:, pairs].all(axis=1)
     some = angles.of_pairs(pairs)
     whole = Angles(some.map[tokens], some.valid[tokens], some.positions[tokens], angles.dtype)
@@ -234,28 +236,35 @@ def _precision(run: Run, declared: Declaration, seen: Seen) -> None:
     angles, w = _complete(seen.angles, declared)
     if not angles.map.size:
         return
-    cos, sin = _unit(declared, angles)
-    at = angles.positions[:, 0]
-    model = classify(at, cos, sin, w, run.coarse, declared.origin)
-    model = model or _near_model(at + declared.origin, cos + 1j * sin, w, run.coarse)
-    if model is not None and model.code and model.table != run.settings.precision:
-        run.add(model.code, f"measured: {model.name}", f"recomputed for {at.size} tokens")
+    cos, sin, held = _unit(declared, angles)
+    at = angles.positions[:, 0] + declared.origin
+    found = _near_model(at, cos + 1j * sin, w, held or run.coarse, bool(held))
+    found = found or classify(at, cos, sin, w, run.coarse)
+    if (
+        found is not None
+        and found.code
+        and (not found.table or found.table != run.settings.precision)
+    ):
+        run.add(found.code, f"measured: {found.name}", f"recomputed for {at.size} tokens")
 
 
 def _near_model(
-    positions: np.ndarray, measured: np.ndarray, w: np.ndarray, dtype: str
+    positions: np.ndarray, measured: np.ndarray, w: np.ndarray, dtype: str, tables: bool
 ) -> Model | None:
-    """Return the model of half-precision angles that is nearest to the measured maps, or None.
+    """Return the model of cos and sin that is nearest to the measured maps, or None.
 
     Least squares give cos and sin with an absolute error; :func:`classify` expects a relative one.
+    With ``tables``, cos and sin are numbers of a half-precision dtype.
     """
     unit = ROUNDOFF[dtype] + ROUNDOFF["float32"] * np.abs(positions[:, None] * w)
     rated = []
-    for n, model in enumerate(m for m in models() if m.table is None):
+    for n, model in enumerate(models()):
+        if model.table != (dtype if tables else None) and (model.table or not model.code):
+            continue
         cos, sin = model.cos_sin(positions, w)
         worst = float((np.abs(cos + 1j * sin - measured) / unit).max())
         if worst <= BUDGET[dtype]:
-            rated.append((worst if model.code else 0.0, n, model))
+            rated.append((worst if model.code and not model.table else 0.0, n, model))
     return min(rated)[2] if rated else None
 
 
@@ -270,12 +279,16 @@ def _decoded(run: Run, calls: list[Recorded], declared: Declaration, seen: Seen)
     some = np.unique(np.linspace(0, len(angles.map) - 1, _DECODED).astype(int))
     at = angles.positions[some, 0]
     reach = int(min(2 * at.max(initial=0) + REACH // 128, 2**20))
-    cos, sin = (t[some] for t in _unit(declared, angles))
+    cos, sin = (t[some] for t in _unit(declared, angles)[:2])
     near = _decoding_error(seen.angles.dtype, at)
     telling = int((np.abs(w) * reach > np.pi).sum())
     if reach * (near / np.pi) ** min(telling, 8) > near:
         return False  # some position would fit by chance
-    used, misfit = Decoder.of(w, reach).positions(cos, sin)
+    decoder = Decoder.of(w, reach)
+    few = slice(None, None, max(some.size // 4, 1))  # a large table makes each token expensive
+    if decoder.positions(cos[few], sin[few])[1].max() > near:
+        return False
+    used, misfit = decoder.positions(cos, sin)
     used = used - round(declared.origin)
     wrong = used != at
     backwards = np.array_equal(used, -at)  # a wrong sign

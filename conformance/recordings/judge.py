@@ -48,14 +48,15 @@ def check_recorded(
     ----------
     before, after : array, or mapping of str to array
         q (or k) before and after the rotation, of any library; or both q and k as
-        ``{{"q": ..., "k": ...}}``. (B, H, S, D) or another tensor layout.
+        ``{"q": ..., "k": ...}``. (B, H, S, D) or another tensor layout.
     positions : array, optional
         The positions of the tokens: (S,), (B, S), (A, B, S) for A axes, or one number, the position
         of the first token. None: they are taken to be 0, 1, 2, ..., and the report says so.
     encoding : Rotary or ModelEncoding
         The declared encoding; a model must have only one.
     tensor_layout : str, optional
-        {layouts}. By default the layout that fits the shapes, and the rotation if several fit.
+        "bhsd", "bshd", "sbhd", "thd", "hsd", "bs(hd)" or "t(hd)", where T counts the tokens of all
+        sequences. By default the layout that fits the shapes, and the rotation if several fit.
     angles, precision
         As in :func:`check`.
     name : str
