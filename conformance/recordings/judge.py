@@ -113,6 +113,13 @@ def check_recorded_file(
         the layer. Other tensors are recognised by their names.
     layer_type : str, optional
         The layer type of all layers, if ``encoding`` is a model.
+    tensor_layout, angles, precision
+        As in :func:`check_recorded`.
+
+    Returns
+    -------
+    Report
+        Findings that several layers share are listed once, with the layers as evidence.
 
     Raises
     ------
