@@ -21,8 +21,8 @@ from posenc_ref.conformance.identify.rotary import (
 )
 
 from .angles import cleaned, fit
-from .diagnose import Seen, factor_error, measured_factor
-from .measure import declared_channels, structure, tokens
+from .diagnose_angles import factor_error, measured_factor
+from .measure import Seen, declared_channels, structure, tokens
 from .shapes import Part
 
 

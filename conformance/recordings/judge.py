@@ -18,11 +18,12 @@ from posenc_ref.conformance.surfaces import Declared
 from . import axes, limits
 from .angles import fit
 from .call import Recorded
-from .diagnose import Seen, diagnose, fits_declared
+from .diagnose import diagnose
+from .diagnose_angles import fits_declared
 from .files import Tensor, read
 from .layer_encoding import of_layer
 from .layout import chosen, run_of
-from .measure import declared_channels, structure, tokens
+from .measure import Seen, declared_channels, structure, tokens
 from .merge import merged
 from .roles import Layer, layers
 from .shapes import Part, blocks, readings
@@ -236,8 +237,9 @@ def _values(run: Run, call: Recorded) -> int:
         truth = call.truth(some)
         mask = np.broadcast_to(part.finite[:, some][:, None, :, None], truth.value.shape)
         last = min(some.stop, part.x.shape[2]) - 1
-        run.judge("values", f"{part.name}, tokens {some.start}..{last}", part.y[:, :, some], truth,
-                  mask)  # fmt: skip
+        case = f"{part.name}, tokens {some.start}..{last}"
+        case += f" counted from {some.start}" if some.start else ""
+        run.judge("values", case, part.y[:, :, some], truth, mask)
         x = np.where(mask, part.x[:, :, some], 0.0)
         visible += int((run.scores(x, truth) > run.budget).sum())
     judged = np.abs(part.positions[..., part.telling])

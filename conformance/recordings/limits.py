@@ -13,8 +13,8 @@ from posenc_ref.conformance.phases.frequencies import SIGMAS
 from posenc_ref.conformance.phases.precision import rounded
 
 from . import axes
-from .diagnose import Seen
 from .files import Tensor
+from .measure import Seen
 from .roles import Layer
 
 #: A frequency with a larger relative uncertainty is listed.

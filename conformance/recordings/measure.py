@@ -16,7 +16,7 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.measure import Measured, Pair
 from posenc_ref.rope import layout_pairs
 
-from .angles import Angles
+from .angles import Angles, Fitted
 from .shapes import Part
 
 #: The most tokens and heads that are measured.
@@ -44,6 +44,28 @@ class Tokens:
     def moved(self) -> np.ndarray:
         """Return the mask (D,) of the channels that differ before and after."""
         return np.asarray((self.x != self.y).any(axis=(0, 1)))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was measured: pairs, their angles, and the frequencies fitted to the angles."""
+
+    tokens: Tokens
+    measured: Measured
+    angles: Angles
+    fitted: Fitted
+
+    @property
+    def coarse(self) -> bool:
+        """Return whether the results are coarser than float32."""
+        return ROUNDOFF[self.angles.dtype] > ROUNDOFF["float32"]
+
+    @property
+    def certain(self) -> bool:
+        """Return whether the recorded positions determine the frequencies."""
+        fitted = self.fitted
+        whole = bool(fitted.period.size) and float(fitted.period.min()) >= 2 * np.pi
+        return fitted.phases.linear and fitted.origin_known and whole
 
 
 def tokens(part: Part, dtype: str) -> Tokens:
