@@ -81,6 +81,8 @@ def compare_recorded(
     both, alone = _matched(mine, others, path, other)
     pairs: list[_Both] = []
     for one, two in both:
+        if not (one.rotated and two.rotated):  # tables only
+            continue
         declared = None if encoding is None else of_layer(encoding, two, layer_type)
         dim = declared.head_dim if declared else head_dim or _head_dim(two)
         axes = declared.num_axes if declared else 1
@@ -94,7 +96,9 @@ def compare_recorded(
             if name in theirs
         ]
     if not pairs:
-        raise ValueError(f"{path} and {other} have no tensor in common: one has q, the other k")
+        raise ValueError(
+            f"{path} and {other} must both hold q, or both k, before and after the rotation"
+        )
     cards = {} if encoding is not None else {b.label: _card(b) for b in pairs}
     same = common(list(cards.values()))
     reports = [(b.label, _compare(b, cards.get(b.label), str(path))) for b in pairs]
@@ -156,7 +160,10 @@ def _parts(
 ) -> dict[str, Part]:
     found = readings(layer, dim, axes, layout, where)
     usual = declared or hint(dim)
-    runs = {name: run_of(layer, name, usual, Settings(), "") for name in layer.rotated}
+    runs = {
+        name: run_of(layer.tensors[f"{name}_after"], usual, Settings(), "")
+        for name in layer.rotated
+    }
     return {part.name: part for part in found[chosen(runs, found)]}
 
 
@@ -171,10 +178,10 @@ def _compare(both: _Both, card: Card | None, name: str) -> Report:
     known = both.encoding or (card.encoding if card is not None else None)
     encoding = known if isinstance(known, Rotary) else None
     dim = mine.x.shape[-1]
-    run = run_of(both.layers[0], mine.name, encoding or hint(dim), Settings(), name)
+    own, theirs = (layer.tensors[f"{mine.name}_after"] for layer in both.layers)
+    run = run_of(own, encoding or hint(dim), Settings(), name)
     run.report.encoding = repr(encoding) if encoding else "not identified"
-    theirs = effective_dtype(both.layers[1].tensors[f"{other.name}_after"])
-    run.driver.out_dtypes.add(theirs)  # the tolerance is that of the coarser one
+    run.driver.out_dtypes.add(effective_dtype(theirs))  # the tolerance is that of the coarser one
     if other.x.shape[-1] != dim:
         run.add("shape", f"the head size is {dim}, in the other recording {other.x.shape[-1]}")
         return run.finish()
@@ -199,7 +206,7 @@ def _compare(both: _Both, card: Card | None, name: str) -> Report:
     length = max(mine.length, other.length)
     judge_part(run, Recorded(encoding, mine, length))
     if run.failures and not run.report.codes:  # the other one may deviate from its own encoding
-        again = run_of(both.layers[1], other.name, encoding, Settings(), name)
+        again = run_of(theirs, encoding, Settings(), name)
         judge_part(again, Recorded(encoding, other, length))
         for found in again.report.findings:
             run.add(found.code, f"in the other recording: {found.message}", found.evidence)

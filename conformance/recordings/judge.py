@@ -27,6 +27,7 @@ from .measure import Seen, declared_channels, structure, tokens
 from .merge import merged
 from .roles import Layer, layers
 from .shapes import Part, blocks, readings
+from .tables import judge_tables
 
 #: The most elements of x that are judged at once.
 _BLOCK = 2**20
@@ -163,9 +164,12 @@ def _check(
 def _judge_layer(
     layer: Layer, encoding: Rotary, wanted: str | None, settings: Settings, name: str
 ) -> Iterator[tuple[str, Report]]:
-    """Judge q and k of one layer; yield a label and a report for each."""
+    """Judge the tables, q and k of one layer; yield a label and a report for each."""
+    yield from judge_tables(layer, encoding, settings, name)
+    if not layer.rotated:
+        return
     found = readings(layer, encoding.head_dim, encoding.num_axes, wanted, name)
-    runs = {t: run_of(layer, t, encoding, settings, name) for t in layer.rotated}
+    runs = {t: run_of(layer.tensors[f"{t}_after"], encoding, settings, name) for t in layer.rotated}
     layout = chosen(runs, found)
     others = [key for key, parts in found.items() if key != layout and parts[0].x.shape[2] > 1]
     parts = found[layout]
@@ -174,7 +178,8 @@ def _judge_layer(
         run = runs[part.name]
         limits.add(run, layer, part.name, layout, others)
         judge_part(run, Recorded(encoding, part, length))
-        label = f"{layer.label} {part.name}".strip() if len(parts) > 1 else layer.label
+        alone = len(parts) == 1 and not layer.has_tables
+        label = layer.label if alone else f"{layer.label} {part.name}".strip()
         yield label, run.finish()
 
 

@@ -16,17 +16,16 @@ from posenc_ref.conformance.harness.run import Run, Settings, describe
 
 from . import limits
 from .call import Recorded
+from .files import Tensor
 from .measure import declared_channels, structure, tokens
-from .roles import Layer
 from .shapes import Part, blocks
 
 #: The number of elements whose errors are compared.
 _ELEMENTS = 2**17
 
 
-def run_of(layer: Layer, tensor: str, encoding: Rotary, settings: Settings, name: str) -> Run:
-    """Return a run that judges one tensor of a layer."""
-    after = layer.tensors[f"{tensor}_after"]
+def run_of(after: Tensor, encoding: Rotary, settings: Settings, name: str) -> Run:
+    """Return a run that judges one recorded result."""
     dtype = limits.effective_dtype(after)
     report = Report(name, "apply", describe(encoding), "recorded", dtype, required=("values",))
     return Run(Driver(_refuse, "numpy", dtype=dtype), encoding, settings, Ledger(report))

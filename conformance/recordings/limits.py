@@ -47,12 +47,17 @@ def add(run: Run, layer: Layer, tensor: str, layout: str, others: Sequence[str])
             f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, "
             "which fits best; --tensor-layout decides"
         )
-    stored = layer.tensors[f"{tensor}_after"].dtype
-    if run.dtype != stored:
-        run.limit(f"every value is a {run.dtype} number stored as {stored}: judged as {run.dtype}")
+    add_dtype(run, layer.tensors[f"{tensor}_after"])
     missing = {"q": "k", "k": "q"}.get("".join(layer.rotated))
     if missing:
         run.limit(f"only {tensor} was recorded: {missing} is not judged")
+
+
+def add_dtype(run: Run, after: Tensor) -> None:
+    """Add that values are judged in a coarser dtype than they were stored in."""
+    if run.dtype != after.dtype:
+        words = f"every value is a {run.dtype} number stored as {after.dtype}"
+        run.limit(f"{words}: judged as {run.dtype}")
 
 
 def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:

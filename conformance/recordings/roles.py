@@ -12,8 +12,10 @@ from .files import Tensor
 #: Tensors that are rotated; ``x`` is a single tensor that is neither q nor k.
 ROTATED = ("q", "k", "x")
 POSITIONS = ("positions", "q_positions", "k_positions")
+TABLES = ("cos", "sin")
 #: Every role that a tensor may have.
-ROLES = (*(f"{t}_{when}" for t in ROTATED for when in ("before", "after")), *POSITIONS)
+ROLES = (*(f"{t}_{when}" for t in ROTATED for when in ("before", "after")), *POSITIONS,
+         *TABLES)  # fmt: skip
 
 #: The words of a name that name the tensor, and the moment at which it was recorded.
 _TENSOR = {
@@ -33,6 +35,7 @@ _NOISE = {
     "states", "state", "tensor", "ids", "id", "input", "attn", "self", "cache", "apply", "proj",
     "norm", "normed",
 }  # fmt: skip
+_TABLE_WORDS = ("cached", "table", "position", "embeddings", "embedding", "pos")
 _GLUED = re.compile(rf"({'|'.join(_TENSOR)})({'|'.join((*_BEFORE, *_AFTER))})")
 _EXAMPLE = "--role q_before=NAME --role q_after=NAME --role positions=NAME"
 
@@ -51,6 +54,11 @@ class Layer:
         return [t for t in ROTATED if {f"{t}_before", f"{t}_after"} <= set(self.tensors)]
 
     @property
+    def has_tables(self) -> bool:
+        """Return whether cos and sin were recorded."""
+        return set(TABLES) <= set(self.tensors)
+
+    @property
     def number(self) -> int | None:
         """Return the number of the layer, if its label has exactly one."""
         numbers = re.findall(r"\d+", self.label)
@@ -67,6 +75,10 @@ def role_of(name: str) -> tuple[str, str] | None:
     if "weight" in split or "bias" in split:
         return None
     own = [w for w in split if w in _TENSOR]
+    table = [w for w in split if w in TABLES]
+    if table and not own:
+        said = {*table, *_AFTER, *_TABLE_WORDS, *_NOISE}
+        return table[0], ".".join(w for w in split if w not in said)
     if any(w in _POSITIONS for w in split):
         role = f"{_TENSOR[own[0]]}_positions" if own else "positions"
         used = {*_POSITIONS, *own[:1]}
@@ -118,14 +130,13 @@ def layers(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> l
     if not complete:
         held = ", ".join(f"{name} {tuple(getattr(a, 'shape', ()))}" for name, a in arrays.items())
         raise ValueError(
-            f"{where} holds no tensor both before and after the rotation; it has {held or 'none'}. "
-            f"Known names are such as q_before, q_after, k_before, k_after, positions; or say "
-            f"which is which: {_EXAMPLE}"
+            f"{where} holds no tensor both before and after the rotation, and not cos and sin; it "
+            f"has {held or 'none'}. Known names are such as q_before, q_after, k_before, k_after, "
+            f"positions; or say which is which: {_EXAMPLE}"
         )
     shared = {
         role: name
         for part in found.values()
-        if part not in complete
         for role, name in part.names.items()
         if role in POSITIONS and (not part.label or len(complete) == 1)
     }
@@ -138,8 +149,9 @@ def layers(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> l
 
 
 def part_is_whole(part: Layer) -> bool:
-    """Return whether a tensor of the layer was recorded before and after the rotation."""
-    return any({f"{t}_before", f"{t}_after"} <= set(part.names) for t in ROTATED)
+    """Return whether a tensor was recorded before and after the rotation, or cos and sin were."""
+    pairs = [TABLES, *((f"{t}_before", f"{t}_after") for t in ROTATED)]
+    return any(set(pair) <= set(part.names) for pair in pairs)
 
 
 def _given(
