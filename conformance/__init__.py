@@ -16,6 +16,7 @@ from .harness.report import Accuracy, Finding, Report
 from .identify.card import Card
 from .identify.function import identify
 from .recordings.against import compare_recorded
+from .recordings.identify import identify_recorded
 from .recordings.judge import check_recorded, check_recorded_file
 from .vectors import VectorCase, load_vectors
 
@@ -38,5 +39,6 @@ __all__ = [
     "compare_recorded",
     "from_command",
     "identify",
+    "identify_recorded",
     "load_vectors",
 ]

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
 from .output import usage_errors
+from .recorded import identify_recording
 
 
 @usage_errors(UsageError, TypeError, ValueError)
 def identify_command(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    target: Annotated[
+        str | None, typer.Argument(help="file.py:function or package.module:function")
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Identify the rotation of recorded tensors, as in `posenc check`."),
+    ] = None,
+    role: Annotated[
+        list[str] | None, typer.Option(help="The name of a recorded tensor, ROLE=NAME.")
+    ] = None,
     head_dim: Annotated[
         int | None,
         typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
@@ -52,6 +64,15 @@ def identify_command(
     Exits with 0 if an encoding describes the function exactly, 1 if there are deviations, 2 for a
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
+    if recorded is not None and target is None:
+        if surface or backend or device or max_position or to or axes > 1:
+            raise UsageError("--recorded takes only --role, --head-dim, --tensor-layout and --json")
+        cards = identify_recording(recorded, role or (), head_dim, tensor_layout)
+        texts = [card.to_json() for card in cards] if as_json else list(map(str, cards))
+        typer.echo(f"[{', '.join(texts)}]" if as_json else "\n\n".join(texts))
+        raise typer.Exit(max(map(_exit_code, cards), key=(0, 1, 3).index))
+    if target is None or recorded is not None:
+        raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
     fn, goal = load_target(target), None
     if to is not None:
         is_json = to.lstrip().startswith(("{", "@"))
@@ -71,4 +92,8 @@ def identify_command(
             name=None if isinstance(fn, Implementation) else target,
         )
     typer.echo(card.to_json() if as_json else str(card))
-    raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
+    raise typer.Exit(_exit_code(card))
+
+
+def _exit_code(card: Card) -> int:
+    return 3 if card.encoding is None or not card.rule else 0 if card.exact else 1

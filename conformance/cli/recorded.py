@@ -1,4 +1,4 @@
-"""Recorded tensors on the command line: ``posenc check --recorded FILE``."""
+"""Recorded tensors on the command line: the option ``--recorded`` of check and identify."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.recordings.against import compare_recorded
+from posenc_ref.conformance.recordings.identify import identify_recorded
 from posenc_ref.conformance.recordings.judge import check_recorded_file
 from posenc_ref.conformance.surfaces import Declared
 
@@ -46,6 +48,17 @@ def judge_recorded(
         angles=angles,
         precision=precision,
     )
+
+
+def identify_recording(
+    path: Path, roles: Sequence[str], head_dim: int | None, tensor_layout: str | None
+) -> list[Card]:
+    """Return a card for each different encoding of a recording."""
+    named = dict(_role(text) for text in roles)
+    cards = identify_recorded(path, head_dim=head_dim, roles=named, tensor_layout=tensor_layout)
+    if not cards:
+        raise UsageError(f"{path} holds no q, k or x before and after a rotation")
+    return cards
 
 
 def _role(text: str) -> tuple[str, str]:

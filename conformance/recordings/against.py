@@ -18,14 +18,14 @@ from posenc_ref.conformance.surfaces import Declared
 
 from .call import Recorded
 from .files import read
-from .identify import common, hint, identify_part
+from .identify import common, head_dim_of, hint, identify_part, parts_of
 from .judge import judge_part
 from .layer_encoding import of_layer
-from .layout import chosen, run_of
+from .layout import run_of
 from .limits import effective_dtype
 from .merge import merged
 from .roles import Layer, layers
-from .shapes import Part, readings
+from .shapes import Part
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def compare_recorded(
         if not (one.rotated and two.rotated):  # tables only
             continue
         declared = None if encoding is None else of_layer(encoding, two, layer_type)
-        dim = declared.head_dim if declared else head_dim or _head_dim(two)
+        dim = declared.head_dim if declared else head_dim or head_dim_of(two)
         axes = declared.num_axes if declared else 1
         own, theirs = (
-            _parts(layer, dim, axes, tensor_layout, declared, str(p))
+            parts_of(layer, dim, axes, tensor_layout, declared, str(p))
             for layer, p in ((one, path), (two, other))
         )
         pairs += [
@@ -144,27 +144,6 @@ def _matched(
         (other, two.label) for k, two in zip(keys[1], others, strict=True) if k not in keys[0]
     ]
     return both, alone
-
-
-def _head_dim(layer: Layer) -> int:
-    x = layer.tensors[f"{layer.rotated[0]}_before"].values
-    if x.ndim == 4 or x.shape[-1] <= 256:
-        return int(x.shape[-1])
-    raise ValueError(
-        f"head_dim must be given for {layer.names[f'{layer.rotated[0]}_before']} of shape {x.shape}"
-    )
-
-
-def _parts(
-    layer: Layer, dim: int, axes: int, layout: str | None, declared: Rotary | None, where: str
-) -> dict[str, Part]:
-    found = readings(layer, dim, axes, layout, where)
-    usual = declared or hint(dim)
-    runs = {
-        name: run_of(layer.tensors[f"{name}_after"], usual, Settings(), "")
-        for name in layer.rotated
-    }
-    return {part.name: part for part in found[chosen(runs, found)]}
 
 
 def _card(both: _Both) -> Card:

@@ -40,17 +40,15 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
             whole.executed[check] = whole.executed.get(check, 0) + count
         whole.controls |= {f"{label}, {c}": ok for c, ok in r.controls.items()}
     everywhere = len(reports)
-    whole.limits = [
-        t if len(at) == everywhere else f"{_listed(at)}: {t}" for t, at in texts.items()
-    ]
+    whole.limits = [t if len(at) == everywhere else f"{listed(at)}: {t}" for t, at in texts.items()]
     for same in found.values():
         labels, finding = [label for label, _ in same], same[0][1]
-        also = f"; also in {_listed(labels[1:])}" if labels[1:] else ""
+        also = f"; also in {listed(labels[1:])}" if labels[1:] else ""
         whole.findings.append(replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}"))
     whole.required = tuple(dict.fromkeys(n for _, r in reports for n in r.required))
     if any(r.missing for _, r in reports) and not wrong:
         empty = [label for label, r in reports if r.missing]
-        whole.limits.append(f"{_listed(empty)}: nothing could be judged")
+        whole.limits.append(f"{listed(empty)}: nothing could be judged")
         if len(empty) == everywhere:
             whole.executed = {}
     scored = [(label, r.accuracy) for label, r in reports if r.accuracy is not None]
@@ -68,6 +66,7 @@ def _alike(finding: Finding) -> tuple[str, str]:
     return finding.code, _NUMBER.sub(lambda n: f"{float(n[0]):.2g}", finding.message)
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """Return the first labels as text."""
     more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
     return f"{', '.join(labels[:6])}{more}"

@@ -64,3 +64,25 @@ def test_usage_errors(arguments, words):
     done = posenc(*arguments)
     assert done.exit_code == 2
     assert words in " ".join(done.output.split())
+
+
+def test_identify():
+    done = CliRunner().invoke(cli.app, ["identify", "--recorded", str(WRONG), "--json"])
+    assert done.exit_code == 0
+    bases = [card["encoding"]["base"] for card in json.loads(done.output)]
+    assert bases == [500000.0, 10000.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give either TARGET (file.py:function) or --recorded FILE"),
+        (("rope.py:apply", "--recorded", RIGHT), "give either TARGET"),
+        (("--recorded", RIGHT, "--surface", "apply"), "--recorded takes only --role"),
+        (("--recorded", "x.npz"), "there is no file or folder x.npz"),
+    ],
+)
+def test_usage_errors_of_identify(arguments, words):
+    done = CliRunner().invoke(cli.app, ["identify", *map(str, arguments)])
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.split())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import RoPE
-from posenc_ref.conformance import compare_recorded
+from posenc_ref.conformance import compare_recorded, identify_recorded
 from posenc_ref.conformance.recordings.identify import identify_part
 from posenc_ref.conformance.recordings.shapes import Part
 from tests.conformance.handwritten import inv_freq, rope
@@ -129,3 +129,19 @@ def test_what_cannot_be_identified_is_said():
     assert card.unknown == ["the recorded positions do not determine the frequencies"]
     card = identify_part(Part("q", x, x, P[None]), "float32", "q")
     assert card.unknown == ["the tensors before and after are equal"]
+
+
+def test_there_is_a_card_for_each_encoding(tmp_path):
+    one, two = identify_recorded(save(tmp_path / "a.npz", [rope(), rope(base=5e5), rope()]))
+    assert (one.encoding.base, two.encoding.base) == (1e4, 5e5)
+    assert one.subject.endswith("a.npz: layers.0 q, layers.2 q")
+    assert one.exact
+    assert one.used_by
+
+
+def test_deviations_from_the_identified_encoding_are_listed(tmp_path):
+    late = rope(positions=lambda p: p + 40)
+    (card,) = identify_recorded(save(tmp_path / "a.npz", [late] * 3))
+    assert card.encoding == RoPE(DIM, layout="half")
+    assert [f.code for f in card.deviations] == ["position-origin"]
+    assert not card.exact
