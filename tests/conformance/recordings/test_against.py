@@ -136,7 +136,6 @@ def test_there_is_a_card_for_each_encoding(tmp_path):
     assert (one.encoding.base, two.encoding.base) == (1e4, 5e5)
     assert one.subject.endswith("a.npz: layers.0 q, layers.2 q")
     assert one.exact
-    assert one.used_by
 
 
 def test_deviations_from_the_identified_encoding_are_listed(tmp_path):
