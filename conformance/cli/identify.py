@@ -18,6 +18,7 @@ from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
 from .output import usage_errors
 from .recorded import identify_recording
+from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
@@ -39,6 +40,9 @@ def identify_command(
     surface: Annotated[
         str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
+    table: Table = None,
+    init: Init = None,
+    signature: Signature = None,
     axes: Annotated[
         int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
     ] = 1,
@@ -65,7 +69,8 @@ def identify_command(
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
     if recorded is not None and target is None:
-        if surface or backend or device or max_position or to or axes > 1:
+        others = (surface, table, init, signature, backend, device, max_position, to)
+        if any(others) or axes > 1:
             raise UsageError("--recorded takes only --role, --head-dim, --tensor-layout and --json")
         cards = identify_recording(recorded, role or (), head_dim, tensor_layout)
         texts = [card.to_json() for card in cards] if as_json else list(map(str, cards))
@@ -73,11 +78,25 @@ def identify_command(
         raise typer.Exit(max(map(_exit_code, cards), key=(0, 1, 3).index))
     if target is None or recorded is not None:
         raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
-    fn, goal = load_target(target), None
+    goal = None
     if to is not None:
         is_json = to.lstrip().startswith(("{", "@"))
         goal = load_encoding(to) if is_json else encoding_of(load_model(to), None)
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
+        fn = bound_target(
+            load_target(target),
+            target,
+            None,
+            surface,
+            table=table,
+            init=init,
+            signature=signature,
+            tensor_layout=tensor_layout,
+            backend=backend,
+            dtype=dtype,
+            head_dim=head_dim,
+            axes=axes,
+        )
         card = identify(
             fn,
             surface,

@@ -135,6 +135,8 @@ class Report:
         Outputs made wrong on purpose, by name, and whether the comparison rejected each.
     measured : str
         The measured encoding in one line.
+    called : str
+        How the function was called, in one line; empty if exactly as the surface says.
     """
 
     subject: str
@@ -149,6 +151,7 @@ class Report:
     required: tuple[str, ...] = ()
     controls: dict[str, bool] = field(default_factory=dict)
     measured: str = ""
+    called: str = ""
 
     @property
     def missing(self) -> list[str]:
@@ -198,6 +201,8 @@ class Report:
         how = f"{self.surface}, {self.backend}, {self.dtype}"
         head = f"{self.verdict.upper()}  {self.subject}  ({how})"
         lines = [head, f"declared  {self.encoding}"]
+        if self.called:
+            lines.append(f"called    {self.called}")
         if self.measured:
             lines.append(f"measured  {self.measured}")
         lines += [str(f) for f in self.findings]

@@ -118,7 +118,7 @@ def _safetensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
         import safetensors
     except ImportError as error:
         raise ImportError(
-            f"{path} needs the package safetensors: pip install 'posenc-ref[safetensors]'"
+            f"{path} needs the package safetensors: pip install 'posenc-ref[weights]'"
         ) from error
     try:
         found = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
