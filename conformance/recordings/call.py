@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def truth(encoding: Rotary, x: np.ndarray, positions: np.ndarray, length: int, n
 def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
     """Yield the known mistakes about positions that the recorded positions allow."""
     if all(call.part.positions.ndim == 3 for call in calls):
-        yield from _of_axes()
+        yield from _of_axes(calls[0].encoding.num_axes)
         return
     yield Mistake(
         "decode-offset",
@@ -121,7 +122,7 @@ def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
     )
 
 
-def _of_axes() -> Iterator[Mistake]:
+def _of_axes(count: int) -> Iterator[Mistake]:
     """Yield mistakes of positions (A, B, S)."""
 
     def counted(call: Recorded) -> Truth:
@@ -141,4 +142,14 @@ def _of_axes() -> Iterator[Mistake]:
             lambda call, by=by: truth(  # type: ignore[misc]
                 call.encoding, call.x, call.part.positions + by, call.length, call.part.name
             ),
+        )
+    for order in list(permutations(range(count)))[1:]:
+        # Axis a takes the positions that are declared for axis order[a].
+        yield Mistake(
+            "axis-order",
+            f"the axes are in the order {order}, declared {tuple(range(count))}",
+            lambda call, order=order: truth(  # type: ignore[misc]
+                call.encoding, call.x, call.part.positions[list(order)], call.length, call.part.name
+            ),
+            values={"declared": list(range(count)), "measured": list(order)},
         )

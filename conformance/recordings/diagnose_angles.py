@@ -38,6 +38,8 @@ _NEAR = 0.25
 def diagnose_angles(run: Run, calls: list[Recorded], seen: Seen, length: int) -> None:
     """Report what the angles of the declared pairs show; ``calls`` may be empty."""
     encoding: Rotary = run.encoding
+    if encoding.num_axes > 1 and encoding.axes() is None:
+        return  # in RoPE-Mixed, every pair follows all axes
     declared = declare(encoding)
     if declared.by_length is not None:
         declared = _at_length(encoding, declared, length)

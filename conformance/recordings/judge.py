@@ -196,7 +196,7 @@ def judge_part(run: Run, call: Recorded) -> None:
     measured, maps = structure(of, declared_channels(encoding), encoding.frequencies(call.length))
     maps = axes.follow(maps, of, encoding)
     seen = Seen(of, measured, maps, fit(maps, encoding.offset))
-    if seen.certain:
+    if seen.certain and (encoding.num_axes == 1 or encoding.axes() is not None):
         measured.phases = seen.fitted.phases
     run.report.measured = measured.describe()
     if not visible and not run.failures:

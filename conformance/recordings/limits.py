@@ -96,5 +96,5 @@ def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:
             f"(from pair {vague[0]} on) to 0.1 % or worse"
         )
         if lost.size:
-            text += f"; {lost.size} pairs (from pair {lost[0]} on) turn by less than the rounding"
+            text += f"; those of {lost.size} pairs (from pair {lost[0]} on) cannot be told from 0"
         run.limit(text)

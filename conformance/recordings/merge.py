@@ -21,6 +21,8 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         return reports[0][1]
     first = next((r for _, r in reports if r.codes), reports[0][1])
     coarse = max((r.dtype for _, r in reports), key=ROUNDOFF.__getitem__)
+    same = {r.encoding for _, r in reports}
+    declared = same.pop() if len(same) == 1 else declared
     whole = replace(
         first, subject=name, encoding=declared, dtype=coarse, findings=[], limits=[], executed={},
         controls={},
@@ -41,8 +43,8 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         whole.controls |= {f"{label}, {c}": ok for c, ok in r.controls.items()}
     everywhere = len(reports)
     whole.limits = [t if len(at) == everywhere else f"{listed(at)}: {t}" for t, at in texts.items()]
-    for same in found.values():
-        labels, finding = [label for label, _ in same], same[0][1]
+    for equal in found.values():
+        labels, finding = [label for label, _ in equal], equal[0][1]
         also = f"; also in {listed(labels[1:])}" if labels[1:] else ""
         whole.findings.append(replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}"))
     whole.required = tuple(dict.fromkeys(n for _, r in reports for n in r.required))

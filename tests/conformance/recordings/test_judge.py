@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from posenc_ref import ALiBi, DynamicNTK, MultiAxisRoPE, RoPE, XPos, YaRN, preset
+from posenc_ref import ALiBi, DynamicNTK, MixedRoPE, MultiAxisRoPE, RoPE, XPos, YaRN, preset
 from posenc_ref.conformance import check_recorded
 from tests.conformance.handwritten import inv_freq, rope
 
@@ -298,6 +298,19 @@ def test_positions_of_three_axes(apply, code, words):
     report = check_recorded(x, apply(x, GRID), GRID, MROPE)
     assert report.codes[:1] == ([code] if code else []), report
     assert not code or words in report.findings[0].message
+
+
+def test_pairs_that_follow_all_axes():
+    weight = np.random.default_rng(2).standard_normal((2, DIM // 2))
+    x, at = draw(1, 2, 60, DIM), np.stack([P // 6, P % 6])
+    angle = at.T @ weight
+    x1, x2 = np.split(x, 2, axis=-1)
+    cos, sin = np.cos(angle), np.sin(angle)
+    y = np.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], axis=-1).astype(np.float32)
+    encoding = MixedRoPE(DIM, weight, layout="half")
+    assert check_recorded(x, y, at, encoding).verdict == "conforms"
+    assert check_recorded(x, y, at[::-1], encoding).codes == ["axis-order"]
+    assert check_recorded(x, y, at, encoding.replace(weight=2 * weight)).codes == ["inaccurate"]
 
 
 def test_text_positions_say_nothing_about_sections():
