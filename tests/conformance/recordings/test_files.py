@@ -144,9 +144,9 @@ def test_unclear_roles_are_refused(tensors, roles, words):
 
 def layered(*bases):
     """Return a recording with one base a layer."""
-    found = {"positions": P}
+    found = {"positions": P + 5}
     for n, base in enumerate(bases):
-        found |= {f"layers.{n}.q": X, f"layers.{n}.q_rot": rope(base=base)(X, P)}
+        found |= {f"layers.{n}.q": X, f"layers.{n}.q_rot": rope(base=base)(X, P + 5)}
     return found
 
 
