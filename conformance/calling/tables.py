@@ -197,7 +197,7 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
         try:
             return _measured(trial, like)
         except Exception as error:
-            tried.append(f"{kind}: {type(error).__name__}: {str(error).splitlines()[:1]}")
+            tried.append(f"{kind}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
     raise NoTable(f"{words} gives no table: {'; '.join(dict.fromkeys(tried))}")
 
 

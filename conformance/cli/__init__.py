@@ -13,6 +13,7 @@ from posenc_ref import SPEC_VERSION, __version__
 
 from .accuracy import accuracy_command
 from .check import check_command
+from .ci import ci_command
 from .convert import convert_command
 from .explain import explain_command
 from .gallery import gallery_command
@@ -59,6 +60,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
         "posenc check rope.py:apply --encoding "
         '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'',
     ),
+    (ci_command, "posenc ci posenc.toml --junit posenc.xml"),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),

@@ -18,10 +18,12 @@ from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
+from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, load_model
 from .output import usage_errors
@@ -30,6 +32,7 @@ from .targets import Init, Signature, Table, bound_target, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
+@printed
 def check_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function or package.module:function")
@@ -111,7 +114,19 @@ def check_command(
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
-) -> None:
+    junit: Annotated[
+        Path | None, typer.Option(help="Also write JUnit XML, with a test for each check.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The code of a known deviation: exit with 0 for exactly this error, else with 1."
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
+    ] = None,
+) -> Report:
     """Judge one function, class or program against the expected encoding.
 
     How a function is called is found out from its parameters: vectors with positions, an offset,
@@ -139,6 +154,7 @@ def check_command(
             raise UsageError(f"{option} {needed_by}")
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
+    known = known_deviation(expect, reason)
     fn: Any = None if target is None else load_target(target)
     own = isinstance(fn, Implementation)
     chosen = surface or ("apply" if target is None else only_surface(fn))
@@ -230,7 +246,7 @@ def check_command(
                 name=target if isinstance(target, str) and not own else None,
             )
         )
+        report.expected = known
         if record is not None:
             record.report(report, time.perf_counter() - begin)
-    typer.echo(report.to_json(indent=1) if as_json else str(report))
-    raise typer.Exit(report.exit_code)
+    return report

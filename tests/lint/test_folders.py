@@ -18,7 +18,7 @@ from tests.lint.sources import ROOT, imported, module_name, require_none, source
 ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
-    "surfaces", "check", "assertions",
+    "surfaces", "check", "assertions", "pytest",
     "identify", "recordings", "adapters", "vectors", "external", "weights", "surveys", "cli",
     "__init__", "__main__",
 )  # fmt: skip
