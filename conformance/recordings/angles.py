@@ -10,8 +10,8 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import SIGMAS
 from posenc_ref.conformance.phases.measure import Phases
 
-#: The standard error of an angle, in roundoffs: both outputs of the pair and both tables round.
-_ROUNDINGS = 2.0
+#: The standard error of an angle, in roundoffs; outputs and tables are both rounded.
+_ROUNDINGS = 1.0
 #: The distance of the compared positions grows by this factor in each step of the fit.
 _GROWTH = 4.0
 

@@ -80,7 +80,7 @@ def _frequencies(
         return  # the angles follow other positions, or no frequency at all
     if phases_diagnose.exchanged(run, phases, found):
         return
-    k = int(np.argmax(np.abs(w - theta) / phases.sigma))
+    k = int(np.argmax(np.abs(w - theta)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule.declared, evidence)
     factor = measured_factor(seen)
@@ -110,23 +110,15 @@ def factor_error(seen: Seen) -> float:
     return FACTOR_SLACK + (SIGMAS + 1) * ROUNDOFF[dtype] / float(np.sqrt(count))
 
 
-def fits_declared(declared: Declaration, seen: Seen) -> str:
-    """Return which fitted parameter contradicts the declaration, or an empty string.
+def wrong_factor(declared: float, seen: Seen) -> str:
+    """Return the factor on cos and sin as text if it is not the declared one, else nothing.
 
-    It is asked where results are coarser than float32, because their elements hide a wrong base.
+    It is asked where results are coarser than float32, because their elements hide 1 %.
     """
-    phases, theta = seen.fitted.phases, declared.frequencies
-    if phases.frequencies.size != theta.size:
-        return ""
-    w = declared.sign * phases.frequencies
-    fits = agree(w, theta, phases.sigma, seen.fitted.period)
-    if phases.linear and not fits.all():
-        k = int(np.argmin(fits))
-        return f"pair {k}: {w[k]:.6g}, declared {theta[k]:.6g}"
     factor = measured_factor(seen)
-    if abs(factor - declared.amplitude) > factor_error(seen) * abs(declared.amplitude):
-        return f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
-    return ""
+    if abs(factor - declared) <= factor_error(seen) * abs(declared):
+        return ""
+    return f"cos and sin are multiplied by {factor:.6g}, declared {declared:.6g}"
 
 
 def _nearest(fitted: Fitted, declared: Declaration) -> np.ndarray:

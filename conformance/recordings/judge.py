@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Rotary
+from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Run, Settings, describe
-from posenc_ref.conformance.phases.declaration import declare
 from posenc_ref.conformance.surfaces import Declared
 
 from . import axes, limits
 from .angles import fit
 from .call import Recorded
 from .diagnose import diagnose
-from .diagnose_angles import fits_declared
+from .diagnose_angles import wrong_factor
 from .files import Tensor, read
 from .layer_encoding import of_layer
 from .layout import chosen, run_of
@@ -206,10 +205,10 @@ def judge_part(run: Run, call: Recorded) -> None:
             "positions: record later positions"
         )
         return
-    if seen.coarse and encoding.num_axes == 1 and not encoding.depends_on_length:
+    if seen.coarse and maps.valid.any() and not isinstance(encoding, XPos):
         run.count("fitted parameters")
-        wrong = "" if run.failures else fits_declared(declare(encoding), seen)
-        if wrong:
+        wrong = wrong_factor(encoding.attention_factor(call.length), seen)
+        if wrong and not run.failures:
             run.failed("fitted parameters", "least squares", np.inf, wrong)
     limits.open_questions(run, encoding, seen)
     if run.failures:

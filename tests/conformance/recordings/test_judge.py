@@ -167,14 +167,11 @@ def test_half_precision_recordings_conform(dtype):
     assert check_recorded(x, right(x, P), P, HALF).verdict == ("conforms")
 
 
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [({"base": 10050.0}, "base"), ({"after": lambda y, p: y * np.float32(1.02)}, "amplitude")],
-)
-def test_fitted_numbers_show_what_bfloat16_elements_hide(changes, code):
+def test_a_fitted_factor_shows_what_bfloat16_elements_hide():
     x = X.astype(BF16)
-    report = check_recorded(x, rope(**changes)(x, P), P, HALF)
-    assert report.codes == [code]
+    wrong = rope(after=lambda y, p: y * np.float32(1.02))
+    report = check_recorded(x, wrong(x, P), P, HALF)
+    assert report.codes == ["amplitude"]
     assert report.accuracy.worst <= report.accuracy.budget
 
 
