@@ -74,6 +74,10 @@ def check_command(
     config: Annotated[
         str | None, typer.Option(help="The config.json or .gguf file with the expected encoding.")
     ] = None,
+    override: Annotated[
+        str | None,
+        typer.Option(help="Entries that replace those of --preset or --config: JSON or @file."),
+    ] = None,
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
@@ -174,8 +178,12 @@ def check_command(
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
     if fact and preset is None:
         raise UsageError("--fact needs --preset")
+    if override is not None and preset is None and config is None:
+        raise UsageError("--override needs --preset or --config, whose entries it replaces")
     if preset is not None or config is not None:
-        model = load_model(preset or config or "", facts=fact or (), surface=chosen)
+        model = load_model(
+            preset or config or "", facts=fact or (), surface=chosen, override=override
+        )
         declared = model if recorded else declared_by(model, chosen or "apply", layer_type)
     if target is not None:
         fn = bound_target(
