@@ -19,6 +19,9 @@ from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
 from .identify.card import Card
 from .identify.function import identify
+from .recordings.against import compare_recorded
+from .recordings.identify import identify_recorded
+from .recordings.judge import check_recorded, check_recorded_file
 from .vectors import VectorCase, load_vectors
 
 __all__ = [
@@ -37,9 +40,13 @@ __all__ = [
     "assert_conforms",
     "bind",
     "check",
+    "check_recorded",
+    "check_recorded_file",
+    "compare_recorded",
     "explain",
     "from_command",
     "from_onnx",
     "identify",
+    "identify_recorded",
     "load_vectors",
 ]

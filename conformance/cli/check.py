@@ -29,6 +29,7 @@ from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, layer_types, load_model
 from .onnx_model import check_model, is_onnx
 from .output import usage_errors
+from .recorded import judge_recorded
 from .targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -41,6 +42,24 @@ def check_command(
     command: Annotated[
         str | None,
         typer.Option("--exec", help="Judge a program in any language, such as './rope --fast'."),
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judge recorded q and k, before and after the rotation, in place of a function: "
+            "a .npz or .safetensors file, or a folder of .npy files."
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Compare --recorded with this recording, layer by layer."),
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The name of a recorded tensor, ROLE=NAME: q_before=attn.q, positions=ids; "
+            "a * in NAME stands for the layer."
+        ),
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(help="The expected encoding, as JSON or @file.json.")
@@ -123,13 +142,25 @@ def check_command(
     or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
     The report says how it was called; `posenc explain signatures` lists what is recognised. With
     --surface, the function gets the arguments that `posenc explain SURFACE` shows. A program gets
-    them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
-    usage error or a program that does not answer, 3 if the check was inconclusive.
+    them as lines of JSON. Recorded tensors need no function. Exits with 0 if it conforms, 1 if it
+    deviates, 2 for a usage error or a program that does not answer, 3 if the check was
+    inconclusive.
     """
-    if (target is None) == (command is None):
+    if [target, command, recorded].count(None) != 2:
         raise UsageError(
-            "give either TARGET (file.py:function or package.module:function) or --exec './program'"
+            "give one of TARGET (file.py:function or package.module:function), --exec './program' "
+            "and --recorded FILE"
         )
+    of_functions = {
+        "--surface": surface, "--backend": backend, "--device": device,
+        "--inplace": inplace or None, "--max-position": max_position,
+        "--table": table, "--init": init or None, "--signature": signature,
+    }  # fmt: skip
+    of_recordings = {"--against": against, "--role": role or None}
+    for option, value in (of_recordings if recorded is None else of_functions).items():
+        if value is not None:
+            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
+            raise UsageError(f"{option} {needed_by}")
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
     known = known_deviation(expect, reason)
@@ -143,7 +174,9 @@ def check_command(
     if len(said) > 1:
         raise UsageError("give one of --encoding, --preset and --config")
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
-    if not said and head_dim is None and not own and needed:
+    if recorded is not None:
+        needed = against is None
+    if not said and (head_dim is None or recorded) and not own and needed:
         raise UsageError(
             "the expected encoding is missing: give --encoding "
             '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
@@ -161,7 +194,10 @@ def check_command(
             preset or config or "", facts=fact or (), surface=chosen, override=override
         )
         several = layer_types(model, layer_type) if graph else {}
-        declared = None if several else declared_by(model, chosen or "apply", layer_type)
+        if recorded is not None:
+            declared = model
+        elif not several:
+            declared = declared_by(model, chosen or "apply", layer_type)
     if target is not None and graph:
         return check_model(
             target,
@@ -211,7 +247,7 @@ def check_command(
     declared = declared or (fn.encoding if bound else None)
     library = backend or (fn.backend if bound else "numpy")
     facts: dict[str, Any] = {
-        "subject": fn.name if isinstance(fn, Implementation) else target,
+        "subject": fn.name if isinstance(fn, Implementation) else target or str(recorded),
         "surface": chosen,
         "declared": describe(declared),
         "backend": library,
@@ -222,20 +258,34 @@ def check_command(
     begin = time.perf_counter()
     # Keep the function's own output out of the report.
     with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
-        report = check(
-            fn,
-            declared,
-            chosen,
-            backend=backend,
-            dtype=dtype,
-            tensor_layout=tensor_layout,
-            device=device,
-            angles=angles,
-            precision=precision,
-            head_dim=head_dim,
-            max_position=max_position,
-            inplace=inplace,
-            name=target if isinstance(target, str) and not own else None,
+        report = (
+            judge_recorded(
+                recorded,
+                against,
+                declared,
+                role or (),
+                head_dim=head_dim,
+                layer_type=layer_type,
+                tensor_layout=tensor_layout,
+                angles=angles,
+                precision=precision,
+            )
+            if recorded is not None
+            else check(
+                fn,
+                declared,
+                chosen,
+                backend=backend,
+                dtype=dtype,
+                tensor_layout=tensor_layout,
+                device=device,
+                angles=angles,
+                precision=precision,
+                head_dim=head_dim,
+                max_position=max_position,
+                inplace=inplace,
+                name=target if isinstance(target, str) and not own else None,
+            )
         )
         report.expected = known
         if record is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,14 +18,22 @@ from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
 from .onnx_model import identify_model, is_onnx
 from .output import usage_errors
+from .recorded import identify_recording
 from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
 def identify_command(
     target: Annotated[
-        str, typer.Argument(help="file.py:function, package.module:function or model.onnx")
-    ],
+        str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Identify the rotation of recorded tensors, as in `posenc check`."),
+    ] = None,
+    role: Annotated[
+        list[str] | None, typer.Option(help="The name of a recorded tensor, ROLE=NAME.")
+    ] = None,
     head_dim: Annotated[
         int | None,
         typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
@@ -63,6 +72,16 @@ def identify_command(
     Exits with 0 if an encoding describes the function exactly, 1 if there are deviations, 2 for a
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
+    if recorded is not None and target is None:
+        others = (surface, table, init, signature, backend, device, max_position, to)
+        if any(others) or axes > 1:
+            raise UsageError("--recorded takes only --role, --head-dim, --tensor-layout and --json")
+        cards = identify_recording(recorded, role or (), head_dim, tensor_layout)
+        texts = [card.to_json() for card in cards] if as_json else list(map(str, cards))
+        typer.echo(f"[{', '.join(texts)}]" if as_json else "\n\n".join(texts))
+        raise typer.Exit(max(map(_exit_code, cards), key=(0, 1, 3).index))
+    if target is None or recorded is not None:
+        raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
     goal = None
     if to is not None:
         is_json = to.lstrip().startswith(("{", "@"))

@@ -19,7 +19,7 @@ ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions", "pytest", "guide",
-    "identify", "adapters", "graphs", "vectors", "external", "weights", "surveys",
+    "identify", "recordings", "adapters", "graphs", "vectors", "external", "weights", "surveys",
     "configurations", "cli",
     "__init__", "__main__",
 )  # fmt: skip
