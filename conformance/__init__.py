@@ -8,6 +8,8 @@ if __name__ != "posenc_ref.conformance":
 
 from .assertions import ExpectedFailure, assert_conforms
 from .check import SURFACES, check
+from .compare.comparison import Comparison
+from .compare.function import compare
 from .external.command import from_command
 from .external.process import HarnessError
 from .harness.codes import CODES, Code
@@ -23,6 +25,7 @@ __all__ = [
     "Accuracy",
     "Card",
     "Code",
+    "Comparison",
     "ExpectedFailure",
     "Finding",
     "HarnessError",
@@ -31,6 +34,7 @@ __all__ = [
     "VectorCase",
     "assert_conforms",
     "check",
+    "compare",
     "from_command",
     "identify",
     "load_vectors",

@@ -13,6 +13,7 @@ from posenc_ref import SPEC_VERSION, __version__
 
 from .accuracy import accuracy_command
 from .check import check_command
+from .compare import compare_command
 from .explain import explain_command
 from .gallery import gallery_command
 from .identify import identify_command
@@ -59,6 +60,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
         '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'',
     ),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
+    (compare_command, "posenc compare new.py:apply old.py:apply --head-dim 64"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),
     (presets_command, "posenc presets llama-3.1-8b"),

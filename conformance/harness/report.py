@@ -219,7 +219,7 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
     if a.precision:
         lines.append(f"precision {a.precision}")
     if a.errors:
-        errors = ", ".join(f"{_short(p)}: {e:.1e}" for p, e in a.errors.items())
+        errors = ", ".join(f"{tokens(p)}: {e:.1e}" for p, e in a.errors.items())
         lines.append(f"errors    absolute, at the end of a context of {errors}")
         if a.degrades_at is not None:
             gaps = "" if a.degrades_at < SCAN else " of those tried"
@@ -230,7 +230,8 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
     return lines
 
 
-def _short(position: int) -> str:
+def tokens(position: int) -> str:
+    """Return a length as text, in Ki or Mi if it is a multiple of them."""
     for size, unit in ((2**20, "Mi"), (2**10, "Ki")):
         if position >= size and position % size == 0:
             return f"{position // size}{unit}"

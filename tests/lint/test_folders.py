@@ -19,7 +19,7 @@ ORDER = (
     "harness", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions",
-    "identify", "adapters", "vectors", "external", "surveys", "cli",
+    "identify", "adapters", "vectors", "external", "compare", "surveys", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

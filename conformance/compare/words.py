@@ -1,0 +1,71 @@
+"""The differences between two measured functions, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from posenc_ref.conformance.identify.card import Card
+
+#: Facts that follow from the others, or say how far the measurement went.
+_DERIVED = ("accuracy", "judged", "frequencies")
+_LONGEST = 120
+
+
+def differences(a: Card, b: Card) -> list[str]:
+    """Return the properties that differ: A's value, and B's."""
+    one, other = a.encoding, b.encoding
+    if one is None or other is None or type(one) is not type(other):
+        found = [] if one is None or other is None else [_pair("encoding", one, other)]
+        return [*found, *_facts(a, b), *_frequencies(a, b)]
+    mine, its = one.to_dict(), other.to_dict()
+    fields = [name for name in mine if mine[name] != its[name]]
+    if "layout" in fields and _blind(a, b):
+        fields.remove("layout")
+    found = [_pair(name, getattr(one, name), getattr(other, name)) for name in fields]
+    if a.softmax_scale != b.softmax_scale:
+        found.append(_pair("softmax scale", a.softmax_scale, b.softmax_scale))
+    if not (a.exact and b.exact):
+        found += [text for text in _facts(a, b) if text not in found]
+    elif a.facts.get("angles") != b.facts.get("angles"):
+        found.append(_pair("angles", a.facts.get("angles"), b.facts.get("angles")))
+    return found if a.rule and b.rule else [*found, *_frequencies(a, b)]
+
+
+def _blind(a: Card, b: Card) -> bool:
+    """Return whether one of the functions does not show which channels form a pair."""
+    return any("does not show which channels" in text for card in (a, b) for text in card.unknown)
+
+
+def _facts(a: Card, b: Card) -> Iterator[str]:
+    for name in dict.fromkeys([*a.facts, *b.facts]):
+        if a.facts.get(name) != b.facts.get(name) and name not in _DERIVED:
+            yield _pair(name, a.facts.get(name, "none"), b.facts.get(name, "none"))
+
+
+def _frequencies(a: Card, b: Card) -> Iterator[str]:
+    w, v = a.frequencies, b.frequencies
+    if w.size != v.size:
+        yield f"number of frequencies: {w.size}, declared {v.size}"
+        return
+    if not w.size or a.uncertainty.size != w.size or b.uncertainty.size != w.size:
+        return
+    off = np.abs(w - v) > 8 * (a.uncertainty + b.uncertainty)
+    if off.any():
+        k = int(np.argmax(off))
+        yield (
+            f"frequencies: {int(off.sum())} of {off.size} differ; pair {k} turns by {w[k]:.9g} rad "
+            f"per position, declared {v[k]:.9g}"
+        )
+
+
+def _pair(name: str, mine: object, its: object) -> str:
+    one, other = (_short(value) for value in (mine, its))
+    return f"{name}: other values" if one == other else f"{name}: {one}, declared {other}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
