@@ -72,8 +72,9 @@ class Comparison(Report):
     agreement: str = AGREE  #: "tensors agree", "tensors differ, logits agree", "tensors differ"
 
     def __str__(self) -> str:
-        head, declared, *rest = super().__str__().splitlines()
-        lines = [head, declared, *(f"differs   {text}" for text in self.differs), *rest]
+        lines = super().__str__().splitlines()
+        start = 3 if self.measured else 2
+        lines[start:start] = [line for text in self.differs for line in _wrapped("differs", text)]
         lines += _wrapped("result", self.result)
         for text in self.conversion:
             lines += _wrapped("convert", text)
@@ -115,9 +116,8 @@ class Comparison(Report):
         d = self.difference
         if not d.errors:
             return ""
-        errors = ", ".join(f"{tokens(n)}: {error:.1e}" for n, error in d.errors.items())
-        same = "; all of them agree within the tolerance" if d.logits else ""
-        return f"; logits differ at the end of a context of {errors}{same}"
+        errors = ", ".join(f"{error:.2g} at {tokens(n)}" for n, error in d.errors.items())
+        return f"; logits at the end of a context (random q and k) differ by up to {errors}"
 
 
 def _wrapped(label: str, text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
@@ -10,47 +11,57 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.identify.card import Card
-from posenc_ref.conformance.phases.measure import Measured, measure
+from posenc_ref.conformance.phases.measure import measure
 
 from .side import Side
 
 _SHOWN = 3
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Found(Rotary, abstract=True):
-    """The rotation of measured channel pairs by measured signed frequencies."""
+    """The rotation of measured channel pairs by measured frequencies."""
+
+    head_dim: int
+    channels: tuple[tuple[int, int, int, int], ...]  #: two input, two output channels of each pair
+    measured: tuple[float, ...]  #: signed, radians per position
+    size: float = 1.0  #: the factor on cos and sin
 
     sign = 1
     scaling = None
 
-    def __init__(self, head_dim: int, measured: Measured, w: np.ndarray, size: float) -> None:
-        self.head_dim, self.measured, self.w, self.size = head_dim, measured, w, size
-
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the channels from which pairs are read, exchanged for negative frequencies."""
-        return self._ordered([(p.a, p.b) for p in self.measured.pairs])
+        return self._ordered(0, 1)
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the channels to which pairs are written, likewise."""
-        return self._ordered([(p.out_a, p.out_b) for p in self.measured.pairs])
+        return self._ordered(2, 3)
 
-    def _ordered(self, pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        channels = np.array([p if w >= 0 else p[::-1] for p, w in zip(pairs, self.w, strict=True)])
-        return channels[:, 0], channels[:, 1]
+    def _ordered(self, one: int, other: int) -> tuple[np.ndarray, np.ndarray]:
+        channels = np.array(self.channels)
+        back = np.array(self.measured) < 0
+        first, second = channels[:, one], channels[:, other]
+        return np.where(back, second, first), np.where(back, first, second)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
         """Return the absolute values of the measured frequencies."""
-        return tuple(Decimal(float(abs(w))) for w in self.w)
+        return tuple(Decimal(abs(w)) for w in self.measured)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """Return the measured factor on cos and sin."""
         return self.size
 
     def __repr__(self) -> str:
-        some = ", ".join(f"({p.a}, {p.b})" for p in self.measured.pairs[:_SHOWN])
-        w = ", ".join(f"{v:.6g}" for v in self.w[:_SHOWN])
-        more = ", ..." if self.w.size > _SHOWN else ""
-        return f"a rotation of {self.w.size} pairs {some}{more} by {w}{more} rad per position"
+        pairs = list(zip(*self.pairs(), strict=True))[:_SHOWN]
+        some = ", ".join(f"({a}, {b})" for a, b in pairs)
+        w = ", ".join(f"{abs(v):.6g}" for v in self.measured[:_SHOWN])
+        more = ", ..." if len(self.measured) > _SHOWN else ""
+        factor = "" if self.size == 1.0 else f", times {self.size:g}"
+        return (
+            f"a rotation of {len(self.measured)} channel pairs {some}{more} by {w}{more} rad per "
+            f"position{factor}"
+        )
 
 
 def found(side: Side, card: Card) -> Found | None:
@@ -70,4 +81,5 @@ def found(side: Side, card: Card) -> Found | None:
         return None
     near = round(float(np.median(size)), 6)
     factor = 1.0 if abs(near - 1) <= FACTOR_SLACK / 8 else near
-    return Found(side.access.dim, measured, card.frequencies, factor)
+    channels = tuple((p.a, p.b, p.out_a, p.out_b) for p in measured.pairs)
+    return Found(side.access.dim, channels, tuple(card.frequencies.tolist()), factor)

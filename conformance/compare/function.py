@@ -21,12 +21,14 @@ from posenc_ref.conformance.sequences.judge_qk import MAYBE_HARMLESS
 
 from . import biases, rotations, tables
 from .comparison import AGREE, DIFFER, LOGITS_AGREE, Comparison, Difference
-from .found import found
+from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
 from .views import VIEWS, View
 from .words import differences
 
+#: Findings about tensors that may leave the logits as declared.
+_OF_TENSORS = (*MAYBE_HARMLESS, "layout", "not-a-rotation", "inaccurate")
 _CHANNELS = ("apply", "scores")
 #: The sizes of the last axis of x to try if none is given.
 _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
@@ -165,13 +167,15 @@ class _Comparing:
         traced = bool(two.run.failures or two.run.report.codes)
         if encoding is not None:
             report = self._check(self.a, encoding)
+            if isinstance(encoding, Found) and card_a is not None:
+                _unordered(report, encoding, card_a)
             report.executed |= two.run.report.executed
         else:
-            if traced and judged is not None:
-                _explain(two.run, self._check(self.a, judged[0]), judged[1], self.b.name)
+            if traced and judged is not None and not isinstance(judged[0], Found):
+                _explain(two.run, self._check(self.a, judged[0]), judged, self.b.name)
             report = self._finished(two, traced)
         if traced and two.difference.logits:
-            _excuse(report)
+            _excuse(report, self.b.name)
         result = Comparison(**vars(report))
         result.subject, result.encoding = self.a.name, self._declared(card_b, encoding)
         result.difference = two.difference
@@ -180,8 +184,8 @@ class _Comparing:
         result.limits = list(dict.fromkeys([*limits, *result.limits, *(f"B: {t}" for t in own)]))
         if card_a is not None and card_b is not None:
             result.differs = differences(card_a, card_b)
-            if traced and like is not None:
-                _convert(result, two, card_a, like, card_b)
+            if traced:
+                _convert(result, two, card_a, like, encoding is not None)
         return result
 
     def _head_dim(self) -> list[str]:
@@ -317,7 +321,10 @@ class _Comparing:
         """Return what B is, in words."""
         if encoding is not None:
             return f"{self.b.name}, which is {encoding!r}"
-        known = "" if card is None else f" ({card.verdict})"
+        known = ""
+        if card is not None and card.encoding is not None:
+            codes = dict.fromkeys(f.code for f in card.deviations if f.severity == ERROR)
+            known = f" (nearest to {card.encoding!r}, but: {', '.join(codes)})"
         return f"{self.b.name}, whose results are the reference{known}"
 
 
@@ -339,16 +346,26 @@ def _shown(encoding: Any, a: Card, b: Card) -> Any:
     return encoding.replace(layout=layout) if blind and layout else encoding
 
 
-def _explain(run: Run, report: Report, of_b: Report, name: str) -> None:
+def _unordered(report: Report, encoding: Found, a: Card) -> None:
+    """Remove findings about frequencies if only the order of the pairs differs."""
+    w, v = np.sort(np.abs(a.frequencies)), np.sort(encoding.frequencies())
+    sigma = a.uncertainty.max(initial=0.0)
+    if "layout" in report.codes and w.size == v.size and (np.abs(w - v) <= 8 * sigma).all():
+        about = ("frequency-spacing", "sign")
+        report.findings = [f for f in report.findings if f.code not in about]
+
+
+def _explain(run: Run, report: Report, judged: tuple[Any, Report], name: str) -> None:
     """Report A's deviations from B's nearest encoding that B lacks, and B's that A lacks."""
     mine, its = ({(f.code, f.message): f for f in r.findings if f.severity == ERROR}
-                 for r in (report, of_b))  # fmt: skip
+                 for r in (report, judged[1]))  # fmt: skip
     for key, finding in mine.items():
         if key not in its:
-            _add(run, finding)
+            text = f"against {judged[0]!r}, to which {name} is nearest: {finding.message}"
+            _add(run, replace(finding, message=text))
     for key, finding in its.items():
         if key not in mine:
-            text = f"{name} deviates from its encoding, this function does not: {finding.message}"
+            text = f"{name} deviates from {judged[0]!r}, this function does not: {finding.message}"
             remedy = f"Mend {name}, or make this function deviate as well."
             _add(run, Finding(finding.code, text, finding.evidence, remedy=remedy))
 
@@ -358,20 +375,36 @@ def _add(run: Run, finding: Finding) -> None:
         run.report.findings.append(finding)
 
 
-def _excuse(report: Report) -> None:
+def _excuse(report: Report, name: str) -> None:
     """Turn errors about tensors into notes: the logits of both functions agree."""
     errors = [f for f in report.findings if f.severity == ERROR]
-    if all(f.code in (*MAYBE_HARMLESS, "inaccurate") for f in errors):
-        report.findings = [
-            replace(f, severity=NOTE) if f.severity == ERROR else f for f in report.findings
-        ]
+    if not all(f.code in _OF_TENSORS for f in errors):
+        return
+    report.findings = [
+        replace(f, severity=NOTE) if f.severity == ERROR else f for f in report.findings
+    ]
+    if "harmless-convention" not in [f.code for f in report.findings]:
+        text = f"tensors differ from those of {name}, logits do not"
+        report.findings.append(Finding("harmless-convention", text, severity=NOTE))
 
 
-def _convert(result: Comparison, two: Two, a: Card, like: Any, b: Card) -> None:
+def _convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> None:
     """Add the steps that convert A to B, or to the encoding nearest to B."""
+    if like is None:
+        result.conversion = [f"cannot be converted: {two.b.name} has no known encoding"]
+        return
+    if not exact and not a.exact:
+        result.conversion = ["change the function as the findings say"]
+        return
     if a.encoding is None and isinstance(like, Rotary) and two.a.surface == "apply":
         a.encoding = found(two.a, a)
     add_conversion(a, like)
     result.conversion, result.converted = a.conversion, a.converted
-    if not b.exact and b.encoding is not None and a.converted:
-        result.conversion.append("these steps lead to B's nearest encoding, without its deviations")
+    if not exact:
+        to = f"{two.b.name}'s nearest encoding, without its deviations"
+        if not a.converted:
+            result.conversion = [f"no change of inputs leads to {two.b.name}: this is {to}"]
+        else:
+            result.conversion.append(f"these steps lead to {to}")
+    elif result.agreement == LOGITS_AGREE:
+        result.conversion.insert(0, "logits agree; only to get equal tensors as well:")

@@ -11,6 +11,8 @@ from posenc_ref.conformance.identify.card import Card
 #: Facts that follow from the others, or say how far the measurement went.
 _DERIVED = ("accuracy", "judged", "frequencies")
 _LONGEST = 120
+#: Measured frequencies differ if they are this many standard errors apart.
+_SIGMAS = 8
 
 
 def differences(a: Card, b: Card) -> list[str]:
@@ -39,9 +41,10 @@ def _blind(a: Card, b: Card) -> bool:
 
 
 def _facts(a: Card, b: Card) -> Iterator[str]:
-    for name in dict.fromkeys([*a.facts, *b.facts]):
-        if a.facts.get(name) != b.facts.get(name) and name not in _DERIVED:
-            yield _pair(name, a.facts.get(name, "none"), b.facts.get(name, "none"))
+    for name in (name for name in a.facts if name in b.facts and name not in _DERIVED):
+        mixed = name == "sign" and any("of" in card.facts[name].split() for card in (a, b))
+        if a.facts[name] != b.facts[name] and not mixed:  # signs of single pairs depend on layout
+            yield _pair(name, a.facts[name], b.facts[name])
 
 
 def _frequencies(a: Card, b: Card) -> Iterator[str]:
@@ -51,12 +54,20 @@ def _frequencies(a: Card, b: Card) -> Iterator[str]:
         return
     if not w.size or a.uncertainty.size != w.size or b.uncertainty.size != w.size:
         return
-    off = np.abs(w - v) > 8 * (a.uncertainty + b.uncertainty)
+    one, other = a.uncertainty, b.uncertainty
+    counted = ""
+    if getattr(a.encoding, "sign", 1) != getattr(b.encoding, "sign", 1):
+        w, v = np.abs(w), np.abs(v)
+    if a.encoding is None or b.encoding is None:  # pairs may be in any order
+        order, its = np.argsort(-np.abs(w)), np.argsort(-np.abs(v))
+        w, v, one, other = np.abs(w)[order], np.abs(v)[its], one[order], other[its]
+        counted = ", counted from the fastest,"
+    off = np.abs(w - v) > _SIGMAS * (one + other)
     if off.any():
         k = int(np.argmax(off))
         yield (
-            f"frequencies: {int(off.sum())} of {off.size} differ; pair {k} turns by {w[k]:.9g} rad "
-            f"per position, declared {v[k]:.9g}"
+            f"frequencies: {int(off.sum())} of {off.size} differ; pair {k}{counted} turns by "
+            f"{w[k]:.9g} rad per position, declared {v[k]:.9g}"
         )
 
 
