@@ -47,7 +47,6 @@ def compare_biases(two: Two) -> None:
     heads = max(ask(side, *LENGTHS[0]).shape[0] for side in (two.a, two.b))
     lengths = (*LENGTHS, *(pair for pair in _DECODED if heads * pair[1] <= _MOST))
     _judge_logits(two, ask, lengths, lambda q, k: exactly)
-    two.difference.what = "distance"
 
 
 def compare_scores(two: Two, card: Card) -> None:
@@ -102,7 +101,9 @@ def _judge_logits(
         got, wanted = np.where(live, actual, 0.0), np.where(live, expected, 0.0)
         truth = unit(q_len, k_len)(wanted)
         two.run.reached(k_len - 1)
-        two.judge_values(case, got, truth, live)
+        after = np.arange(k_len) > np.arange(k_len - q_len, k_len)[:, None]
+        if two.judge_values(case, np.where(after, wanted, got), truth, live):
+            _judge_later(two, case, got, truth, live & after)
         off = np.where(live, got - wanted, np.nan)
         middle = np.nanmedian(off, axis=-1, keepdims=True)
         moved = np.where(live, got - np.nan_to_num(middle), 0.0)
@@ -111,15 +112,29 @@ def _judge_logits(
         up_to_constant = up_to_constant and bool(
             (np.where(live, two.run.scores(moved, size), 0.0) <= two.run.budget).all()
         )
-        seen = np.abs(np.nan_to_num(off[:, -1])).max(axis=0)
+        seen = np.abs(np.nan_to_num(off[:, -1])).max(axis=0)  # by the last query
         if q_len == 1 and k_len in CONTEXTS:
             d.errors[k_len] = float(seen.max())
         over = np.flatnonzero(~(seen[::-1] <= two.visible))
         if over.size and (d.first is None or over[0] < d.first):
             d.first, d.every = int(over[0]), True
-    d.what = "distance of a key from the query"
+    d.what = "distance"
     d.logits = up_to_constant
     d.constant = bool(two.run.failures) and up_to_constant
+
+
+def _judge_later(
+    two: Two, case: str, actual: np.ndarray, truth: Truth, later: np.ndarray
+) -> None:
+    """Judge the keys after the query."""
+    if not two.judge_values(f"{case}, keys after the query", actual, truth, later):
+        masked = not (np.isfinite(actual[later]) & (actual[later] > _MASK)).any()
+        two.run.add(
+            "future-keys",
+            f"keys after the query {'are masked' if masked else 'get another bias'}, declared the "
+            "bias of the reference",
+            case,
+        )
 
 
 def compare_slopes(two: Two) -> None:
@@ -141,6 +156,7 @@ def compare_slopes(two: Two) -> None:
             "compare them on surface 'bias'"
         )
     d.what = "number of heads"
+    d.inputs = " (the largest slope difference times the distance)"
     d.errors = {n: worst * (n - 1) for n in CONTEXTS}
     d.logits = not two.run.failures
 

@@ -24,12 +24,16 @@ class Difference:
         Whether all compared results are equal bit for bit.
     calls : int
         The number of calls made to both functions.
+    off : list[str]
+        The calls whose results differ by more than rounding.
     logits : bool, optional
         Whether the logits agree; None if the surface has none, or none could be compared.
     constant : bool
         Whether logits agree only up to a constant for each query, which the softmax removes.
+    inputs : str
+        The inputs for which logits were compared.
     what : str
-        What ``first`` counts: "position", "distance", ...
+        What ``first`` counts: "position", "distance", ...; empty if results were not searched.
     first : int, optional
         The smallest tried position at which results differ by more than 2**-9.
     every : bool
@@ -40,9 +44,11 @@ class Difference:
 
     identical: bool = True
     calls: int = 0
+    off: list[str] = field(default_factory=list)
     logits: bool | None = None
     constant: bool = False
-    what: str = "position"
+    inputs: str = ""
+    what: str = ""
     first: int | None = None
     every: bool = False
     errors: dict[int, float] = field(default_factory=dict)
@@ -104,8 +110,15 @@ class Comparison(Report):
 
     def _first(self) -> str:
         d = self.difference
+        if not d.off:
+            return " or could not be compared (see the findings)"
+        if not d.what:
+            return f" in {len(d.off)} of {d.calls} calls, first in: {d.off[0]}"
         if d.first is None:
-            return f", nowhere visibly (by more than 2**-9 = {VISIBLE:.6f})"
+            return (
+                f" in {len(d.off)} of {d.calls} calls, by less than {VISIBLE:.6f} (2**-9) at every "
+                f"tried {d.what}; the first such call is: {d.off[0]}"
+            )
         tried = f"every smaller {d.what} was tried" if d.every else f"not every {d.what} was tried"
         return (
             f", visibly (by more than 2**-9, the rounding of 1.0 to bfloat16) from {d.what} "
@@ -117,7 +130,7 @@ class Comparison(Report):
         if not d.errors:
             return ""
         errors = ", ".join(f"{error:.2g} at {tokens(n)}" for n, error in d.errors.items())
-        return f"; logits at the end of a context (random q and k) differ by up to {errors}"
+        return f"; logits at the end of a context{d.inputs} differ by up to {errors}"
 
 
 def _wrapped(label: str, text: str) -> list[str]:

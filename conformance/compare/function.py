@@ -16,6 +16,7 @@ from posenc_ref.conformance.harness.report import ERROR, NOTE, Finding, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.identify.card import Card, Unidentified
+from posenc_ref.conformance.identify.convert.conversion import ARGUMENTS
 from posenc_ref.conformance.identify.function import add_conversion, declaration, identify
 from posenc_ref.conformance.sequences.judge_qk import MAYBE_HARMLESS
 
@@ -25,13 +26,13 @@ from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
 from .views import VIEWS, View
-from .words import differences
+from .words import building, differences
 
 #: Findings about tensors that may leave the logits as declared.
 _OF_TENSORS = (*MAYBE_HARMLESS, "layout", "not-a-rotation", "inaccurate")
-_CHANNELS = ("apply", "scores")
+_CHANNELS = ("apply", "scores", "add")
 #: The sizes of the last axis of x to try if none is given.
-_HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
+_HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8, 512, 768, 1024)
 
 
 def compare(
@@ -150,7 +151,7 @@ class _Comparing:
     @property
     def view(self) -> View:
         """How the functions are seen by ``identify``; as they are, if it knows their surface."""
-        return VIEWS.get(self.surface) or View(self.surface, (lambda fn, library, layout: fn,))
+        return VIEWS.get(self.surface) or View(self.surface, (lambda fn, library, layout, dim: fn,))
 
     def compared(self) -> Comparison:
         """Identify both functions, make the same calls to both, and return the comparison."""
@@ -170,12 +171,16 @@ class _Comparing:
             if isinstance(encoding, Found) and card_a is not None:
                 _unordered(report, encoding, card_a)
             report.executed |= two.run.report.executed
+            if "shape" in two.run.report.codes:  # the check may take other sizes for a mistake
+                report.findings = list(two.run.report.findings)
+            if traced and report.passed and not two.difference.logits:
+                _beyond(report, two)
         else:
             if traced and judged is not None and not isinstance(judged[0], Found):
                 _explain(two.run, self._check(self.a, judged[0]), judged, self.b.name)
             report = self._finished(two, traced)
         if traced and two.difference.logits:
-            _excuse(report, self.b.name)
+            _excuse(report, self.b.name, two.difference)
         result = Comparison(**vars(report))
         result.subject, result.encoding = self.a.name, self._declared(card_b, encoding)
         result.difference = two.difference
@@ -190,11 +195,13 @@ class _Comparing:
 
     def _head_dim(self) -> list[str]:
         """Choose head_dim if it is needed and not given; return a sentence about it."""
-        if self.sizes["head_dim"] or self.view.surface not in _CHANNELS:
+        if self.sizes["head_dim"] or not {self.surface, self.view.surface} & set(_CHANNELS):
             return []
         taken = []
         for size in _HEAD_DIMS:
-            sides = [self._view(fn, self.view.makers[0]) for fn in (self.a, self.b)]
+            sides = (self.a, self.b)
+            if self.surface != "add":
+                sides = tuple(self._view(fn, self.view.makers[0]) for fn in sides)
             if all(_accepts(self._run(one, head_dim=size), size) for one in sides):
                 taken.append(size)
         if not taken:
@@ -213,7 +220,7 @@ class _Comparing:
         if self.surface not in VIEWS:
             return fn
         library = self._run(fn).driver.backend
-        call = maker(fn.call, library, fn.tensor_layout)
+        call = maker(fn.call, library, fn.tensor_layout, self.sizes["head_dim"] or 0)
         return replace(fn, call=call, surface=self.view.surface, factory=None)
 
     def _run(self, fn: Implementation, **sizes: Any) -> Run:
@@ -333,7 +340,7 @@ def _accepts(run: Run, dim: int) -> bool:
     try:
         if run.report.surface == "apply":
             return bool(np.isfinite(run.driver.apply(x, np.arange(4))).all())
-        run.driver.call(x, x)
+        run.driver.call(*((x[0],) if run.report.surface == "add" else (x, x)))
     except (Refused, Malformed):
         return False
     return True
@@ -375,16 +382,30 @@ def _add(run: Run, finding: Finding) -> None:
         run.report.findings.append(finding)
 
 
-def _excuse(report: Report, name: str) -> None:
+def _beyond(report: Report, two: Two) -> None:
+    """Report differences in calls that the check of B's encoding does not make."""
+    own = two.run.report.findings
+    if not own:
+        first = two.run.failures[0]
+        text = f"results differ from those of {two.b.name}, whatever their encodings have in common"
+        own = [Finding("inaccurate", text, first.place.replace("truth", "declared"))]
+    report.findings += own
+
+
+def _excuse(report: Report, name: str, difference: Difference) -> None:
     """Turn errors about tensors into notes: the logits of both functions agree."""
     errors = [f for f in report.findings if f.severity == ERROR]
     if not all(f.code in _OF_TENSORS for f in errors):
         return
     report.findings = [
-        replace(f, severity=NOTE) if f.severity == ERROR else f for f in report.findings
+        replace(f, severity=NOTE) if f.severity == ERROR else f
+        for f in report.findings
+        if f.code != "inaccurate"
     ]
+    report.accuracy = None  # it is that of the tensors
     if "harmless-convention" not in [f.code for f in report.findings]:
         text = f"tensors differ from those of {name}, logits do not"
+        text += ", up to a constant for each query" if difference.constant else ""
         report.findings.append(Finding("harmless-convention", text, severity=NOTE))
 
 
@@ -395,6 +416,9 @@ def _convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> N
         return
     if not exact and not a.exact:
         result.conversion = ["change the function as the findings say"]
+        return
+    if a.surface not in ARGUMENTS:
+        result.conversion = building(a.encoding, like)
         return
     if a.encoding is None and isinstance(like, Rotary) and two.a.surface == "apply":
         a.encoding = found(two.a, a)

@@ -25,7 +25,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.calls import logits
 
 from .comparison import CONTEXTS
-from .side import SAMPLED, Side, Two, normwise, search
+from .side import RANDOM, SAMPLED, Side, Two, normwise, search
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 
@@ -68,7 +68,7 @@ def judge_rotations(two: Two, like: Rotary | None) -> None:
     ) -> None:
         two.judge(lambda side: by(side, x, at), case, lambda y: truth(x, at, y), required)
 
-    for size in (*SIZES, *WIDE[:4]):
+    for size in (*SIZES, *WIDE):
         case = f"B, H, S = {size}"
         judge(case, run.random((*size, dim), sum(size)), np.arange(size[-1]), size in SIZES)
         if run.report.codes:
@@ -140,4 +140,5 @@ def judge_logits(q: Two, k: Two, like: Rotary | None) -> None:
         agree = agree and run.fits(actual, q.widened(expected))
         if n in CONTEXTS:
             q.difference.errors[n] = float(np.abs(actual - expected.value).max()) / dim**0.5
+    q.difference.inputs = RANDOM
     q.difference.logits = agree if compared >= FEWEST else None

@@ -19,6 +19,8 @@ from .comparison import CONTEXTS, Difference
 
 #: The contexts in which logits must agree; the largest ones are reported.
 SAMPLED = (16, 64, 100, 256, 500, 1024, *CONTEXTS)
+#: The inputs for which logits of rotated queries and keys are compared.
+RANDOM = ", of random q and k with variance 1,"
 #: The forms of positions from general to special; every function accepts calls from position 0.
 _MODES = ("any", "contiguous", "single", "prefix")
 
@@ -113,7 +115,10 @@ class Two:
 
     def judge_values(self, case: str, actual: np.ndarray, truth: Truth, live: Any = None) -> bool:
         """Judge the results of one call."""
-        return self.run.judge("compared with B", case, actual, self.widened(truth), live)
+        right = self.run.judge("compared with B", case, actual, self.widened(truth), live)
+        if not right:
+            self.difference.off.append(case)
+        return right
 
     def widened(self, truth: Truth) -> Truth:
         """Return ``truth`` with twice the tolerance if two errors may add up."""
@@ -145,6 +150,7 @@ class Two:
 
 def search(two: Two, error: Callable[[np.ndarray], np.ndarray]) -> None:
     """Record the first position with an ``error`` that is visible."""
+    two.difference.what = "position"
     highest = two.reach(REPORTED[-1] - 1)
     rounding = two.visible - VISIBLE
     two.difference.first = first_visible(error, highest, rounding, two.run.settings.reduced)

@@ -15,8 +15,8 @@ from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, starts
 
 Function = Callable[..., Any]
-#: (fn, library, tensor layout) -> the function as one of another surface.
-Maker = Callable[[Function, Backend, str], Function]
+#: (fn, library, tensor layout, head_dim) -> the function as one of another surface.
+Maker = Callable[[Function, Backend, str, int], Function]
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ def _host(library: Backend, positions: Any) -> np.ndarray:
 
 
 def _side(n: int) -> Maker:
-    return lambda fn, library, layout: lambda x, p: fn(x, x, p, p)[n]
+    return lambda fn, library, layout, dim: lambda x, p: fn(x, x, p, p)[n]
 
 
-def _gradient(fn: Function, library: Backend, layout: str) -> Function:
+def _gradient(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     return lambda x, p: fn(x, p, x)
 
 
-def _from_offset(fn: Function, library: Backend, layout: str) -> Function:
+def _from_offset(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     def view(x: Any, positions: Any) -> Any:
         at = starts(_host(library, positions))
         batch = x.shape[1 if layout == "sbhd" else 0]
@@ -54,7 +54,7 @@ def _from_offset(fn: Function, library: Backend, layout: str) -> Function:
     return view
 
 
-def _one_call(fn: Function, library: Backend, layout: str) -> Function:
+def _one_call(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     def view(x: Any, positions: Any) -> Any:
         at = starts(_host(library, positions))
         if at.ndim:
@@ -64,7 +64,7 @@ def _one_call(fn: Function, library: Backend, layout: str) -> Function:
     return view
 
 
-def _one_chunk(fn: Function, library: Backend, layout: str) -> Function:
+def _one_chunk(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     def view(x: Any, positions: Any) -> Any:
         p = _host(library, positions)
         if np.any(starts(p)):
@@ -74,7 +74,7 @@ def _one_chunk(fn: Function, library: Backend, layout: str) -> Function:
     return view
 
 
-def _shifted(fn: Function, library: Backend, layout: str) -> Function:
+def _shifted(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     axis = {"bhsd": 2, "sbhd": 0}.get(layout, 1)
 
     def view(x: Any, positions: Any) -> Any:
@@ -94,7 +94,7 @@ def _shifted(fn: Function, library: Backend, layout: str) -> Function:
     return view
 
 
-def _prefix(fn: Function, library: Backend, layout: str) -> Function:
+def _prefix(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     def view(positions: Any) -> Any:
         p = _host(library, positions)
         if starts(p) != 0:
@@ -104,7 +104,17 @@ def _prefix(fn: Function, library: Backend, layout: str) -> Function:
     return view
 
 
-def _one_rank(fn: Function, library: Backend, layout: str) -> Function:
+def _onto_zeros(fn: Function, library: Backend, layout: str, dim: int) -> Function:
+    def view(positions: Any) -> Any:
+        p = _host(library, positions)
+        if starts(p) != 0:
+            raise Inexpressible("positions must start at 0")
+        return fn(library.asarray(np.zeros((1, p.size, dim)), "float32", None))[0]
+
+    return view
+
+
+def _one_rank(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     return lambda num_heads: fn(num_heads, 1, 0)
 
 
@@ -120,6 +130,7 @@ VIEWS: dict[str, View] = {
     "decode": View("apply", (_one_chunk,)),
     "key_cache": View("apply", (_one_chunk,)),
     "shift_keys": View("apply", (_shifted,)),
+    "add": View("table", (_onto_zeros,)),
     "rows": View("table", (_prefix,)),
     "rank_slopes": View("slopes", (_one_rank,)),
 }

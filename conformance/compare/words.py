@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from posenc_ref import Encoding
 from posenc_ref.conformance.identify.card import Card
 
 #: Facts that follow from the others, or say how far the measurement went.
@@ -33,6 +34,15 @@ def differences(a: Card, b: Card) -> list[str]:
     elif a.facts.get("angles") != b.facts.get("angles"):
         found.append(_pair("angles", a.facts.get("angles"), b.facts.get("angles")))
     return found if a.rule and b.rule else [*found, *_frequencies(a, b)]
+
+
+def building(one: Encoding | None, other: Encoding) -> list[str]:
+    """Return the step that builds a function with the values of ``other``."""
+    if type(one) is not type(other):
+        return [f"build the function as {_short(other)}"]
+    mine, its = one.to_dict(), other.to_dict()
+    fields = (f"{name}={_short(getattr(other, name))}" for name in mine if mine[name] != its[name])
+    return [f"build the function with {', '.join(fields)}"]
 
 
 def _blind(a: Card, b: Card) -> bool:
