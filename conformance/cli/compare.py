@@ -65,7 +65,8 @@ def compare_command(
     ]
     with redirect_stdout(sys.stderr):  # keep the functions' own output out of the report
         report = compare(
-            *functions,
+            functions[0],
+            functions[1],
             surface,
             head_dim=head_dim,
             axes=axes,

@@ -23,7 +23,9 @@ _MASK = -1e4
 #: Calls of one query with the keys of a long context.
 _DECODED = tuple((1, n) for n in CONTEXTS)
 #: Relative positions: every near one, and some far ones.
-_OFFSETS = np.unique(np.concatenate([np.arange(-2100, 2101), *(s * 2 ** np.arange(18) for s in (-1, 1))]))
+_OFFSETS = np.unique(
+    np.concatenate([np.arange(-2100, 2101), *(s * 2 ** np.arange(18) for s in (-1, 1))])
+)
 #: The shapes of calls for logits: square, decoding, and longer ones.
 _SCORED = ((5, 5), (1, 7), (3, 11), (16, 64), (64, 64), (1, 256), (1, 2050), *_DECODED)
 #: The most numbers in one result.
@@ -63,7 +65,7 @@ def compare_scores(two: Two, card: Card) -> None:
     def ask(side: Side, q_len: int, k_len: int) -> np.ndarray:
         q = two.run.random((1, q_len, dim), 40)
         k = two.run.random((1, k_len, dim), 41)
-        return asked[side is two.b].of(q, k)[0]
+        return np.asarray(asked[side is two.b].of(q, k)[0])
 
     def unit(q_len: int, k_len: int) -> Callable[[np.ndarray], Truth]:
         size = dim * abs(card.softmax_scale or dim**-0.5)
@@ -74,7 +76,7 @@ def compare_scores(two: Two, card: Card) -> None:
 
         return truth
 
-    lengths = [n for n in _SCORED if asked[0].short and asked[1].short or n[0] == n[1]]
+    lengths = [n for n in _SCORED if n[0] == n[1] or (asked[0].short and asked[1].short)]
     _judge_logits(two, ask, [n for n in lengths if n[1] * dim * heads <= _MOST], unit)
 
 
@@ -123,9 +125,7 @@ def _judge_logits(
     d.constant = bool(two.run.failures) and up_to_constant
 
 
-def _judge_later(
-    two: Two, case: str, actual: np.ndarray, truth: Truth, later: np.ndarray
-) -> None:
+def _judge_later(two: Two, case: str, actual: np.ndarray, truth: Truth, later: np.ndarray) -> None:
     """Judge the keys after the query."""
     if not two.judge_values(f"{case}, keys after the query", actual, truth, later):
         masked = not (np.isfinite(actual[later]) & (actual[later] > _MASK)).any()

@@ -95,7 +95,9 @@ def judge_rotations(two: Two, like: Rotary | None) -> None:
 
 def _first(two: Two, dim: int) -> None:
     """Find the first position at which results differ visibly for inputs between -1 and 1."""
-    x = two.run.driver.rounded(np.random.default_rng(two.run.settings.seed).uniform(-1, 1, (2, dim)))
+    x = two.run.driver.rounded(
+        np.random.default_rng(two.run.settings.seed).uniform(-1, 1, (2, dim))
+    )
 
     def error(positions: np.ndarray) -> np.ndarray:
         given = np.broadcast_to(x[None, :, None], (1, 2, positions.size, dim))

@@ -121,7 +121,9 @@ def _angles(like: Any) -> Unit:
         if not isinstance(like, Rotary):
             return exactly(rows)
         angle, m = angle_size(like, at)
-        return Truth(rows, np.full_like(rows, abs(m)), np.zeros_like(rows) + abs(m) * angle[:, None])
+        return Truth(
+            rows, np.full_like(rows, abs(m)), np.zeros_like(rows) + abs(m) * angle[:, None]
+        )
 
     return unit
 
