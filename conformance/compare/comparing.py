@@ -20,7 +20,7 @@ from posenc_ref.conformance.identify.function import declaration, identify
 
 from . import biases, rotations, tables
 from .comparison import AGREE, DIFFER, LOGITS_AGREE, Comparison, Difference
-from .findings import beyond, convert, excuse, explain, unordered
+from .findings import against_measured, beyond, convert, excuse, explain
 from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
@@ -51,6 +51,12 @@ class Comparing:
         """How the functions are seen by ``identify``; as they are, if it knows their surface."""
         return VIEWS.get(self.surface) or View(self.surface, (lambda fn, library, layout, dim: fn,))
 
+    @property
+    def _size(self) -> int | None:
+        """The size of the last axis of x, or None if the function takes no x."""
+        takes_x = {self.surface, self.view.surface} & set(_CHANNELS)
+        return self.sizes["head_dim"] if takes_x else None
+
     def compared(self) -> Comparison:
         """Identify both functions, make the same calls to both, and return the comparison."""
         limits = self._head_dim()
@@ -67,7 +73,7 @@ class Comparing:
         if encoding is not None:
             report = self._check(self.a, encoding)
             if isinstance(encoding, Found) and card_a is not None:
-                unordered(report, encoding, card_a)
+                against_measured(report, encoding, card_a)
             report.executed |= two.run.report.executed
             if "shape" in two.run.report.codes:  # the check may take other sizes for a mistake
                 report.findings = list(two.run.report.findings)
@@ -138,7 +144,8 @@ class Comparing:
         if not SURFACES[self.view.surface].identify:
             return None
         one = self._view(fn, self.view.makers[0])
-        return identify(one, one.surface, **self.sizes, **self.options)
+        sizes = {**self.sizes, "head_dim": self._size}
+        return identify(one, one.surface, **sizes, **self.options)
 
     def _two(self, maker: int = 0) -> Two:
         """Return both functions, as seen by ``identify``."""
@@ -163,20 +170,14 @@ class Comparing:
             return None
         if card.encoding is None:
             return self.view.encoding(like), self._check(self.b, self.view.encoding(like))
-        encoding = self.view.encoding(declaration(card, self.sizes["head_dim"]))
+        encoding = self.view.encoding(declaration(card, self._size))
         if self.surface not in VIEWS and card.report is not None:
             return encoding, card.report
         return encoding, self._check(self.b, encoding)
 
     def _check(self, fn: Implementation, encoding: Any) -> Report:
-        return check(
-            fn,
-            encoding,
-            self.surface,
-            head_dim=self.sizes["head_dim"],
-            name=fn.name,
-            **self.options,
-        )
+        size = self._size if isinstance(encoding, Rotary) else self.sizes["head_dim"]
+        return check(fn, encoding, self.surface, head_dim=size, name=fn.name, **self.options)
 
     def _trace(self, two: Two, like: Any, card: Card | None) -> None:
         """Make the same calls to both functions."""

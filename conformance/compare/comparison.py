@@ -58,10 +58,16 @@ class Difference:
 class Comparison(Report):
     """The result of :func:`posenc_ref.conformance.compare`; print it to read it.
 
-    It has everything that a :class:`Report` has. ``encoding`` says what the second function is.
+    A report about the first function, whose declaration is the second one.
 
     Attributes
     ----------
+    subject, surface, backend, dtype, findings, accuracy, limits, executed, required, controls
+        As in :class:`Report`.
+    measured : str
+        The first function in one line, if it was checked against an encoding.
+    encoding : str
+        What the second function is: its encoding, or that its results are the reference.
     differs : list[str]
         The measured properties that differ, in words.
     difference : Difference
@@ -69,13 +75,15 @@ class Comparison(Report):
     conversion, converted : list[str], str
         The steps that convert the first function to the second one, in words; the Python code of
         these steps, which defines ``converted``, a function that calls ``fn``, the first function.
+    agreement : str
+        "tensors agree", "tensors differ, logits agree" or "tensors differ".
     """
 
     differs: list[str] = field(default_factory=list)
     difference: Difference = field(default_factory=Difference)
     conversion: list[str] = field(default_factory=list)
     converted: str = ""
-    agreement: str = AGREE  #: "tensors agree", "tensors differ, logits agree", "tensors differ"
+    agreement: str = AGREE
 
     def __str__(self) -> str:
         lines = super().__str__().splitlines()

@@ -18,19 +18,32 @@ from posenc_ref.conformance.sequences.judge_qk import MAYBE_HARMLESS
 from .comparison import LOGITS_AGREE, Comparison, Difference
 from .found import Found, found
 from .side import Two
-from .words import building
+from .words import building, differ
 
 #: Findings about tensors that may leave the logits as declared.
 _OF_TENSORS = (*MAYBE_HARMLESS, "layout", "not-a-rotation", "inaccurate")
 
 
-def unordered(report: Report, encoding: Found, a: Card) -> None:
-    """Remove findings about frequencies if only the order of the pairs differs."""
-    w, v = np.sort(np.abs(a.frequencies)), np.sort(encoding.frequencies())
-    sigma = a.uncertainty.max(initial=0.0)
-    if "layout" in report.codes and w.size == v.size and (np.abs(w - v) <= 8 * sigma).all():
+def against_measured(report: Report, encoding: Found, a: Card) -> None:
+    """Edit findings against a measured rotation, whose pairs may be in any order."""
+    w, v = np.sort(np.abs(a.frequencies)), np.sort(np.abs(encoding.frequencies()))
+    same = w.size == v.size and not differ(w, v, a.uncertainty.max(initial=0.0)).any()
+    if "layout" in report.codes and same:
         about = ("frequency-spacing", "sign")
         report.findings = [f for f in report.findings if f.code not in about]
+    report.findings = [replace(f, reproduce=_called(f.reproduce)) for f in report.findings]
+
+
+def _called(code: str) -> str:
+    """Return code that reproduces a finding, with B in place of the measured encoding."""
+    lines = [
+        "# declared is the function that serves as the declaration"
+        if line.startswith("encoding = ")
+        else line.replace("encoding.apply(", "declared(")
+        for line in code.splitlines()
+        if not line.startswith("from posenc_ref")
+    ]
+    return "\n".join(lines)
 
 
 def explain(run: Run, report: Report, judged: tuple[Any, Report], name: str) -> None:
@@ -98,7 +111,8 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
     same_kind = type(a.encoding) is type(like) and not isinstance(like, Found)
     if not a.converted and same_kind and a.encoding != like:
         steps = building(a.encoding, like)
-        result.conversion += [step for step in steps if step not in result.conversion[-1]]
+        said = result.conversion[-1].endswith("with the target's values")
+        result.conversion += [s for s in steps if not said and s not in result.conversion[-1]]
     if not exact:
         to = f"{two.b.name}'s nearest encoding, without its deviations"
         if a.encoding == like:

@@ -31,22 +31,18 @@ class Found(Rotary, abstract=True):
     scaling = None
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the channels from which pairs are read, exchanged for negative frequencies."""
-        return self._ordered(0, 1)
+        """Return the channels from which pairs are read."""
+        channels = np.array(self.channels)
+        return channels[:, 0], channels[:, 1]
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the channels to which pairs are written, likewise."""
-        return self._ordered(2, 3)
-
-    def _ordered(self, one: int, other: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the channels to which pairs are written."""
         channels = np.array(self.channels)
-        back = np.array(self.measured) < 0
-        first, second = channels[:, one], channels[:, other]
-        return np.where(back, second, first), np.where(back, first, second)
+        return channels[:, 2], channels[:, 3]
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Return the absolute values of the measured frequencies."""
-        return tuple(Decimal(abs(w)) for w in self.measured)
+        """Return the measured frequencies, negative where a pair turns the other way."""
+        return tuple(map(Decimal, self.measured))
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """Return the measured factor on cos and sin."""
@@ -55,7 +51,7 @@ class Found(Rotary, abstract=True):
     def __repr__(self) -> str:
         pairs = list(zip(*self.pairs(), strict=True))[:_SHOWN]
         some = ", ".join(f"({a}, {b})" for a, b in pairs)
-        w = ", ".join(f"{abs(v):.6g}" for v in self.measured[:_SHOWN])
+        w = ", ".join(f"{v:.6g}" for v in self.measured[:_SHOWN])
         more = ", ..." if len(self.measured) > _SHOWN else ""
         factor = "" if self.size == 1.0 else f", times {self.size:g}"
         return (

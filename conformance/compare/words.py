@@ -57,6 +57,11 @@ def _facts(a: Card, b: Card) -> Iterator[str]:
             yield _pair(name, a.facts[name], b.facts[name])
 
 
+def differ(w: np.ndarray, v: np.ndarray, sigma: np.ndarray | float) -> np.ndarray:
+    """Return which measured frequencies differ by more than their standard errors allow."""
+    return np.asarray(np.abs(w - v) > _SIGMAS * sigma)
+
+
 def _frequencies(a: Card, b: Card) -> Iterator[str]:
     w, v = a.frequencies, b.frequencies
     if w.size != v.size:
@@ -72,7 +77,7 @@ def _frequencies(a: Card, b: Card) -> Iterator[str]:
         order, its = np.argsort(-np.abs(w)), np.argsort(-np.abs(v))
         w, v, one, other = np.abs(w)[order], np.abs(v)[its], one[order], other[its]
         counted = ", counted from the fastest,"
-    off = np.abs(w - v) > _SIGMAS * (one + other)
+    off = differ(w, v, one + other)
     if off.any():
         k = int(np.argmax(off))
         yield (
@@ -87,6 +92,8 @@ def _pair(name: str, mine: object, its: object) -> str:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype} {value.shape}>"
     text = value if isinstance(value, str) else repr(value)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -116,6 +116,12 @@ def asked(run: Run) -> Ask:
             w = run.driver.array(result)
             if w.ndim != 1 or not w.size:
                 raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
+            sizes = [before.size for before, _ in called.values()]
+            if sizes and w.size != sizes[0]:
+                raise Malformed(
+                    f"the number of frequencies changes with the length: {sizes[0]} before, "
+                    f"{w.size} for {length[0] if length else 'no'} tokens"
+                )
             called[length] = w, factor
         return called[length]
 
