@@ -14,6 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noq
 
 from posenc_ref.conformance import Implementation, compare  # noqa: E402
 from posenc_ref.conformance.adapters import from_transformers  # noqa: E402
+from tests.night import by_day  # noqa: E402
 
 DIM = 64
 SIZES = {"hidden_size": 4 * DIM, "num_attention_heads": 4}
@@ -127,18 +128,26 @@ PAIRS = {
     ),
     "grids": (grid, grid, [], []),
     "swapped axes": (lambda: grid(swapped=True), grid, ["axis-order"], []),
-    "temperature": (lambda: grid(temperature=500.0), grid, ["base"], []),
+    "temperature": (
+        lambda: grid(temperature=500.0), grid, ["frequency-spacing"],
+        ["base: 500.0, declared 10000.0"],
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("a", "b", "codes", "differs"), PAIRS.values(), ids=list(PAIRS))
-def test_modules_against_each_other(a, b, codes, differs):
+DAY = ("Llama and GPT-J", "Cohere and Llama", "serving and Llama")
+
+
+@pytest.mark.parametrize("name", by_day(PAIRS, DAY))
+def test_modules_against_each_other(name):
+    a, b, codes, differs = PAIRS[name]
     found = compare(a(), b(), head_dim=DIM, **NEAR)
     assert found.codes == codes, str(found)
     assert [text for text in differs if text not in found.differs] == []
     assert (found.agreement == "tensors agree") == (not codes)
 
 
+@pytest.mark.nightly
 def test_queries_and_keys_of_a_serving_class():
     def both(base):
         rope = ServingRotary(DIM, DIM, 2**12, base, True)
@@ -155,6 +164,7 @@ def test_queries_and_keys_of_a_serving_class():
     assert compare(both(500000.0), both(10000.0), head_dim=DIM, **NEAR).codes == ["base"]
 
 
+@pytest.mark.nightly
 def test_arrays_of_two_libraries():
     from tests.conformance.handwritten import rope
 

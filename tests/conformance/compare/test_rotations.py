@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref.conformance import Implementation, compare
 from tests.conformance.handwritten import inv_freq, rope
+from tests.night import by_day
 
 DIM = 16
 RANDOM = np.random.default_rng(5)
@@ -46,8 +47,9 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("make", SAME.values(), ids=list(SAME))
-def test_equal_functions_agree_even_if_both_are_wrong(make):
+@pytest.mark.parametrize("name", by_day(SAME, ("irregular pairs", "no rotation at all")))
+def test_equal_functions_agree_even_if_both_are_wrong(name):
+    make = SAME[name]
     found = result(make(), make())
     assert found.verdict == "conforms", str(found)
     assert found.agreement == "tensors agree"
@@ -91,8 +93,12 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("a", "b", "codes", "words"), WRONG.values(), ids=list(WRONG))
-def test_a_wrong_function_is_named(a, b, codes, words):
+DAY = ("both", "learned, one frequency", "irregular pairs", "no rotation")
+
+
+@pytest.mark.parametrize("name", by_day(WRONG, DAY))
+def test_a_wrong_function_is_named(name):
+    a, b, codes, words = WRONG[name]
     found = result(a, b)
     assert found.verdict == "deviates"
     assert found.exit_code == 1
@@ -117,8 +123,9 @@ OUTPUT = {
 }
 
 
-@pytest.mark.parametrize(("a", "b"), OUTPUT.values(), ids=list(OUTPUT))
-def test_equal_logits_of_other_tensors(a, b):
+@pytest.mark.parametrize("name", by_day(OUTPUT, ("known",)))
+def test_equal_logits_of_other_tensors(name):
+    a, b = OUTPUT[name]
     found = result(a, b)
     assert found.verdict == "conforms", str(found)
     assert found.result.startswith("tensors differ, logits agree")
@@ -143,8 +150,9 @@ FOLLOWED = {
 }
 
 
-@pytest.mark.parametrize(("a", "b"), FOLLOWED.values(), ids=list(FOLLOWED))
-def test_who_follows_the_conversion_gets_the_tensors_of_b(a, b):
+@pytest.mark.parametrize("name", by_day(FOLLOWED, ("irregular",)))
+def test_who_follows_the_conversion_gets_the_tensors_of_b(name):
+    a, b = FOLLOWED[name]
     scope = {"fn": a}
     exec(result(a, b).converted, scope)
     x = RANDOM.normal(size=(2, 3, 40, DIM)).astype(np.float32)
@@ -214,6 +222,7 @@ def test_positions_that_one_function_refuses_are_limits():
     assert any(text.startswith("B: positions past 299") for text in other.limits)
 
 
+@pytest.mark.nightly
 def test_calls_from_position_zero_only():
     def prefix(x, p):
         if p[0] or p.ndim > 1 or (np.diff(p) != 1).any():
@@ -263,6 +272,7 @@ def test_a_function_that_fails_deviates():
     assert narrow.codes == ["shape"]
 
 
+@pytest.mark.nightly
 def test_half_precision():
     assert result(rope(), rope(), dtype="bfloat16").passed
     assert result(rope(layout="interleaved"), rope(), dtype="bfloat16").codes == ["layout"]

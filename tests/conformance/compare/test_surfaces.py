@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref.conformance import compare
 from tests.conformance.handwritten import inv_freq, rope, sinusoid
+from tests.night import by_day
 
 DIM = 8
 RANDOM = np.random.default_rng(6)
@@ -208,16 +209,20 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("surface", "a", "b", "codes", "result"),
-    [*CASES.values(), *OTHERS.values()],
-    ids=[*CASES, *OTHERS],
-)
-def test_functions_of(surface, a, b, codes, result):
-    options = (
-        {"max_position": 2**11} if surface in ("apply_qk", "apply_offset", "apply_vjp") else {}
-    )
-    found = compare(a, b, surface, head_dim=DIM, names=("A", "B"), **options)
+CASES |= OTHERS
+#: These take long.
+NIGHT = {
+    "ALiBi", "slopes of ALiBi", "logits", "scale", "base", "learned angles", "q and k",
+    "q and k, base", "harmless factors", "offset of rows", "sinusoids", "rows", "cos and sin",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", by_day(CASES, CASES.keys() - NIGHT))
+def test_functions_of(name):
+    surface, a, b, codes, result = CASES[name]
+    near = surface in ("apply_qk", "apply_offset", "apply_vjp", "rows")
+    most = 2**11 if near else None
+    found = compare(a, b, surface, head_dim=DIM, names=("A", "B"), max_position=most)
     assert found.codes == codes, str(found)
     assert found.passed == (not codes)
     assert found.result.startswith(result)
