@@ -77,6 +77,7 @@ def compare_scores(two: Two, card: Card) -> None:
         return truth
 
     lengths = [n for n in _SCORED if n[0] == n[1] or (asked[0].short and asked[1].short)]
+    two.difference.inputs = " of random q and k"
     _judge_logits(two, ask, [n for n in lengths if n[1] * dim * heads <= _MOST], unit)
 
 
@@ -156,7 +157,7 @@ def compare_slopes(two: Two) -> None:
             "compare them on surface 'bias'"
         )
     d.what = "number of heads"
-    d.inputs = " (the largest slope difference times the distance)"
+    d.inputs = " (difference of slopes times the distance)"
     d.errors = {n: worst * (n - 1) for n in CONTEXTS}
     d.logits = not two.run.failures
 

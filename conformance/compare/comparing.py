@@ -124,9 +124,8 @@ class Comparing:
 
     def _hints(self, fn: Implementation) -> list[str]:
         """Return what a function seems to need, from its signature and from other calls."""
-        if self.surface == "apply":
-            return hints.for_apply(self._run(fn), _HEAD_DIMS[0])
-        return hints.arguments(fn.call, self.surface)
+        found = hints.for_apply(self._run(fn), _HEAD_DIMS[0]) if self.surface == "apply" else []
+        return [*found, *hints.arguments(fn.call, self.surface)]
 
     def _view(self, fn: Implementation, maker: Any) -> Implementation:
         """Return the function as one of the surface that ``identify`` measures."""

@@ -137,8 +137,8 @@ class Comparison(Report):
         d = self.difference
         if not d.errors:
             return ""
-        errors = ", ".join(f"{error:.2g} at {tokens(n)}" for n, error in d.errors.items())
-        return f"; logits at the end of a context{d.inputs} differ by up to {errors}"
+        errors = ", ".join(f"{tokens(n)}: {error:.2g}" for n, error in d.errors.items())
+        return f"; largest difference of a logit{d.inputs} at the end of a context of {errors}"
 
 
 def _wrapped(label: str, text: str) -> list[str]:

@@ -119,5 +119,5 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
             result.conversion = [f"no change of inputs leads to {two.b.name}: this is {to}"]
         elif a.converted:
             result.conversion.append(f"these steps lead to {to}")
-    elif result.agreement == LOGITS_AGREE:
+    elif result.agreement == LOGITS_AGREE and not result.conversion[0].startswith("logits"):
         result.conversion.insert(0, "logits agree; only to get equal tensors as well:")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.check import require_reach
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
 
@@ -78,6 +79,7 @@ def compare(
             f"surface must be the same for both functions, got {wanted[0]!r} for the first and "
             f"{wanted[1]!r} for the second: wrap one of them"
         )
+    require_reach(wanted[0], max_position)
     options = {"dtype": dtype, "device": device, "max_position": max_position, "seed": seed}
     sizes = {
         "head_dim": head_dim or bound[0].head_dim or bound[1].head_dim,

@@ -20,7 +20,7 @@ from .comparison import CONTEXTS, Difference
 #: The contexts in which logits must agree; the largest ones are reported.
 SAMPLED = (16, 64, 100, 256, 500, 1024, *CONTEXTS)
 #: The inputs for which logits of rotated queries and keys are compared.
-RANDOM = ", of random q and k with variance 1,"
+RANDOM = " (q . k / sqrt(d) of random q and k)"
 #: The forms of positions from general to special; every function accepts calls from position 0.
 _MODES = ("any", "contiguous", "single", "prefix")
 
