@@ -98,6 +98,8 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
     if like is None:
         result.conversion = [f"cannot be converted: {two.b.name} has no known encoding"]
         return
+    if result.agreement == LOGITS_AGREE and not (exact and a.exact):
+        return
     if not exact and not a.exact:
         result.conversion = ["change the function as the findings say"]
         return

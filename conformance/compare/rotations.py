@@ -118,29 +118,45 @@ def judge_logits(q: Two, k: Two, like: Rotary | None) -> None:
 
     ``q`` and ``k`` are the functions that rotate queries and keys, the same ones for ``apply``.
     """
-    run, dim = q.run, q.run.settings.head_dim or 0
-    highest, agree, compared = q.reach(SAMPLED[-1] - 1), True, 0
+    run, dim, d = q.run, q.run.settings.head_dim or 0, q.difference
+    highest, agreed = q.reach(SAMPLED[-1] - 1), []
     for n in (n for n in SAMPLED if n <= highest + 1):
         last = error_window(n)
         middle = np.arange(n // 2, min(n // 2 + 4, n - 10))
         keys = np.unique(np.concatenate([np.arange(4), middle, last]))
-        x, y = run.random((1, 4, last.size, dim), 30), run.random((1, 4, keys.size, dim), 31)
         try:
-            qa, qb = (rotate(side, x, last) for side in (q.a, q.b))
-            ka, kb = (rotate(side, y, keys) for side in (k.a, k.b))
+            off, agrees = _logits(q, k, like, (last, keys), rotate)
         except (Refused, Malformed):
             continue
-        truths = [
-            replace(apply_truth(like, given, at), value=rows)
-            if like is not None
-            else Truth(rows, normwise(given, -1).terms, np.zeros_like(rows))
-            for given, at, rows in ((x, last, qb), (y, keys, kb))
-        ]
-        expected = logits(truths[0], truths[1])
-        actual = qa @ np.swapaxes(ka, -1, -2)
-        compared += 1
-        agree = agree and run.fits(actual, q.widened(expected))
+        agreed.append(agrees)
         if n in CONTEXTS:
-            q.difference.errors[n] = float(np.abs(actual - expected.value).max()) / dim**0.5
-    q.difference.inputs = RANDOM
-    q.difference.logits = agree if compared >= FEWEST else None
+            d.errors[n] = off / dim**0.5
+    several = run.driver.axes > 1
+    d.inputs = f"{RANDOM[:-1]}, with equal positions on all axes)" if several else RANDOM
+    if len(agreed) < FEWEST:
+        return
+    if several:  # above, all axes have the same positions
+        random = np.random.default_rng(run.settings.seed + 1)
+        grids = random.integers(0, 64, (2, run.driver.axes, 1, 9))
+        agreed.append(_logits(q, k, like, (grids[0], grids[1]), _direct)[1])
+    d.logits = all(agreed)
+
+
+def _logits(
+    q: Two, k: Two, like: Rotary | None, at: tuple[np.ndarray, np.ndarray], by: Rotate
+) -> tuple[float, bool]:
+    """Return the largest difference of q . k, and whether all agree within the tolerance."""
+    run, dim = q.run, q.run.settings.head_dim or 0
+    rows, truths = [], []
+    for n, (two, positions) in enumerate(zip((q, k), at, strict=True)):
+        x = run.random((1, 4, positions.shape[-1], dim), 30 + n)
+        rows.append(by(two.a, x, positions))
+        value = by(two.b, x, positions)
+        truths.append(
+            replace(apply_truth(like, x, positions), value=value)
+            if like is not None
+            else Truth(value, normwise(x, -1).terms, np.zeros_like(value))
+        )
+    expected = logits(truths[0], truths[1])
+    actual = rows[0] @ np.swapaxes(rows[1], -1, -2)
+    return float(np.abs(actual - expected.value).max()), run.fits(actual, q.widened(expected))

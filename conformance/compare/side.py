@@ -66,6 +66,7 @@ class Two:
         """
         try:
             expected = call(self.b)
+            again = call(self.b) if required and not self.difference.calls else expected
         except (Refused, Malformed) as error:
             if required:
                 raise ValueError(
@@ -73,6 +74,11 @@ class Two:
                 ) from error
             self.run.limit(f"B: {case}: refused ({error})")
             return None
+        if again.shape != expected.shape or not np.array_equal(expected, again, equal_nan=True):
+            raise ValueError(
+                f"{self.b.name} cannot serve as the declaration: a repeated call ({case}) returns "
+                "other values"
+            )
         try:
             actual = call(self.a)
         except Refused as error:

@@ -31,8 +31,8 @@ def differences(a: Card, b: Card) -> list[str]:
         found.append(_pair("softmax scale", a.softmax_scale, b.softmax_scale))
     if not (a.exact and b.exact):
         found += [text for text in _facts(a, b) if text not in found]
-    elif a.facts.get("angles") != b.facts.get("angles"):
-        found.append(_pair("angles", a.facts.get("angles"), b.facts.get("angles")))
+    elif "angles" in a.facts and a.facts["angles"] != b.facts.get("angles", a.facts["angles"]):
+        found.append(_pair("angles", a.facts["angles"], b.facts["angles"]))
     return found if a.rule and b.rule else [*found, *_frequencies(a, b)]
 
 

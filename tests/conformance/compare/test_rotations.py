@@ -259,6 +259,8 @@ def test_what_cannot_be_compared():
         compare(rope(), table)
     with pytest.raises(ValueError, match="B cannot serve as the declaration"):
         result(rope(), lambda x, p: x[..., 1:])
+    with pytest.raises(ValueError, match=r"a repeated call .* returns other values"):
+        result(rope(), lambda x, p: x + RANDOM.normal())
 
 
 def test_a_function_that_fails_deviates():
