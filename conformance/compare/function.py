@@ -112,7 +112,6 @@ def _bound(
     return replace(
         fn,
         surface=surface,
-        encoding=None,  # B's results are the declaration, not its configuration
         name=name or fn.name,
         backend=backend or fn.backend,
         tensor_layout=tensor_layout or fn.tensor_layout,

@@ -226,6 +226,7 @@ def test_functions_of(name):
     assert found.codes == codes, str(found)
     assert found.passed == (not codes)
     assert found.result.startswith(result)
+    assert not (found.differs and found.agreement == "tensors agree")
 
 
 def test_a_bias_of_logits_grows_with_the_context():
