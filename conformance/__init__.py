@@ -7,6 +7,7 @@ if __name__ != "posenc_ref.conformance":
     )
 
 from .assertions import ExpectedFailure, assert_conforms
+from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .compare.comparison import Comparison
 from .compare.function import compare
@@ -30,9 +31,11 @@ __all__ = [
     "Finding",
     "HarnessError",
     "Implementation",
+    "NoConvention",
     "Report",
     "VectorCase",
     "assert_conforms",
+    "bind",
     "check",
     "compare",
     "from_command",

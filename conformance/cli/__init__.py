@@ -14,6 +14,7 @@ from posenc_ref import SPEC_VERSION, __version__
 from .accuracy import accuracy_command
 from .check import check_command
 from .compare import compare_command
+from .convert import convert_command
 from .explain import explain_command
 from .gallery import gallery_command
 from .identify import identify_command
@@ -66,6 +67,10 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
     (presets_command, "posenc presets llama-3.1-8b"),
     (vectors_command, "posenc vectors --verify"),
     (sweep_command, "posenc sweep --only llama --only 'qwen*'"),
+    (
+        convert_command,
+        "posenc convert model.safetensors --from meta --to hf --config config.json -o out",
+    ),
     (explain_command, "posenc explain angle-precision"),
     (accuracy_command, "posenc accuracy --full"),
 )

@@ -25,6 +25,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, load_model
 from .output import usage_errors
+from .targets import Init, Signature, Table, bound_target, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
@@ -54,6 +55,9 @@ def check_command(
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
+    table: Table = None,
+    init: Init = None,
+    signature: Signature = None,
     surface: Annotated[
         str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
@@ -89,11 +93,13 @@ def check_command(
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
 ) -> None:
-    """Judge one function, or one program, against the expected encoding.
+    """Judge one function, class or program against the expected encoding.
 
-    The function gets the positional arguments of its surface and nothing else. For `apply` these
-    are x (B, H, S, D) and positions (S,); `posenc explain SURFACE` lists them for the others. A
-    program gets them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
+    How a function is called is found out from its parameters: vectors with positions, an offset,
+    or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
+    The report says how it was called; `posenc explain signatures` lists what is recognised. With
+    --surface, the function gets the arguments that `posenc explain SURFACE` shows. A program gets
+    them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
     usage error or a program that does not answer, 3 if the check was inconclusive.
     """
     if (target is None) == (command is None):
@@ -103,13 +109,13 @@ def check_command(
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
     fn: Any = None if target is None else load_target(target)
-    bound = isinstance(fn, Implementation)
-    chosen = surface or (None if bound else "apply")
+    own = isinstance(fn, Implementation)
+    chosen = surface or ("apply" if target is None else only_surface(fn))
     said = [value for value in (encoding, preset, config) if value is not None]
     if len(said) > 1:
         raise UsageError("give one of --encoding, --preset and --config")
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
-    if not said and head_dim is None and not bound and needed:
+    if not said and head_dim is None and not own and needed:
         raise UsageError(
             "the expected encoding is missing: give --encoding "
             '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
@@ -121,7 +127,23 @@ def check_command(
         raise UsageError("--fact needs --preset")
     if preset is not None or config is not None:
         model = load_model(preset or config or "", facts=fact or (), surface=chosen)
-        declared = declared_by(model, chosen or fn.surface, layer_type)
+        declared = declared_by(model, chosen or "apply", layer_type)
+    if target is not None:
+        fn = bound_target(
+            fn,
+            target,
+            declared,
+            chosen,
+            table=table,
+            init=init,
+            signature=signature,
+            config=config,
+            stated=surface is not None,
+            tensor_layout=tensor_layout,
+            backend=backend,
+            dtype=dtype,
+            head_dim=head_dim,
+        )
     if command is not None:
         fn = from_command(
             shlex.split(command),
@@ -130,11 +152,13 @@ def check_command(
             tensor_layout=tensor_layout or "bhsd",
             timeout=TIMEOUT if timeout is None else timeout,
         )
+    bound = isinstance(fn, Implementation)
+    chosen = chosen or fn.surface
     declared = declared or (fn.encoding if bound else None)
     library = backend or (fn.backend if bound else "numpy")
     facts: dict[str, Any] = {
         "subject": fn.name if isinstance(fn, Implementation) else target,
-        "surface": chosen or fn.surface,
+        "surface": chosen,
         "declared": describe(declared),
         "backend": library,
         # Empty for an unknown library, which ``check`` rejects.
@@ -157,7 +181,7 @@ def check_command(
             head_dim=head_dim,
             max_position=max_position,
             inplace=inplace,
-            name=target if isinstance(target, str) and not bound else None,
+            name=target if isinstance(target, str) and not own else None,
         )
         if record is not None:
             record.report(report, time.perf_counter() - begin)

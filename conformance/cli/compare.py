@@ -15,6 +15,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .loading import UsageError, load_target
 from .output import usage_errors
+from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
@@ -32,6 +33,9 @@ def compare_command(
     surface: Annotated[
         str | None, typer.Option(help=f"The surface of both functions: {', '.join(SURFACES)}.")
     ] = None,
+    table: Table = None,
+    init: Init = None,
+    signature: Signature = None,
     axes: Annotated[
         int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
     ] = 1,
@@ -58,24 +62,48 @@ def compare_command(
     first position with a visible difference, and what to permute or change. Exits with 0 if A
     conforms to B, 1 if it deviates, 2 for a usage error, 3 if the comparison was inconclusive.
     """
-    functions = [load_target(target) for target in (a, b)]
-    names = [
-        None if isinstance(fn, Implementation) else target
-        for fn, target in zip(functions, (a, b), strict=True)
-    ]
+    libraries, layouts = (
+        _both("--backend", backend),
+        _both("--tensor-layout", tensor_layout),
+    )
+    stated = table is not None or bool(init) or signature is not None
     with redirect_stdout(sys.stderr):  # keep the functions' own output out of the report
+        functions = [load_target(target) for target in (a, b)]
+        if stated:  # otherwise ``compare`` binds both, with one size of a head
+            functions = [
+                bound_target(
+                    fn,
+                    target,
+                    None,
+                    surface,
+                    table=table,
+                    init=init,
+                    signature=signature,
+                    tensor_layout=layout,
+                    backend=library,
+                    dtype=dtype,
+                    head_dim=head_dim,
+                    axes=axes,
+                )
+                for fn, target, layout, library in zip(
+                    functions, (a, b), layouts, libraries, strict=True
+                )
+            ]
         report = compare(
             functions[0],
             functions[1],
             surface,
             head_dim=head_dim,
             axes=axes,
-            backend=_both("--backend", backend),
+            backend=libraries,
             dtype=dtype,
-            tensor_layout=_both("--tensor-layout", tensor_layout),
+            tensor_layout=layouts,
             device=device,
             max_position=max_position,
-            names=(names[0], names[1]),
+            names=tuple(
+                None if isinstance(fn, Implementation) else target
+                for fn, target in zip(functions, (a, b), strict=True)
+            ),
         )
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(report.exit_code)

@@ -27,7 +27,7 @@ def load_model(
     does not use may be omitted.
     """
     path = Path(source)
-    given = dict(_fact(text) for text in facts)
+    given = dict(named_value(text, "--fact") for text in facts)
     try:
         if source not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
             return from_gguf(path) if path.suffix == ".gguf" else from_config(path, part=part)
@@ -41,16 +41,16 @@ def load_model(
         raise UsageError(str(error)) from error
 
 
-def _fact(text: str) -> tuple[str, Any]:
+def named_value(text: str, option: str) -> tuple[str, Any]:
     """Return the name and value of ``NAME=VALUE``; a value is JSON, ``@file.npy`` or a word."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
+        raise UsageError(f"{option} must be NAME=VALUE, such as num_heads=12, got {text!r}")
     if value.startswith("@"):
         try:
             return name, np.load(value[1:], allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise UsageError(f"--fact {name}: {value[1:]} is no .npy file: {error}") from error
+            raise UsageError(f"{option} {name}: {value[1:]} is no .npy file: {error}") from error
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:

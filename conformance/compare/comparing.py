@@ -87,6 +87,8 @@ class Comparing:
             excuse(report, self.b.name, two.difference)
         result = Comparison(**vars(report))
         result.subject, result.encoding = self.a.name, self._declared(card_b, encoding)
+        ways = [f"{side}: {fn.how}" for side, fn in (("A", self.a), ("B", self.b)) if fn.how]
+        result.called = "; ".join(dict.fromkeys(ways))
         result.difference = two.difference
         result.agreement = (
             AGREE if not traced else LOGITS_AGREE if two.difference.logits else DIFFER

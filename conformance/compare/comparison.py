@@ -64,6 +64,8 @@ class Comparison(Report):
     ----------
     subject, surface, backend, dtype, findings, accuracy, limits, executed, required, controls
         As in :class:`Report`.
+    called : str
+        How A and B were called, if not exactly as the surface says.
     measured : str
         The first function in one line, if it was checked against an encoding.
     encoding : str
@@ -87,7 +89,7 @@ class Comparison(Report):
 
     def __str__(self) -> str:
         lines = super().__str__().splitlines()
-        start = 3 if self.measured else 2
+        start = 2 + bool(self.called) + bool(self.measured)
         lines[start:start] = [line for text in self.differs for line in _wrapped("differs", text)]
         lines += _wrapped("result", self.result)
         for text in self.conversion:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref.conformance.check import require_reach
-from posenc_ref.conformance.harness.implementation import Implementation
-from posenc_ref.conformance.harness.signatures import SURFACES
 
+from .bound import bound
 from .comparing import Comparing
 from .comparison import Comparison
 
@@ -42,8 +40,7 @@ def compare(
     fn_a, fn_b : callable
         As for :func:`check`; an :class:`Implementation` includes its surface and sizes.
     surface : str, optional
-        How both functions are called; by default that of an :class:`Implementation`, else
-        ``apply``.
+        How both functions are called; by default as :func:`bind` finds out.
     head_dim : int, optional
         Size of the last axis of x, or of q and k; by default the first usual size that both
         functions accept.
@@ -67,52 +64,22 @@ def compare(
     TypeError, ValueError
         Invalid settings, or ``fn_b`` cannot be called as the surface requires.
     """
-    bound = [
-        _bound(fn, surface, *values)
-        for fn, *values in zip(
-            (fn_a, fn_b), _each(backend), _each(tensor_layout), names, strict=True
-        )
-    ]
-    wanted = [one.surface for one in bound]
-    if wanted[0] != wanted[1]:
+    settings = list(zip(_each(backend), _each(tensor_layout), names, strict=True))
+    a, b = bound(fn_a, fn_b, surface, settings, dtype=dtype, head_dim=head_dim, axes=axes)
+    if a.surface != b.surface:
         raise ValueError(
-            f"surface must be the same for both functions, got {wanted[0]!r} for the first and "
-            f"{wanted[1]!r} for the second: wrap one of them"
+            f"surface must be the same for both functions, got {a.surface!r} for the first and "
+            f"{b.surface!r} for the second: wrap one of them"
         )
-    require_reach(wanted[0], max_position)
+    require_reach(a.surface, max_position)
     options = {"dtype": dtype, "device": device, "max_position": max_position, "seed": seed}
     sizes = {
-        "head_dim": head_dim or bound[0].head_dim or bound[1].head_dim,
-        "axes": max(axes, *(one.axes for one in bound)),
+        "head_dim": head_dim or a.head_dim or b.head_dim,
+        "axes": max(axes, a.axes, b.axes),
     }
     with np.errstate(all="ignore"):  # errors of the functions become findings
-        return Comparing(bound[0], bound[1], options, sizes).compared()
+        return Comparing(a, b, options, sizes).compared()
 
 
 def _each(value: Any) -> tuple[Any, Any]:
     return value if isinstance(value, tuple) else (value, value)
-
-
-def _bound(
-    fn: Callable[..., Any],
-    surface: str | None,
-    backend: str | None,
-    tensor_layout: str | None,
-    name: str | None,
-) -> Implementation:
-    """Return the function with the settings of its calls."""
-    if not callable(fn):
-        raise TypeError(f"fn_a and fn_b must be callable, got {type(fn).__name__}")
-    if not isinstance(fn, Implementation):
-        own = str(getattr(fn, "__name__", type(fn).__name__))
-        fn = Implementation(fn, surface or "apply", own)
-    surface = surface or fn.surface
-    if surface not in SURFACES:
-        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    return replace(
-        fn,
-        surface=surface,
-        name=name or fn.name,
-        backend=backend or fn.backend,
-        tensor_layout=tensor_layout or fn.tensor_layout,
-    )

@@ -37,7 +37,11 @@ def _host(library: Backend, positions: Any) -> np.ndarray:
 
 
 def _side(n: int) -> Maker:
-    return lambda fn, library, layout, dim: lambda x, p: fn(x, x, p, p)[n]
+    def maker(fn: Function, library: Backend, layout: str, dim: int) -> Function:
+        # Copies, because the function may write over its inputs.
+        return lambda x, p: fn(x, x.clone() if hasattr(x, "clone") else x.copy(), p, p)[n]
+
+    return maker
 
 
 def _gradient(fn: Function, library: Backend, layout: str, dim: int) -> Function:

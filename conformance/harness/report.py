@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +14,8 @@ from .conventions import known
 from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
+#: A limit that names refused inputs and the exception.
+_REFUSED = re.compile(r"(?P<what>.*): refused \((?P<reason>.*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ class Report:
         Outputs made wrong on purpose, by name, and whether the comparison rejected each.
     measured : str
         The measured encoding in one line.
+    called : str
+        How the function was called, in one line; empty if exactly as the surface says.
     """
 
     subject: str
@@ -149,6 +154,7 @@ class Report:
     required: tuple[str, ...] = ()
     controls: dict[str, bool] = field(default_factory=dict)
     measured: str = ""
+    called: str = ""
 
     @property
     def missing(self) -> list[str]:
@@ -198,12 +204,14 @@ class Report:
         how = f"{self.surface}, {self.backend}, {self.dtype}"
         head = f"{self.verdict.upper()}  {self.subject}  ({how})"
         lines = [head, f"declared  {self.encoding}"]
+        if self.called:
+            lines.append(f"called    {self.called}")
         if self.measured:
             lines.append(f"measured  {self.measured}")
         lines += [str(f) for f in self.findings]
         if self.accuracy is not None:
             lines += _accuracy_lines(self.accuracy)
-        lines += [f"limit     {limit}" for limit in self.limits]
+        lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
         count = ", ".join(f"{name} {n}" for name, n in self.executed.items())
         rejected = sum(self.controls.values())
         lines.append(f"executed  {sum(self.executed.values())} cases ({count})")
@@ -228,6 +236,20 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
     if a.highest:
         lines.append(f"judged    up to position {a.highest}{short}")
     return lines
+
+
+def _grouped(limits: list[str]) -> list[str]:
+    """Return limits with those of the same reason on one line, where the first of them was."""
+    found: dict[str, list[str]] = {}
+    for limit in dict.fromkeys(limits):
+        parts = _REFUSED.fullmatch(limit)
+        found.setdefault(parts["reason"] if parts else limit, []).append(
+            parts["what"] if parts else limit
+        )
+    return [
+        f"{'; '.join(what)}: refused ({reason})" if what != [reason] else reason
+        for reason, what in found.items()
+    ]
 
 
 def tokens(position: int) -> str:

@@ -68,6 +68,7 @@ class NdjsonWriter:
             executed=sum(report.executed.values()),
             seconds=round(seconds, 3),
             measured=report.measured,
+            called=report.called,
         )
 
     def verification(self, found: Verification) -> None:
@@ -266,6 +267,7 @@ def _result(
                 required=tuple(e["name"] for e in of["check"] if e["required"]),
                 controls={e["name"]: e["rejected"] for e in of["control"]},
                 measured=footer["measured"],
+                called=footer.get("called", ""),
             )  # fmt: skip
             computed = (found.verdict, found.exit_code)
     except (KeyError, TypeError, ValueError) as error:

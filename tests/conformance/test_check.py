@@ -21,7 +21,6 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
         (3, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got int"),
         (None, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got NoneType"),
         (rope(), ("RoPE", "apply"), {}, TypeError, "encoding must be a posenc_ref encoding, got "),
-        (rope(), (ENCODING,), {}, ValueError, "surface must be one of apply, apply_qk"),
         (rope(), (ENCODING, "aply"), {}, ValueError, "surface must be one of .*, got 'aply'"),
         (
             rope(),

@@ -1,0 +1,25 @@
+"""The signatures of FlashAttention: tables (S, D / 2), and a flag for the layout."""
+
+import torch
+
+
+def cos_sin(seqlen, rotary_dim, base=10000.0):
+    inv_freq = 1.0 / base ** (torch.arange(0, rotary_dim, 2).float() / rotary_dim)
+    freqs = torch.outer(torch.arange(seqlen).float(), inv_freq)
+    return freqs.cos(), freqs.sin()
+
+
+def apply_rotary_emb(x, cos, sin, interleaved=False):
+    width = cos.shape[-1] * 2
+    cos, sin = cos[:, None], sin[:, None]
+    if interleaved:
+        a, b = x[..., :width:2], x[..., 1:width:2]
+    else:
+        a, b = x[..., : width // 2], x[..., width // 2 : width]
+    turned = a * cos - b * sin, b * cos + a * sin
+    y = torch.stack(turned, dim=-1).flatten(-2) if interleaved else torch.cat(turned, dim=-1)
+    return torch.cat((y, x[..., width:]), dim=-1)
+
+
+def flag_ignored(x, cos, sin, interleaved=False):
+    return apply_rotary_emb(x, cos, sin)
