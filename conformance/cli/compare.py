@@ -100,13 +100,15 @@ def compare_command(
             tensor_layout=layouts,
             device=device,
             max_position=max_position,
-            names=tuple(
-                None if isinstance(fn, Implementation) else target
-                for fn, target in zip(functions, (a, b), strict=True)
-            ),
+            names=(_name(functions[0], a), _name(functions[1], b)),
         )
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(report.exit_code)
+
+
+def _name(fn: object, target: str) -> str | None:
+    """Return the name of a function in the report, or None if it has its own."""
+    return None if isinstance(fn, Implementation) else target
 
 
 def _both(option: str, values: list[str] | None) -> tuple[str | None, str | None]:

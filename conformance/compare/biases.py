@@ -182,10 +182,11 @@ def compare_buckets(two: Two) -> None:
     two.run.reached(int(np.abs(r).max()))
 
 
-def compare_values(two: Two, calls: list[Call]) -> None:
+def compare_values(two: Two, calls: list[Call], required: bool) -> None:
     """Compare the results of the same calls, element by element.
 
-    Floating results may differ by roundings of the largest element, integers not at all.
+    Floating results may differ by roundings of the largest element, integers not at all. B may
+    refuse the first call unless it is ``required``.
     """
     for n, (name, arguments) in enumerate(calls):
 
@@ -198,6 +199,6 @@ def compare_values(two: Two, calls: list[Call]) -> None:
         def truth(value: np.ndarray) -> Truth:
             return identical(value) if value.dtype.kind in "iub" else normwise(value)
 
-        two.judge(call, name, truth, required=not n)
+        two.judge(call, name, truth, required=required and not n)
         if two.run.report.codes:
             return

@@ -50,14 +50,14 @@ def _one(
         raise TypeError(f"fn_a and fn_b must be callable, got {type(fn).__name__}")
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    if not isinstance(fn, Implementation):
-        fn = _found(fn, surface, settings, head_dim, options)
+    given = isinstance(fn, Implementation)
+    found: Implementation = fn if given else _found(fn, surface, settings, head_dim, options)
     return replace(
-        fn,
-        surface=surface or fn.surface,
-        name=name or fn.name,
-        backend=backend or fn.backend,
-        tensor_layout=tensor_layout or fn.tensor_layout,
+        found,
+        surface=surface or found.surface,
+        name=name or found.name,
+        backend=backend or found.backend,
+        tensor_layout=tensor_layout or found.tensor_layout,
     )
 
 

@@ -208,7 +208,7 @@ class Comparing:
                     for fn, seen in ((self.a, two.a), (self.b, two.b))
                 )
                 own = Two(a, b, two.difference, two.both)
-                biases.compare_values(own, calls(self._run(self.a)))
+                biases.compare_values(own, calls(self._run(self.a)), self.surface not in VIEWS)
         except (Refused, Malformed, Unidentified) as error:
             two.run.add("raises", "a call fails, although a similar call was accepted", str(error))
 
