@@ -10,7 +10,7 @@ from posenc_ref import Encoding
 from posenc_ref.conformance.identify.card import Card
 
 #: Facts that follow from the others, or say how far the measurement went.
-_DERIVED = ("accuracy", "judged", "frequencies")
+_DERIVED = ("accuracy", "judged", "frequencies", "called")
 _LONGEST = 120
 #: Measured frequencies differ if they are this many standard errors apart.
 _SIGMAS = 8

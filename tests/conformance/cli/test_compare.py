@@ -56,7 +56,10 @@ def test_json():
     ("args", "words"),
     [
         ((HALF, "examples/my_rope.py:nothing"), "has no 'nothing'"),
-        ((HALF, "examples/my_rope.py:angles"), "this function needs 3 arguments"),
+        (
+            (HALF, "examples/my_rope.py:angles"),
+            "no calling convention fits angles(positions, dim, base)",
+        ),
         ((HALF, HALF, "--surface", "aply"), "surface must be one of apply"),
         ((HALF, HALF, "--backend", "tf"), "backend must be one of numpy"),
         ((HALF, HALF, *("--backend", "numpy") * 3), "--backend may be given once or twice"),

@@ -3,16 +3,19 @@
 The classes repeat the calling conventions of vLLM and timm; their arithmetic is written here.
 """
 
-import pytest
+import json
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+import pytest
+from typer.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="the modules are torch's")
+transformers = pytest.importorskip("transformers", reason="its modules are compared")
 
 from transformers.models.cohere.modeling_cohere import CohereRotaryEmbedding  # noqa: E402
 from transformers.models.gptj import modeling_gptj  # noqa: E402
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: E402
 
-from posenc_ref.conformance import Implementation, compare  # noqa: E402
+from posenc_ref.conformance import Implementation, cli, compare  # noqa: E402
 from posenc_ref.conformance.adapters import from_transformers  # noqa: E402
 from tests.night import by_day  # noqa: E402
 
@@ -152,6 +155,39 @@ def test_logits_of_grids_need_other_positions_than_text():
     assert swapped.difference.errors == {2**12: 0.0}
     assert swapped.difference.logits is False
     assert swapped.codes == ["axis-order"]
+
+
+HF, OLD = "tests/ports/hugging_face.py", "tests/ports/hugging_face_2023.py"
+META, FLASH = "tests/ports/meta_llama.py", "tests/ports/flash.py"
+SERVING = ("--init", "base=10000", "--init", "is_neox_style=false")
+#: Functions as people write them: A, B, options, and the codes.
+FILES = {
+    "tables and complex numbers": (
+        f"{HF}:apply_rotary_pos_emb", f"{META}:apply_rotary_emb", (), ["layout"],
+    ),
+    "one tensor and two": (
+        f"{FLASH}:apply_rotary_emb", f"{OLD}:apply_rotary_pos_emb", (), [],
+    ),
+    "one position late": (
+        f"{OLD}:one_position_late", f"{OLD}:apply_rotary_pos_emb", (), ["wrong-row"],
+    ),
+    "a class and a function": (
+        "tests/ports/serving.py:RotaryEmbedding", f"{META}:apply_rotary_emb", SERVING, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", by_day(FILES, ("one tensor and two",)))
+def test_files_are_compared_without_glue(name):
+    a, b, options, codes = FILES[name]
+    got = CliRunner().invoke(
+        cli.app, ["compare", a, b, *options, "--max-position", "512", "--json"]
+    )
+    data = json.loads(got.stdout)
+    assert [f["code"] for f in data["findings"] if f["severity"] == "error"] == codes
+    assert got.exit_code == bool(codes)
+    assert "A: " in data["called"]
+    assert "B: " in data["called"]
 
 
 @pytest.mark.nightly
