@@ -109,7 +109,9 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
     if a.encoding is None and isinstance(like, Rotary) and two.a.access is not None:
         a.encoding = found(two.a, a)
     add_conversion(a, like)
-    if a.conversion[0].startswith("fix the deviations first"):  # no encoding describes A
+    if a.conversion and a.conversion[0].startswith(
+        "fix the deviations first"
+    ):  # no encoding describes A
         result.conversion = ["change the function as the findings say"]
         return
     result.conversion, result.converted = a.conversion, a.converted
