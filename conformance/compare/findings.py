@@ -126,5 +126,5 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
             result.conversion = [f"no change of inputs leads to {two.b.name}: this is {to}"]
         elif a.converted:
             result.conversion.append(f"these steps lead to {to}")
-    elif result.agreement == LOGITS_AGREE and not result.conversion[0].startswith("logits"):
+    elif result.agreement == LOGITS_AGREE and not "".join(a.conversion[:1]).startswith("logits"):
         result.conversion.insert(0, "logits agree; only to get equal tensors as well:")
