@@ -6,18 +6,23 @@ if __name__ != "posenc_ref.conformance":
         "posenc-ref"
     )
 
-from .assertions import ExpectedFailure, assert_conforms
+from .assertions import assert_conforms
 from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .compare.comparison import Comparison
 from .compare.function import compare
 from .external.command import from_command
 from .external.process import HarnessError
+from .graphs.load import from_onnx
 from .harness.codes import CODES, Code
+from .harness.expected import ExpectedFailure
 from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
 from .identify.card import Card
 from .identify.function import identify
+from .recordings.against import compare_recorded
+from .recordings.identify import identify_recorded
+from .recordings.judge import check_recorded, check_recorded_file
 from .vectors import VectorCase, load_vectors
 
 __all__ = [
@@ -37,8 +42,13 @@ __all__ = [
     "assert_conforms",
     "bind",
     "check",
+    "check_recorded",
+    "check_recorded_file",
     "compare",
+    "compare_recorded",
     "from_command",
+    "from_onnx",
     "identify",
+    "identify_recorded",
     "load_vectors",
 ]

@@ -21,6 +21,7 @@ from .facts import Facts, facts_of
 from .instances import MethodOf, main_call
 from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
+from .rotations import TABLES, VECTORS
 from .subject import Request, Subject, subjects_of
 from .tables import NoTable
 from .trial import AGREES, PERFECT, SIZES
@@ -201,7 +202,7 @@ def _libraries(subject: Subject) -> list[Library]:
 
 def _fitting(subject: Subject) -> Iterator[Convention]:
     """Yield the conventions to try, by the declared encoding, the surface and the roles."""
-    request, roles = subject.request, {role_of(name) for name in subject.signature}
+    request = subject.request
     for convention in CONVENTIONS:
         if request.signature not in (None, convention.name):
             continue
@@ -209,13 +210,24 @@ def _fitting(subject: Subject) -> Iterator[Convention]:
             continue
         if not any(_fits_family(s, request.encoding) for s in convention.surfaces):
             continue
-        if convention.rotates and request.signature is None:
-            vectors = {"query", "key"} & set(convention.roles) or {"x"}
-            if not vectors <= roles and any(r in roles for r in ("query", "key", "x")):
-                continue
-            if {"query", "key"} <= roles and "x" in convention.roles:
-                continue
+        if convention.rotates and request.signature is None and not _may_be(convention, subject):
+            continue
         yield convention
+
+
+def _may_be(convention: Convention, subject: Subject) -> bool:
+    """Return whether the names of the parameters leave a convention open."""
+    roles = {role_of(name) for name in subject.signature}
+    required = {
+        role_of(n) for n, p in subject.signature.items() if p.default is inspect.Parameter.empty
+    }
+    if {"cos", "sin", *TABLES} & required and not convention.table:
+        return False
+    known = roles & set(VECTORS)
+    wanted = set(convention.roles) & set(VECTORS)
+    return not known or (
+        wanted <= known and ("x" not in wanted or {"query", "key"} - known != set())
+    )
 
 
 def _fits_family(surface: str, encoding: Encoding | None) -> bool:

@@ -14,7 +14,7 @@ from .conventions import Convention
 from .instances import MAKES_TABLES, candidates, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound, role_of
-from .rotations import Rotation, roles_in_call, ways
+from .rotations import ONE_TOKEN, VECTORS, Rotation, roles_in_call, ways
 from .subject import Subject, calling
 from .tables import NoTable, Source, find_source
 from .trial import ALIKE, MOVES, driver_of, returns_none, score
@@ -44,6 +44,7 @@ def rotations(
                 how = ""  # exactly as the surface says
             yield points, subject.implementation(library, direct, "apply", layout, how)
     for way in ways(function, order, subject.facts, layouts, sources, request.part):
+        way = replace(way, limit=subject.limit)
         yield from _scored(subject, library, way, request.surface or convention.surfaces[0], fixed)
 
 
@@ -57,12 +58,13 @@ def _points(
 
 def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:
     """Return whether the function is called as the surface ``apply`` calls: fn(x, positions)."""
-    if convention.name != "x-positions" or fixed:
+    if convention.name != "x-positions" or fixed or subject.limit is not None:
         return False
     placed = [p for p in subject.signature.values()
               if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
     needed = [p for p in placed if p.default is p.empty]
-    return len(needed) == 2 and role_of(needed[0].name) not in ("positions", "offset")
+    first, second = [role_of(p.name) for p in needed] if len(needed) == 2 else ("", "")
+    return first in ("x", None) and second in ("positions", None)
 
 
 def _scored(
@@ -91,8 +93,7 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
     """Return the roles of the parameters: by their names, else in the convention's order."""
     try:
         order, fixed = roles_in_call(subject.function, subject.facts)
-        vectors = {"x", "query", "key"} & set(order.values())
-        if vectors:
+        if set(VECTORS) & set(order.values()):
             return order, fixed
     except Unbound:
         pass
@@ -155,8 +156,10 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
     """Return one line that says how a rotation is called."""
     names = [n if way.order[n] != "offset" else f"{n}=first position" for n in way.order]
     names += [f"{name}={value!r}" for name, value in fixed.items()]
-    vectors = [n for n, role in way.order.items() if role in ("x", "query", "key")]
-    parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {_shape(way.layout)}"]
+    vectors = [n for n, role in way.order.items() if role in VECTORS]
+    shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else _shape(way.layout)
+    shape = "(H * D,), one token a call" if way.positions == ONE_TOKEN else shape
+    parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {shape}"]
     if way.part is not None:
         parts.append(f"channels {way.part[0]}:{way.part[1]}")
     if way.source is not None:

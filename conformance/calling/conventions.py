@@ -85,6 +85,16 @@ CONVENTIONS = (
         stub=_stub("rotate(q, k, offset)", "q and k (B, H, S, D) from position offset on"),
     ),
     Convention(
+        "packed-cos-sin", "fn(qkv, cos, sin) -> qkv, or in place", "FlashAttention's layers",
+        ("packed", "cos", "sin"), ("apply_qk", "apply"), ("bshd",), table=True,
+        stub=_stub("rotate(qkv, cos, sin)", "qkv (B, S, 3, H, D), cos and sin (S, D / 2)"),
+    ),
+    Convention(
+        "packed-offset", "fn(qkv, offset=0) -> qkv, or in place", "FlashAttention's layers",
+        ("packed", "offset"), ("apply_qk", "apply"), ("bshd",),
+        stub=_stub("rotate(qkv, offset)", "qkv (B, S, 3, H, D) from position offset on"),
+    ),
+    Convention(
         "x-alone", "fn(x) -> y", "modules that number the tokens themselves", ("x",), ("apply",),
         stub=_stub("rotate(x)", "x (B, H, S, D) at positions 0 .. S-1"),
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from .facts import Facts
 from .libraries import dtype_for
-from .roles import Unbound
+from .roles import Unbound, role_of
 
 #: Words in the names of methods that rotate, and of functions and methods that make tables.
 ROTATES = frozenset({"apply", "rotate", "rope", "rotary", "rot"})
@@ -54,6 +54,15 @@ def make(cls: type, facts: Facts) -> Any:
     return made.eval() if hasattr(made, "eval") and hasattr(made, "parameters") else made
 
 
+def made_for(cls: type, facts: Facts) -> int | None:
+    """Return the number of positions that an object of ``cls`` is made for, if it is told."""
+    also = dict.fromkeys(("dtype", "device"), ...)
+    for name, value in facts.arguments(cls, also, tuple(also)).items():
+        if role_of(name) == "length" and isinstance(value, int):
+            return value
+    return None
+
+
 def main_call(instance: Any) -> Callable[..., Any] | None:
     """Return the method that an object of a framework defines as its call, or None."""
     kind = type(instance)
@@ -67,7 +76,7 @@ def main_call(instance: Any) -> Callable[..., Any] | None:
 
 def words_of(name: str) -> frozenset[str]:
     """Return the words of a name such as ``RotaryEmbedding`` or ``precompute_freqs_cis``."""
-    return frozenset(word.lower() for word in re.findall("[A-Z]*[a-z]+|[A-Z]+", name))
+    return frozenset(word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
 
 
 def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]]:

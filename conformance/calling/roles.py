@@ -12,6 +12,7 @@ from typing import Any
 
 #: The role of a parameter, and the names that libraries give it; the first match counts.
 ROLES: dict[str, str] = {
+    "packed": r"x?qkv",
     "query": r"x?q|query(_layer|_states|_rot)?|q_(states|embed|rot)",
     "key": r"x?k|key(_layer|_states|_rot)?|k_(states|embed|rot)",
     "value": r"x?v|value(_layer|_states)?",

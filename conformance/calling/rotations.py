@@ -18,11 +18,14 @@ from .tables import SHAPES, Rows, Source
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
-_CALL = {"query", "key", "x", "cos", "sin", "positions", "offset", "length", *TABLES}
+VECTORS = ("query", "key", "x", "packed")
+_CALL = {*VECTORS, "cos", "sin", "positions", "offset", "length", *TABLES}
 #: Tensor layouts with one axis for the tokens of all batch rows.
 FLAT = ("thd", "t(hd)")
 #: How positions are passed to a function that takes them.
 FORMS = ("as given", "(1, S)", "(B, S)")
+#: The form of a function that rotates the flat vectors of one token at a position.
+ONE_TOKEN = "one token"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Rotation:
     source: Source | None = None
     part: tuple[int, int] | None = None  #: the first channel that is passed, and the end
     inplace: bool = False  #: whether it returns None, and overwrites its vectors
+    limit: int | None = None  #: the number of positions that its object was made for
 
     def __call__(self, x: Any, positions: Any) -> Any:
         """Return x rotated; both halves of a pair get x."""
@@ -56,10 +60,22 @@ class Rotation:
     @property
     def is_pair(self) -> bool:
         """Return whether the function takes queries and keys."""
-        return "query" in self.order.values() and "key" in self.order.values()
+        roles = set(self.order.values())
+        return {"query", "key"} <= roles or "packed" in roles
 
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
         """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
+        if (
+            self.limit is not None
+            and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
+        ):
+            raise ValueError(f"positions must be below {self.limit}, the length of its tables")
+        if self.positions == ONE_TOKEN:
+            tokens = [
+                self._once({r: v[n] for r, v in vectors.items()}, positions[n])
+                for n in range(positions.shape[-1])
+            ]
+            return None if tokens[0] is None else _joined_tokens([*map(_with_axis, tokens)])
         if self.layout in FLAT and self.positions in ("", "offset") and self.source is None:
             ends = [0, *_restarts(positions), positions.shape[-1]]
             if len(ends) > 2:
@@ -71,6 +87,11 @@ class Rotation:
         return self._once(vectors, positions)
 
     def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
+        if "packed" in self.order.values():  # (B, S, 3, H, D); the values are not looked at
+            if vectors["query"].shape != vectors["key"].shape:
+                raise ValueError("queries and keys must have equal shapes: one array holds both")
+            three = [vectors["query"], vectors["key"], vectors["key"]]
+            vectors = {"packed": namespace(three[0]).stack(three, axis=2)}
         whole = {role: v for role, v in vectors.items() if role in self.order.values()}
         roles = {role: self._cut(v) for role, v in whole.items()}
         if self.inplace:
@@ -80,8 +101,10 @@ class Rotation:
         arguments = {name: roles[role] for name, role in self.order.items() if role in roles}
         result = self._called(arguments)
         if self.inplace and result is None:
-            result = tuple(roles[role] for role in roles if role in ("query", "key", "x"))
+            result = tuple(roles[role] for role in roles if role in VECTORS)
             result = result if len(result) > 1 else result[0]
+        if "packed" in whole:
+            return result[:, :, 0], result[:, :, 1]
         if self.part is None:
             return result
         parts = result if isinstance(result, tuple | list) else (result,)
@@ -109,7 +132,11 @@ class Rotation:
             found |= self._tabled(rows, wants)
         elif self.source is not None:
             found |= self._tabled(self.source.rows(x, positions), wants)
-        if self.positions == "offset":
+        if self.positions == ONE_TOKEN:
+            if np.asarray(to_host(positions)).dtype.kind not in "iu":
+                raise ValueError("positions must be integers: the function takes one number")
+            found |= dict.fromkeys(("positions", "offset"), int(positions))
+        elif self.positions == "offset":
             found["offset"] = window_start(positions)
         elif self.positions:
             found["positions"] = _formed(self.positions, x, positions, self.layout)
@@ -153,6 +180,8 @@ def ways(
 ) -> Iterator[Rotation]:
     """Yield every way to call a rotation whose parameters have these roles, likely ones first."""
     roles = set(order.values())
+    if "packed" in roles:
+        layouts = [layout for layout in layouts if layout == "bshd"]
     required = {
         role_ for name, role_ in order.items()
         if inspect.signature(function).parameters[name].default is inspect.Parameter.empty
@@ -177,6 +206,8 @@ def ways(
         forms = ("offset",) if "offset" in roles else ("",)
     for cut, layout, form in itertools.product(parts, layouts, forms):
         yield Rotation(function, order, facts, layout, form, part=cut)
+    if "t(hd)" in layouts and {"positions", "offset"} & roles:
+        yield Rotation(function, order, facts, "t(hd)", ONE_TOKEN)
 
 
 def roles_in_call(
@@ -217,6 +248,13 @@ def _restarts(positions: Any) -> list[int]:
     """Return the tokens at which another sequence begins: their positions do not go on."""
     at = np.asarray(to_host(positions))
     return [int(n) for n in np.flatnonzero(np.diff(at) != 1) + 1]
+
+
+def _with_axis(token: Any) -> Any:
+    """Return the results of one token with an axis for tokens in front."""
+    if isinstance(token, tuple | list):
+        return tuple(part[None] for part in token)
+    return token[None]
 
 
 def _joined_tokens(parts: list[Any]) -> Any:

@@ -16,7 +16,7 @@ from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .facts import Facts
-from .instances import ROTATES, MethodOf, main_call, make, methods
+from .instances import ROTATES, MethodOf, made_for, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound
 from .trial import SIZES
@@ -66,6 +66,7 @@ class Subject:
     dim: int  #: the size of a head, or of a row
     request: Request
     sizes: tuple[int, int, int] = SIZES[0]  #: batch, heads and tokens of trial inputs
+    limit: int | None = None  #: the number of positions that its object was made for
 
     @functools.cached_property
     def signature(self) -> Mapping[str, inspect.Parameter]:
@@ -98,12 +99,14 @@ def subjects_of(request: Request, facts: Facts, dim: int) -> Iterator[Subject]:
     """Yield the functions that a target may mean: itself, its call, or one of its methods."""
     target = request.target
     owner: Any = None
+    limit: int | None = None
     text = getattr(target, "__qualname__", type(target).__name__)
     method = target.name if isinstance(target, MethodOf) else None
     cls = target.owner if isinstance(target, MethodOf) else target
     if inspect.isclass(cls):
         try:
             owner, text = make(cls, facts), f"{cls.__name__}({facts.described(cls)})"
+            limit = made_for(cls, facts)
         except Unbound as error:
             request.tried.append(str(error))
             return
@@ -126,7 +129,9 @@ def subjects_of(request: Request, facts: Facts, dim: int) -> Iterator[Subject]:
         except (TypeError, ValueError):
             request.tried.append(f"{words} has no signature that Python can read")
             continue
-        yield Subject(function, owner, words, _scope(function, owner), facts, dim, request)
+        yield Subject(
+            function, owner, words, _scope(function, owner), facts, dim, request, limit=limit
+        )
 
 
 def _scope(function: Callable[..., Any], owner: Any) -> Mapping[str, Any]:

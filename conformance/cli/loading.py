@@ -171,7 +171,9 @@ _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 
 def unread(surface: str | None) -> dict[str, int]:
     """Return the number of rows to make up for each learned array that a surface does not use."""
-    return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
+    rows = {"table": 32, "weight": 1024}
+    kept = {"bucket": ["table"], "ids_from_tokens": ["weight"], "configuration": [*rows]}
+    return {name: rows[name] for name in kept.get(surface or "", ())}
 
 
 def encodings() -> list[type[Encoding]]:

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass, field
 
 from posenc_ref.accuracy import VISIBLE
-from posenc_ref.conformance.harness.report import Report, tokens
+from posenc_ref.conformance.harness.report import Report, short_length
 
 #: The contexts at whose end the logits of both functions are compared.
 CONTEXTS = (2**12, 2**15, 2**17)
@@ -63,6 +63,8 @@ class Comparison(Report):
     Attributes
     ----------
     subject, surface, backend, dtype, findings, accuracy, limits, executed, required, controls
+        As in :class:`Report`.
+    failed, expected
         As in :class:`Report`.
     called : str
         How A and B were called, if not exactly as the surface says.
@@ -139,7 +141,7 @@ class Comparison(Report):
         d = self.difference
         if not d.errors:
             return ""
-        errors = ", ".join(f"{tokens(n)}: {error:.2g}" for n, error in d.errors.items())
+        errors = ", ".join(f"{short_length(n)}: {error:.2g}" for n, error in d.errors.items())
         return f"; largest difference of a logit{d.inputs} at the end of a context of {errors}"
 
 

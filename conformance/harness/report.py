@@ -11,6 +11,7 @@ from posenc_ref import SPEC_VERSION
 
 from .codes import CODES
 from .conventions import known
+from .expected import ExpectedFailure, unexpected, vacuous
 from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
@@ -140,6 +141,11 @@ class Report:
         The measured encoding in one line.
     called : str
         How the function was called, in one line; empty if exactly as the surface says.
+    failed : dict[str, list[str]]
+        The checks that failed, each with the codes of the errors that explain it. Exceptions, wrong
+        shapes and dtypes, NaN and overwritten inputs are listed under ``calls``.
+    expected : ExpectedFailure, optional
+        The deviation that is expected; it changes the exit code, not the verdict.
     """
 
     subject: str
@@ -155,6 +161,8 @@ class Report:
     controls: dict[str, bool] = field(default_factory=dict)
     measured: str = ""
     called: str = ""
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    expected: ExpectedFailure | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -176,8 +184,22 @@ class Report:
         return self.verdict == "conforms"
 
     @property
+    def problems(self) -> list[str]:
+        """Return how the run differs from the expected deviation; empty if none is expected."""
+        if self.expected is None:
+            return []
+        too_little = vacuous(self.executed, self.controls)
+        return [*too_little, *unexpected(self.passed, self.codes, self.expected)]
+
+    @property
     def exit_code(self) -> int:
-        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too."""
+        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too.
+
+        With an expected deviation it is 0 for exactly this deviation, 3 if too little was judged,
+        and 1 for any other result, a pass included.
+        """
+        if self.expected is not None and self.verdict in ("conforms", "deviates"):
+            return 3 if vacuous(self.executed, self.controls) else int(bool(self.problems))
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property
@@ -198,6 +220,7 @@ class Report:
         """Return the report as JSON-ready data; infinite scores become null."""
         body = asdict(self)
         body.update(verdict=self.verdict, passed=self.passed, spec_version=SPEC_VERSION)
+        body["problems"] = self.problems
         return _finite(body)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
@@ -218,6 +241,9 @@ class Report:
         lines.append(f"controls  {rejected} of {len(self.controls)} perturbed outputs rejected")
         if self.missing:
             lines.append(f"missing   required and not executed: {', '.join(self.missing)}")
+        if self.expected is not None:
+            lines.append(f"expected  {self.expected}")
+            lines += [f"problem   {problem}" for problem in self.problems]
         return "\n".join(lines)
 
 
@@ -227,7 +253,7 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
     if a.precision:
         lines.append(f"precision {a.precision}")
     if a.errors:
-        errors = ", ".join(f"{tokens(p)}: {e:.1e}" for p, e in a.errors.items())
+        errors = ", ".join(f"{short_length(p)}: {e:.1e}" for p, e in a.errors.items())
         lines.append(f"errors    absolute, at the end of a context of {errors}")
         if a.degrades_at is not None:
             gaps = "" if a.degrades_at < SCAN else " of those tried"
@@ -252,8 +278,8 @@ def _grouped(limits: list[str]) -> list[str]:
     ]
 
 
-def tokens(position: int) -> str:
-    """Return a length as text, in Ki or Mi if it is a multiple of them."""
+def short_length(position: int) -> str:
+    """Return a number of positions in units of 2**10 or 2**20 if it is a multiple of one."""
     for size, unit in ((2**20, "Mi"), (2**10, "Ki")):
         if position >= size and position % size == 0:
             return f"{position // size}{unit}"

@@ -18,8 +18,9 @@ from tests.lint.sources import ROOT, imported, module_name, require_none, source
 ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
-    "surfaces", "check", "assertions",
-    "identify", "adapters", "vectors", "external", "weights", "compare", "surveys", "cli",
+    "surfaces", "check", "assertions", "pytest",
+    "identify", "recordings", "adapters", "graphs", "vectors", "external", "weights", "compare",
+    "surveys", "configurations", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

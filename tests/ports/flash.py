@@ -23,3 +23,12 @@ def apply_rotary_emb(x, cos, sin, interleaved=False):
 
 def flag_ignored(x, cos, sin, interleaved=False):
     return apply_rotary_emb(x, cos, sin)
+
+
+def apply_rotary_emb_qkv(qkv, cos, sin):
+    q, k = apply_rotary_emb(qkv[:, :, 0], cos, sin), apply_rotary_emb(qkv[:, :, 1], cos, sin)
+    return torch.stack((q, k, qkv[:, :, 2]), dim=2)
+
+
+def keys_left_out(qkv, cos, sin):
+    return torch.stack((apply_rotary_emb(qkv[:, :, 0], cos, sin), *qkv.unbind(2)[1:]), dim=2)

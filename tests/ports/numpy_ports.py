@@ -52,6 +52,24 @@ def turn_in_place(x, positions):
     x[..., : k.size], x[..., k.size :] = a * cos - b * sin, b * cos + a * sin
 
 
+def rope_of_a_token(q, k, pos, head_size):
+    """As in llama2.c: the flat vectors of one token, in place, in adjacent pairs."""
+    for vector in (q, k):
+        for i in range(0, vector.shape[0], 2):
+            angle = pos * 10000.0 ** (-(i % head_size) / head_size)
+            a, b, cos, sin = vector[i], vector[i + 1], np.cos(angle), np.sin(angle)
+            vector[i], vector[i + 1] = a * cos - b * sin, a * sin + b * cos
+
+
+def rope_over_all_heads(q, k, pos, head_size):
+    """The frequencies go on from head to head."""
+    for vector in (q, k):
+        for i in range(0, vector.shape[0], 2):
+            angle = pos * 10000.0 ** (-i / head_size)
+            a, b, cos, sin = vector[i], vector[i + 1], np.cos(angle), np.sin(angle)
+            vector[i], vector[i + 1] = a * cos - b * sin, a * sin + b * cos
+
+
 def inv_freq(dim, base=10000.0):
     return base ** (-np.arange(0, dim, 2) / dim)
 
