@@ -9,6 +9,8 @@ if __name__ != "posenc_ref.conformance":
 from .assertions import assert_conforms
 from .calling import NoConvention, bind
 from .check import SURFACES, check
+from .compare.comparison import Comparison
+from .compare.function import compare
 from .external.command import from_command
 from .external.process import HarnessError
 from .graphs.load import from_onnx
@@ -30,6 +32,7 @@ __all__ = [
     "Accuracy",
     "Card",
     "Code",
+    "Comparison",
     "ExpectedFailure",
     "Finding",
     "HarnessError",
@@ -42,6 +45,7 @@ __all__ = [
     "check",
     "check_recorded",
     "check_recorded_file",
+    "compare",
     "compare_recorded",
     "explain",
     "from_command",

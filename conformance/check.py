@@ -119,10 +119,7 @@ def check(
             "encoding must be given (only surface 'apply' with head_dim= can be judged by its "
             "properties alone)"
         )
-    if max_position is not None and max_position < SURFACES[surface].least:
-        raise ValueError(
-            f"max_position must be at least {SURFACES[surface].least}, got {max_position}"
-        )
+    require_reach(surface, max_position)
     run = make_run(
         fn,
         encoding,
@@ -141,6 +138,14 @@ def check(
         name=name,
     )
     return complete(run, bound.problems if bound else None)
+
+
+def require_reach(surface: str, max_position: int | None) -> None:
+    """Raise ValueError if ``max_position`` is below the positions that are always judged."""
+    if max_position is not None and max_position < SURFACES[surface].least:
+        raise ValueError(
+            f"max_position must be at least {SURFACES[surface].least}, got {max_position}"
+        )
 
 
 def _describe_surfaces() -> str:

@@ -14,6 +14,7 @@ from posenc_ref import SPEC_VERSION, __version__
 from .accuracy import accuracy_command
 from .check import check_command
 from .ci import ci_command
+from .compare import compare_command
 from .convert import convert_command
 from .diff import diff_command
 from .explain import explain_command
@@ -65,6 +66,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
     ),
     (ci_command, "posenc ci posenc.toml --junit posenc.xml"),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
+    (compare_command, "posenc compare new.py:apply old.py:apply --head-dim 64"),
     (export_command, "posenc export llama-3.1-8b -o rope.onnx"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),

@@ -125,7 +125,7 @@ class Card:
         users += "" if self.exact else " (without the deviations)"
         facts = sorted(self.facts, key=lambda name: _RANK.get(name, 0))
         rows: list[tuple[str, Iterable[str]]] = [
-            ("is", [self._verdict()]),
+            ("is", [self.verdict]),
             ("as measured", [] if self.encoding is None or self.rule else [self._described()]),
             ("same as", map(repr, self.aliases)),
             ("relation", self.relations),
@@ -148,7 +148,9 @@ class Card:
         lines += [f"{'':<{_INDENT}}{line}" for line in self.converted.splitlines()]
         return "\n".join(lines)
 
-    def _verdict(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """The encoding and how well it describes the function, in words."""
         if self.encoding is None:
             return "no known encoding"
         if not self.rule:

@@ -111,11 +111,12 @@ def identify(
         if card.rule and not card.used_by:
             card.closest = names.closest(card.encoding)
     if to is not None:
-        _convert(card, to)
+        add_conversion(card, to)
     return card
 
 
-def _convert(card: Card, to: Encoding) -> None:
+def add_conversion(card: Card, to: Encoding) -> None:
+    """Write the steps that convert the function to ``to``, and their code, to the card."""
     from .convert.convert import convert
 
     if card.encoding is None:
@@ -133,7 +134,7 @@ def _convert(card: Card, to: Encoding) -> None:
     card.converted = advice.code
 
 
-def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
+def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
     """Return the encoding to check, with the measured softmax scale if it is not the default."""
     assert card.encoding is not None
     scale, e = card.softmax_scale, card.encoding
@@ -161,7 +162,7 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
     try:
-        report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
+        report = check(fn, declaration(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # An error in the check itself must not lose the card.
         card.unknown.append(f"the check against the encoding failed ({error!r}); please report")

@@ -26,18 +26,7 @@ _NO_LAYOUT = "one column per pair does not show which channels form a pair"
 def cos_sin(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(positions) -> (cos, sin)``."""
     layouts: list[str] = []
-
-    def read(result: Any, rows: int) -> np.ndarray:
-        if not isinstance(result, tuple | list) or len(result) != 2:
-            raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
-        parts = []
-        for table in (run.driver.array(t) for t in result):
-            if table.ndim != 2 or table.shape[0] != rows:
-                raise Malformed(f"expected shape ({rows}, d), got {table.shape}")
-            parts.append(_single(table, layouts))
-        return np.stack(parts, axis=1)
-
-    access = open_table(run, read)
+    access = open_table(run, pairs_of(run, layouts))
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
@@ -55,6 +44,25 @@ def cos_sin(run: Run, card: Card) -> None:
     structure = _structure(phases, *layouts[:1])
     turned = replace(phases, frequencies=phases.sign * phases.frequencies)
     lengths.explain(card, *explain(run, card, [structure], turned, factor, 1))
+
+
+def pairs_of(run: Run, layouts: list[str]) -> Callable[[Any, int], np.ndarray]:
+    """Return a reader of results (cos, sin): (rows, 2, pairs), with one column for each pair.
+
+    If columns are repeated, their layout is added to ``layouts``.
+    """
+
+    def read(result: Any, rows: int) -> np.ndarray:
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
+        parts = []
+        for table in (run.driver.array(t) for t in result):
+            if table.ndim != 2 or table.shape[0] != rows:
+                raise Malformed(f"expected shape ({rows}, d), got {table.shape}")
+            parts.append(_single(table, layouts))
+        return np.stack(parts, axis=1)
+
+    return read
 
 
 def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
@@ -92,8 +100,12 @@ class _Anywhere(Reach):
         """Accept every position."""
 
 
-def frequencies(run: Run, card: Card) -> None:
-    """Fill in the identity card of ``fn()`` or ``fn(seq_len)``: frequencies, or also a factor."""
+#: ``ask()`` or ``ask(seq_len)`` returns the frequencies and the attention factor of one call.
+Ask = Callable[..., tuple[np.ndarray, float]]
+
+
+def asked(run: Run) -> Ask:
+    """Return a function that calls ``fn()`` or ``fn(seq_len)``, each once."""
     called: dict[tuple[int, ...], tuple[np.ndarray, float]] = {}
 
     def ask(*length: int) -> tuple[np.ndarray, float]:
@@ -104,13 +116,30 @@ def frequencies(run: Run, card: Card) -> None:
             w = run.driver.array(result)
             if w.ndim != 1 or not w.size:
                 raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
+            sizes = [before.size for before, _ in called.values()]
+            if sizes and w.size != sizes[0]:
+                raise Malformed(
+                    f"the number of frequencies changes with the length: {sizes[0]} before, "
+                    f"{w.size} for {length[0] if length else 'no'} tokens"
+                )
             called[length] = w, factor
         return called[length]
 
+    return ask
+
+
+def at_shortest(ask: Ask) -> tuple[np.ndarray, float]:
+    """Return the result without a length, or for length 1 if a length is required."""
     try:
-        w, m = ask()
+        return ask()
     except Refused:
-        w, m = ask(1)
+        return ask(1)
+
+
+def frequencies(run: Run, card: Card) -> None:
+    """Fill in the identity card of ``fn()`` or ``fn(seq_len)``: frequencies, or also a factor."""
+    ask = asked(run)
+    w, m = at_shortest(ask)
     require_finite(w)
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

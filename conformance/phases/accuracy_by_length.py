@@ -42,7 +42,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     errors = _errors(error, lengths, run.settings.reduced)
     # Half-precision results already have a visible rounding error.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
-    degrades = _degrades_at(error, highest, rounding, run.settings.reduced)
+    degrades = first_visible(error, highest, rounding, run.settings.reduced)
     if wrong and not run.failures:
         position, score = wrong[0]
         run.failed("values", f"position {position}", score, "cos or sin is wrong")
@@ -71,7 +71,7 @@ def _errors(
     return {n: float(part.max()) for n, part in zip(lengths, off, strict=True)}
 
 
-def _degrades_at(
+def first_visible(
     error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, reduced: bool
 ) -> int | None:
     """Return the first position with a visible error, not counting the rounding of the result.

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Rotary
+from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
 from .frequencies import Schedule
 from .measure import Tables
@@ -118,7 +118,10 @@ def schedule_of(encoding: Rotary) -> Schedule:
                 for e in scaling_mistakes(encoding)
                 if e.predicted.size == turning.size
             ],
-            plain=encoding.replace(scaling=None).frequencies()[turning],
+            # Given frequencies have no base to which a scaling could be missing.
+            plain=None
+            if isinstance(scaling, GivenFrequencies)
+            else encoding.replace(scaling=None).frequencies()[turning],
         )
     factor = scaling.factor if scaling is not None else 1.0
     others = {

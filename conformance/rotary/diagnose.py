@@ -159,7 +159,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         at = int(np.flatnonzero((first == p.a) | (second == p.a))[0])
         run.add(
             "layout",
-            f"pairs are {got}, declared {layout}",
+            f"pairs are {got}, declared {layout or 'others'}",
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
             remedy=_permutation(encoding, other) if known else "",
             values={"declared": layout, "measured": got},
