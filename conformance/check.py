@@ -14,6 +14,7 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
+from .harness.nearest import did_you_mean
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
@@ -37,6 +38,7 @@ def check(
     head_dim: int | None = None,
     max_position: int | None = None,
     inplace: bool = False,
+    strict: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -73,6 +75,8 @@ def check(
         Judge no position beyond this one (at least 128); the report states the limit.
     inplace : bool
         Whether ``fn`` may overwrite its inputs.
+    strict : bool
+        Whether tensors that differ fail even if every logit agrees; by default they are a note.
     factory : callable, optional
         Makes a fresh instance of ``fn``, for the state tests.
     seed : int
@@ -99,11 +103,15 @@ def check(
     surface = surface or (bound.surface if bound else None)
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
-        raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")
+        raise TypeError(
+            f"encoding must be a posenc_ref encoding, such as RoPE(64, layout='half') or "
+            f"preset('llama-3.1-8b').only, got {encoding!r}"
+        )
     if surface is None:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
     if surface not in SURFACES:
-        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+        near = did_you_mean(surface, SURFACES)
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     refuse(surface, encoding)
     drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
     if encoding is None and not (drivable or not SURFACES[surface].needs_encoding):
@@ -128,6 +136,7 @@ def check(
         head_dim=head_dim,
         max_position=max_position,
         inplace=inplace,
+        strict=strict,
         factory=factory,
         seed=seed,
         name=name,
@@ -185,6 +194,7 @@ def make_run(
     head_dim: int | None = None,
     max_position: int | None = None,
     inplace: bool = False,
+    strict: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -234,7 +244,7 @@ def make_run(
             )
         head_dim = encoding.head_dim
     head_dim = head_dim or bound.head_dim
-    settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
+    settings = Settings(angles, precision, max_position, seed, head_dim, reduced, strict)
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     return Run(driver, encoding, settings, Ledger(report))
 

@@ -23,7 +23,7 @@ from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
-from .models import declared_by, load_model
+from .models import PART, declared_by, load_model
 from .output import usage_errors
 
 
@@ -37,7 +37,8 @@ def check_command(
         typer.Option("--exec", help="Judge a program in any language, such as './rope --fast'."),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="The expected encoding, as JSON or @file.json.")
+        str | None,
+        typer.Option(help='The expected encoding: RoPE(64, layout="half"), JSON or @file.json.'),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="The model that has the expected encoding.")
@@ -45,12 +46,14 @@ def check_command(
     fact: Annotated[
         list[str] | None,
         typer.Option(
-            help="A value that the preset requires, NAME=VALUE: num_heads=12, weight=@rows.npy."
+            help="A value that the preset requires or that differs from the preset or "
+            "configuration, NAME=VALUE: num_heads=12, weight=@rows.npy."
         ),
     ] = None,
     config: Annotated[
         str | None, typer.Option(help="The config.json or .gguf file with the expected encoding.")
     ] = None,
+    part: Annotated[str | None, typer.Option(help=PART)] = None,
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
@@ -84,6 +87,10 @@ def check_command(
         float | None,
         typer.Option(help=f"The time limit for one answer to --exec (default: {TIMEOUT:g} s)."),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
@@ -111,17 +118,18 @@ def check_command(
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
     if not said and head_dim is None and not bound and needed:
         raise UsageError(
-            "the expected encoding is missing: give --encoding "
-            '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
+            "the expected encoding is missing: give --encoding 'RoPE(64, layout=\"half\")', "
             "--preset llama-3.1-8b or --config config.json; "
             "`posenc explain` lists the encodings, `posenc presets` the models"
         )
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
-    if fact and preset is None:
-        raise UsageError("--fact needs --preset")
+    model = None
     if preset is not None or config is not None:
-        model = load_model(preset or config or "", facts=fact or (), surface=chosen)
+        model = load_model(preset or config or "", part, fact or (), chosen)
         declared = declared_by(model, chosen or fn.surface, layer_type)
+    for option, value in (("--fact", fact), ("--part", part), ("--layer-type", layer_type)):
+        if value and model is None:
+            raise UsageError(f"{option} needs --preset or --config")
     if command is not None:
         fn = from_command(
             shlex.split(command),
@@ -157,6 +165,7 @@ def check_command(
             head_dim=head_dim,
             max_position=max_position,
             inplace=inplace,
+            strict=strict,
             name=target if isinstance(target, str) and not bound else None,
         )
         if record is not None:

@@ -12,8 +12,8 @@ from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
-from .loading import UsageError, load_encoding, load_target
-from .models import encoding_of, load_model
+from .loading import UsageError, is_encoding, load_encoding, load_target
+from .models import PART, encoding_of, load_model
 from .output import usage_errors
 
 
@@ -42,8 +42,17 @@ def identify_command(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Also print how to convert the function to this encoding: a preset, JSON or @file."
+            help="Also print how to convert the function to this encoding: a preset, config.json, "
+            'RoPE(64, layout="half"), JSON or @file.json.'
         ),
+    ] = None,
+    part: Annotated[str | None, typer.Option(help=f"For --to. {PART}")] = None,
+    fact: Annotated[
+        list[str] | None,
+        typer.Option(help="For --to: a value that the model requires, NAME=VALUE."),
+    ] = None,
+    layer_type: Annotated[
+        str | None, typer.Option(help="For --to: the layer type, if the model has several.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
@@ -53,9 +62,13 @@ def identify_command(
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
     fn, goal = load_target(target), None
+    if to is None or is_encoding(to):
+        for option, value in (("--part", part), ("--fact", fact), ("--layer-type", layer_type)):
+            if value:
+                raise UsageError(f"{option} needs --to with a preset or a config.json")
     if to is not None:
-        is_json = to.lstrip().startswith(("{", "@"))
-        goal = load_encoding(to) if is_json else encoding_of(load_model(to), None)
+        goal = load_encoding(to) if is_encoding(to) else None
+        goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
         card = identify(
             fn,

@@ -9,13 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, from_config, preset, presets
+from posenc_ref import Encoding, ModelEncoding, RoPE, from_config, from_dict, preset, presets
 from posenc_ref.conformance.adapters.gguf import from_gguf
+from posenc_ref.conformance.adapters.transformers_config import rotated_part
+from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
-from posenc_ref.models.presets import needs
+from posenc_ref.models.presets import changed, needs
 
+from .expression import read_expression
 from .loading import UsageError, unread
+
+#: The help of the option ``--part``.
+PART = (
+    'The part of a model: "rope", the rotated channels alone (64 of DeepSeek\'s 192), "vision", '
+    "the vision tower, or another part of a composite config.json."
+)
 
 
 def load_model(
@@ -23,26 +32,71 @@ def load_model(
 ) -> ModelEncoding:
     """Return the model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
 
-    ``facts`` are ``NAME=VALUE`` for a preset that requires them; learned tables that ``surface``
-    does not use may be omitted.
+    ``part`` is "rope", the rotated channels alone, or a part of a composite model: "vision",
+    "text_config". ``facts`` are ``NAME=VALUE``: values that a preset requires, or other values for
+    fields of the encodings. Learned tables that ``surface`` does not use may be omitted.
     """
-    path = Path(source)
     given = dict(_fact(text) for text in facts)
     try:
-        if source not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
-            return from_gguf(path) if path.suffix == ".gguf" else from_config(path, part=part)
-        if source in presets():
-            lacking = {need.fact for need in needs(source)} - set(given)
-            for name, rows in unread(surface).items():
-                if name in lacking:
-                    given[name] = np.zeros((rows, 1))
-        return preset(source, **given)
+        found = _read(source, None if part == _SLICE else part, given, surface)
+        return _slice(found) if part == _SLICE else found
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from error
 
 
+#: The part that has only the rotated channels of each head.
+_SLICE = "rope"
+
+
+def _read(
+    source: str, part: str | None, facts: dict[str, Any], surface: str | None
+) -> ModelEncoding:
+    """Return a model with the given facts."""
+    path, name = Path(source), source.lower()
+    if name not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
+        layout = facts.pop("layout", None)
+        if path.suffix != ".gguf":
+            return changed(from_config(path, part=part, layout=layout), facts)
+        if part is not None:
+            raise UsageError(f"--part must be {_SLICE} for a .gguf file, got {part!r}")
+        return changed(from_gguf(path, layout=layout), facts)
+    if part is not None:
+        parts = [p.removeprefix(f"{name}-") for p in presets() if p == f"{name}-vision"]
+        if part.removesuffix("_config") not in parts:
+            raise UsageError(
+                f"--part of the preset {name} must be {' or '.join([_SLICE, *parts])}, got "
+                f"{part!r}; --config reads any part of a config.json"
+            )
+        name = f"{name}-{part.removesuffix('_config')}"
+    if name in presets():
+        lacking = {need.fact for need in needs(name)} - set(facts)
+        facts |= {
+            field: np.zeros((rows, 1))
+            for field, rows in unread(surface).items()
+            if field in lacking
+        }
+    return preset(name, **facts)
+
+
+def _slice(model: ModelEncoding) -> ModelEncoding:
+    """Return the model with the rotated channels alone, and the softmax scale of the whole head."""
+    scale, cut = model.softmax_scale, dict(model.encodings)
+    for layer_type, encoding in model.encodings.items():
+        if not isinstance(encoding, RoPE | None):
+            raise UsageError(
+                f"--part {_SLICE} is for models with RoPE, {model.name} has {encoding!r}"
+            )
+        if encoding is not None:
+            cut[layer_type] = rotated_part(encoding, encoding.rotary_dim)
+            scale = scale or encoding.own_scale(encoding.head_dim)
+    return model.replace(encodings=cut, softmax_scale=scale)
+
+
 def _fact(text: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``; a value is JSON, ``@file.npy`` or a word."""
+    """Return the name and value of ``NAME=VALUE``.
+
+    A value is JSON, ``@file.npy``, a scaling such as ``YaRN(4.0, 32768)``, or a word.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
@@ -52,16 +106,21 @@ def _fact(text: str) -> tuple[str, Any]:
         except (OSError, ValueError) as error:
             raise UsageError(f"--fact {name}: {value[1:]} is no .npy file: {error}") from error
     try:
-        return name, json.loads(value)
+        if "(" in value:
+            return name, from_dict(read_expression(value))
+        found = json.loads(value)
     except json.JSONDecodeError:
         return name, value
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"--fact {name}: {error}") from error
+    return name, from_dict(found) if isinstance(found, dict) else found
 
 
 def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
     """Return the encoding of a layer type, or the only encoding if no layer type is given."""
     if layer_type is not None and layer_type not in model.encodings:
-        listed = ", ".join(model.encodings)
-        raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}")
+        listed, near = ", ".join(model.encodings), did_you_mean(layer_type, model.encodings)
+        raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}{near}")
     try:
         found = model.only if layer_type is None else model.encodings[layer_type]
     except ValueError as error:

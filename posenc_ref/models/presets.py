@@ -62,7 +62,7 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
     Parameters
     ----------
     name : str
-        One of :func:`presets`, such as ``"llama-3.1-8b"``.
+        One of :func:`presets`, such as ``"llama-3.1-8b"``, in any case.
     **facts
         The facts that no public source states: ``preset("palm", head_dim=256, base=10000.0,
         layout="half")``.  If facts are missing, the error message lists them.  Any other field of
@@ -79,7 +79,7 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
         ``name`` is unknown (the message suggests similar names), a required fact is missing, or a
         fact is not a field of the preset's encodings.
     """
-    entry = _entry(name)
+    entry, name = _entry(name), name.lower()
     missing = [need for need in needs(name) if need.fact not in facts]
     if missing:
         listed = "; ".join(f"{fact}= ({why})" for fact, why in missing)
@@ -107,17 +107,17 @@ def _entry(name: str) -> Mapping[str, Any]:
     known = _table()["presets"]
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, got {name!r}")
-    if name not in known:
+    wanted = name.lower()
+    if wanted not in known:
         import difflib  # only errors need it
 
-        wanted = name.lower()
         near = difflib.get_close_matches(wanted, known, n=3) or [n for n in known if wanted in n]
         hint = f"did you mean {', '.join(map(repr, near[:5]))}? " if near else ""
         raise ValueError(
             f"preset {name!r} is not known; {hint}presets() lists all {len(known)}, and "
             "from_config reads any config.json"
         )
-    found: Mapping[str, Any] = known[name]
+    found: Mapping[str, Any] = known[wanted]
     return found
 
 
@@ -146,7 +146,7 @@ def _configured(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEnco
                 config |= {"hidden_size": value * 16, "num_attention_heads": 16}
     layout = later.pop("layout", None)
     made = from_config(config, layout=layout)
-    return _changed(made, later)
+    return changed(made, later)
 
 
 def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
@@ -161,7 +161,7 @@ def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncodi
         encodings=encodings,
         provenance=dict.fromkeys(sorted(fields), "config: encodings"),
     )
-    return _changed(made, {f: v for f, v in facts.items() if f not in needed})
+    return changed(made, {f: v for f, v in facts.items() if f not in needed})
 
 
 def _derived(body: dict[str, Any]) -> dict[str, Any]:
@@ -172,8 +172,8 @@ def _derived(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
-    """Return the model with some fields of every encoding changed."""
+def changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
+    """Return the model with some fields of every encoding changed, by the caller."""
     if not facts:
         return made
     encodings: dict[str, Encoding | None] = {}
@@ -193,5 +193,5 @@ def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
         layer_types=made.layer_types,
         softmax_scale=made.softmax_scale,
         query_scale=made.query_scale,
-        provenance=made.provenance,
+        provenance={**made.provenance, **dict.fromkeys(facts, _CALLER)},
     )

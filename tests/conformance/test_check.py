@@ -20,9 +20,15 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
     [
         (3, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got int"),
         (None, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got NoneType"),
-        (rope(), ("RoPE", "apply"), {}, TypeError, "encoding must be a posenc_ref encoding, got "),
+        (
+            rope(),
+            ("RoPE", "apply"),
+            {},
+            TypeError,
+            r"such as RoPE\(64, layout='half'\) .*got 'RoPE'",
+        ),
         (rope(), (ENCODING,), {}, ValueError, "surface must be one of apply, apply_qk"),
-        (rope(), (ENCODING, "aply"), {}, ValueError, "surface must be one of .*, got 'aply'"),
+        (rope(), (ENCODING, "aply"), {}, ValueError, "got 'aply'; did you mean apply"),
         (
             rope(),
             (Sinusoidal(8), "apply"),
