@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
+from .diagnosis.reproduce_fn import runnable
 from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
@@ -177,6 +178,8 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
         run.add("shape", str(error), "a similar call returned the right shape before")
     for problem in problems() if problems else ():
         run.add("raises", *problem)
+    findings = run.report.findings
+    findings[:] = [runnable(finding, run.driver) for finding in findings]
     return run.finish()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import ERROR, Finding, Report
 
 from . import show
@@ -60,7 +61,7 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
         rejected = sum(report.controls.values())
         lines.append(
             f"- {_text(report.subject)}: **{report.verdict}** (exit code {report.exit_code}), "
-            f"{sum(report.executed.values())} cases executed, {rejected} of "
+            f"{plural(sum(report.executed.values()), 'case', 'cases')} executed, {rejected} of "
             f"{len(report.controls)} perturbed outputs rejected"
         )
     return lines

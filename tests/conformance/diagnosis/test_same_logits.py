@@ -64,6 +64,22 @@ def test_another_order_of_the_channels_conforms_and_is_said(fn):
     assert strict.executed["logits"] > 5
 
 
+def test_the_remedy_follows_the_declaration():
+    """DeepSeek-V3 in transformers reads pairs and writes halves: writing back is the mistake."""
+    declared = RoPE(D, layout="interleaved", output_layout="half")
+    for fn, encoding, remedy in (
+        (
+            declared.replace(output_layout=None).apply,
+            declared,
+            "to the declared channels, 0 and 16",
+        ),
+        (moved, HALF, "back to the channels it was read from"),
+    ):
+        report = check(fn, encoding, "apply", max_position=255, strict=True)
+        assert report.codes == ["output-layout"]
+        assert remedy in report.findings[0].remedy
+
+
 def test_the_order_is_put_back_in_merged_heads():
     def merged(x, p):
         heads = x.reshape(*x.shape[:2], -1, D).transpose(0, 2, 1, 3)
