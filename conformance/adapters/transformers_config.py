@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from posenc_ref import RoPE, from_config
+from posenc_ref.conformance.harness.rotated import rotated_channels
 
 
 def file_of(model: str, kind: str = "modeling") -> Any:
@@ -27,7 +28,7 @@ def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | Non
 def rotated_part(encoding: Any, head_dim: int | None) -> Any:
     """Return ``encoding``, limited to its rotated channels if ``head_dim`` counts only these."""
     if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
-        return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+        return rotated_channels(encoding)
     return encoding
 
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ import typer
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
+from posenc_ref.conformance.diagnosis.layer_types import name_layer_type
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
@@ -23,7 +25,7 @@ from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
-from .models import PART, declared_by, load_model
+from .models import PART, declared_by, load_model, other_layer_types
 from .output import usage_errors
 
 
@@ -152,10 +154,10 @@ def check_command(
     begin = time.perf_counter()
     # Keep the function's own output out of the report.
     with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
-        report = check(
+        judge = partial(
+            check,
             fn,
-            declared,
-            chosen,
+            surface=chosen,
             backend=backend,
             dtype=dtype,
             tensor_layout=tensor_layout,
@@ -168,6 +170,10 @@ def check_command(
             strict=strict,
             name=target if isinstance(target, str) and not bound else None,
         )
+        report = judge(declared)
+        if model is not None:
+            others = other_layer_types(model, report.surface, declared)
+            name_layer_type(report, others, judge)
         if record is not None:
             record.report(report, time.perf_counter() - begin)
     typer.echo(report.to_json(indent=1) if as_json else str(report))

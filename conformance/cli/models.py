@@ -11,8 +11,8 @@ import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, RoPE, from_config, from_dict, preset, presets
 from posenc_ref.conformance.adapters.gguf import from_gguf
-from posenc_ref.conformance.adapters.transformers_config import rotated_part
 from posenc_ref.conformance.harness.nearest import did_you_mean
+from posenc_ref.conformance.harness.rotated import rotated_channels
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.models.presets import changed, needs
@@ -87,7 +87,7 @@ def _slice(model: ModelEncoding) -> ModelEncoding:
                 f"--part {_SLICE} is for models with RoPE, {model.name} has {encoding!r}"
             )
         if encoding is not None:
-            cut[layer_type] = rotated_part(encoding, encoding.rotary_dim)
+            cut[layer_type] = rotated_channels(encoding)
             scale = scale or encoding.own_scale(encoding.head_dim)
     return model.replace(encodings=cut, softmax_scale=scale)
 
@@ -150,6 +150,17 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
     return ModelEncoding(
         model.name, encodings={name: encoding}, softmax_scale=model.softmax_scale, query_scale=scale
     )
+
+
+def other_layer_types(
+    model: ModelEncoding, surface: str, declared: Declared
+) -> dict[str, Declared]:
+    """Return the declarations of the layer types that have another encoding than ``declared``."""
+    if declared is model:
+        return {}
+    found = {t: declared_by(model, surface, t) for t, e in model.encodings.items() if e is not None}
+    own = declared.only if isinstance(declared, ModelEncoding) else declared
+    return {t: other for t, other in found.items() if model.encodings[t] != own}
 
 
 def preset_list(as_json: bool) -> str:

@@ -93,6 +93,7 @@ def identify(
         _confirm(fn, run, card, options)
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
+            card.used_by = names.slices(card.encoding)
             card.closest = names.closest(card.encoding)
     if to is not None:
         _convert(card, to)

@@ -166,6 +166,23 @@ def test_identify_takes_the_layer_type_that_a_model_asks_for(posenc):
     assert (code, "--layer-type needs --to with a preset" in text) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "declared", "other"),
+    [
+        ("near", "full_attention", "sliding_attention"),
+        ("far", "sliding_attention", None),  # 1e6 without the factor 8: right for no layer
+    ],
+)
+def test_the_table_of_another_layer_type_is_named(posenc, name, declared, other):
+    code, text = posenc(
+        "check", f"port_of_it.py:{name}", "--preset", "gemma-3-4b", "--layer-type", declared,
+        "--max-position", 1023,
+    )  # fmt: skip
+    assert code == 1
+    assert f"the function is right for your other layer type, {other!r}" in text or other is None
+    assert ("other layer type" in text) == (other is not None)
+
+
 def test_the_rotated_part_of_latent_attention():
     """DeepSeek rotates the last 64 of 192 channels; ports rotate a tensor of these alone."""
     whole, part = load_model("deepseek-v3"), load_model("deepseek-v3", "rope")
