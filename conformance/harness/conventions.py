@@ -43,7 +43,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("pairs across the whole head", ("proportional",),
         r"pairs of the whole head are rotated", {"Gemma 4": "gemma-4-e2b"}),
     Convention("read interleaved, written half-split", ("output-layout", "harmless-convention"),
-        r"written to other channels than they are read from",
+        r"read from: read interleaved, written half",
         {"DeepSeek-V3 in transformers": "deepseek-v3", "Mistral Small 4": "mistral-small-4"},
         ("litgpt (rope_interleave)",)),
     Convention("negative angles", ("sign",), r"turns the other way", {},

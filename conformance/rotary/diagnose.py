@@ -190,9 +190,11 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
     p = wrong[0]
     expected = wanted.get((p.a, p.b))
     if not moved:
+        read, written = measured.layout(), measured.output_layout()
         run.add(
             "output-layout",
-            "pairs are written to other channels than they are read from",
+            "pairs are written to other channels than they are read from"
+            + (f": read {read}, written {written}" if read and written else ""),
             f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
         )
         return
