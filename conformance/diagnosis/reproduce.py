@@ -23,6 +23,8 @@ def add(run: Run, access: Access) -> None:
     first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
     if first is None or run.encoding is None or run.encoding.num_axes > 1:
         return
+    if findings[first].reproduce:  # another check has found lines of its own
+        return
     try:
         lines = _lines(run, access)
     except (Refused, Malformed):

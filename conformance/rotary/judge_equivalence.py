@@ -18,7 +18,7 @@ from posenc_ref.conformance.diagnosis import same_logits
 from posenc_ref.conformance.harness.ledger import Ledger
 from posenc_ref.conformance.harness.probes import ONE_HOT
 from posenc_ref.conformance.harness.reach import Access
-from posenc_ref.conformance.harness.report import ERROR
+from posenc_ref.conformance.harness.report import Finding
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.measure import Measured
@@ -28,34 +28,51 @@ ORDER = "output-layout"
 
 
 def judge(run: Run, access: Access, measured: Measured, again: Callable[[Run], None]) -> None:
-    """Compare logits, if the errors found may leave them as declared.
+    """Judge the function apart from the order of its channels, unless the check is strict.
 
-    An order of channels is accepted if the function with its channels put back passes ``again``,
-    the whole check. For other errors a note is added.
+    The function with its channels put back goes through ``again``, the whole check. If it passes,
+    so does the function; otherwise its errors replace the error about the order. For other errors
+    that may leave the logits as declared, a note is added if they do.
     """
     codes = set(run.report.codes)
-    if not codes or not codes <= set(same_logits.OF_ONE_MAP):
-        return
-    calls = _calls(run, access)
-    if not same_logits.agree(run, calls):
-        return
-    order = None if run.settings.strict or codes != {ORDER} else _order(run.encoding, measured)
-    ledger = None if order is None else _judged_again(run, order, again)
-    if ledger is None:
-        same_logits.remark(run, calls)
-        return
-    found = [f for f in run.report.findings if f.severity == ERROR]
-    run.report.findings[:] = [f for f in run.report.findings if f not in found]
-    run.failures.clear()
-    run.ledger.noted = ledger.noted
-    run.report.accuracy = ledger.report.accuracy
-    run.ledger.worst, run.ledger.where = ledger.worst, ledger.where
+    if ORDER in codes and not run.settings.strict:
+        order = _order(run.encoding, measured)
+        if order is not None:
+            second = _judged_again(run, order, again)
+            if ORDER not in second.report.codes:
+                _replace(run, second, order)
+                return
+    if codes and codes <= set(same_logits.OF_ONE_MAP):
+        calls = _calls(run, access)
+        if same_logits.agree(run, calls):
+            same_logits.remark(run, calls)
+
+
+def _replace(run: Run, second: Ledger, order: np.ndarray) -> None:
+    """Replace the findings by those of the second check, and a note about the order."""
+    (found,) = (f for f in run.report.findings if f.code == ORDER)
+    passed, ledger = second.report.passed, run.ledger
+    ledger.failures[:], ledger.noted = second.failures, second.noted
+    ledger.worst, ledger.where = second.worst, second.where
+    run.report.accuracy = second.report.accuracy
+    run.report.findings[:] = [_reordered(f, order) for f in second.report.findings]
+    tensors = same_logits.TENSORS if passed else "the order of the channels changes no logit"
     same_logits.accept(
         run,
-        f"{same_logits.TENSORS}, {same_logits.ONE_MAP}: {found[0].message}",
-        f"{found[0].evidence}; with the channels put back every case conforms",
+        f"{tensors}, {same_logits.ONE_MAP}: {found.message}",
+        found.evidence + ("; with the channels put back every case conforms" if passed else ""),
         (ORDER,),
     )
+
+
+def _reordered(finding: Finding, order: np.ndarray) -> Finding:
+    """Return the finding with lines that put the channels back before they are compared."""
+    lines = finding.reproduce.splitlines()
+    for i, text in enumerate(lines):
+        if text.startswith("got = fn("):
+            lines[i : i + 1] = [f"order = np.array({order.tolist()})", f"{text}[..., order]"]
+            break
+    return replace(finding, reproduce="\n".join(lines))
 
 
 def _calls(run: Run, access: Access) -> list[same_logits.BothSides]:
@@ -86,8 +103,8 @@ def _order(encoding: Rotary, measured: Measured) -> np.ndarray | None:
     return order if np.unique(order).size == order.size else None
 
 
-def _judged_again(run: Run, order: np.ndarray, again: Callable[[Run], None]) -> Ledger | None:
-    """Return the ledger of a check of the function with its channels put back, if it passes."""
+def _judged_again(run: Run, order: np.ndarray, again: Callable[[Run], None]) -> Ledger:
+    """Return the ledger of a strict check of the function with its channels put back."""
     fn, dim = run.driver.fn, order.size
 
     def put_back(*arguments: Any) -> Any:
@@ -97,6 +114,8 @@ def _judged_again(run: Run, order: np.ndarray, again: Callable[[Run], None]) -> 
 
     report = replace(run.report, findings=[], limits=[], executed={}, controls={}, accuracy=None)
     driver = replace(run.driver, fn=put_back, factory=None, mutated=None, out_dtypes=set())
-    second = replace(run, driver=driver, ledger=Ledger(report))
+    settings = replace(run.settings, strict=True)  # or a third check might follow
+    second = replace(run, driver=driver, settings=settings, ledger=Ledger(report))
     again(second)
-    return second.ledger if second.finish().passed else None
+    second.finish()
+    return second.ledger

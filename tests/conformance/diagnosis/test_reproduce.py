@@ -49,6 +49,17 @@ def test_they_print_what_they_say(wrong, declared):
     assert "print(got[" in str(report)
 
 
+def test_they_show_the_mistake_not_the_order_of_the_channels():
+    def fn(x, positions):
+        return RoPE(32, layout="half").apply(x, positions)[..., np.r_[0:32:2, 1:32:2]]
+
+    report = check(fn, HALF, "apply", max_position=1023)
+    assert report.codes == ["base"]
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines, fn=fn)] == said(lines)
+    assert "np.array([0]))" not in lines  # at position 0 only the order shows
+
+
 def test_functions_that_count_from_zero_get_whole_calls():
     """Only calls from position 0 on are accepted: the token sits at the end of one."""
 

@@ -96,6 +96,25 @@ def test_another_origin_is_an_error_and_its_logits_are_a_note():
 
 
 @pytest.mark.parametrize(
+    ("fn", "code"),
+    [
+        (moved_and_clamped, "position-range"),
+        (moved_and_stuck, "decode-offset"),
+        (lambda x, p: moved(x, p + (np.asarray(p) > 100)), "wrong-row"),
+    ],
+    ids=["clamped", "stuck", "late"],
+)
+def test_another_mistake_is_named_whatever_the_order(fn, code):
+    """The order of the channels is harmless, and would come first."""
+    report = check(fn, HALF, "apply", max_position=1023)
+    assert code in report.codes, report
+    assert "output-layout" not in report.codes
+    (note,) = [f for f in report.findings if f.severity == "note"]
+    assert note.message.startswith("the order of the channels changes no logit, if queries and")
+    assert check(fn, HALF, "apply", max_position=1023, strict=True).codes[0] == "output-layout"
+
+
+@pytest.mark.parametrize(
     "fn",
     [
         backwards, moved_at_odd_positions, moved_and_clamped, moved_and_stuck,
