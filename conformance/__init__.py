@@ -6,11 +6,13 @@ if __name__ != "posenc_ref.conformance":
         "posenc-ref"
     )
 
-from .assertions import ExpectedFailure, assert_conforms
+from .assertions import assert_conforms
+from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
 from .harness.codes import CODES, Code
+from .harness.expected import ExpectedFailure
 from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
 from .identify.card import Card
@@ -27,9 +29,11 @@ __all__ = [
     "Finding",
     "HarnessError",
     "Implementation",
+    "NoConvention",
     "Report",
     "VectorCase",
     "assert_conforms",
+    "bind",
     "check",
     "from_command",
     "identify",

@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
+from .calling import bind, takes
 from .diagnosis.reproduce_fn import runnable
 from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
 from .harness.implementation import Implementation
@@ -50,12 +51,13 @@ def check(
     ----------
     fn : callable
         Takes exactly the surface's positional arguments, as NumPy arrays unless ``backend=``;
-        an :class:`Implementation` from an adapter supplies its surface, backend and encoding.
+        any other function, class or object is called as :func:`bind` finds out.
+        An :class:`Implementation` from an adapter supplies its surface, backend and encoding.
     encoding : Encoding or ModelEncoding, optional
         The expected encoding.  None: only properties are judged (``apply`` with ``head_dim=``),
         or the surface needs no encoding.
-    surface : str
-        How ``fn`` is called:
+    surface : str, optional
+        How ``fn`` is called; None: as :func:`bind` finds out.
 
         {surfaces}
     backend : str, optional
@@ -101,18 +103,24 @@ def check(
     bound = fn if isinstance(fn, Implementation) else None
     if not callable(fn):
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
-    surface = surface or (bound.surface if bound else None)
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
         raise TypeError(
             f"encoding must be a posenc_ref encoding, such as RoPE(64, layout='half') or "
             f"preset('llama-3.1-8b').only, got {encoding!r}"
         )
-    if surface is None:
-        raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
-    if surface not in SURFACES:
+    if surface is not None and surface not in SURFACES:
         near = did_you_mean(surface, SURFACES)
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
+    if surface is not None:
+        refuse(surface, encoding)
+    if bound is None and (surface is None or not takes(fn, surface)):
+        fn = bound = bind(
+            fn, encoding, surface, tensor_layout=tensor_layout, backend=backend, dtype=dtype,
+            head_dim=head_dim, name=name,
+        )  # fmt: skip
+    surface = surface or (bound.surface if bound else None)
+    assert surface is not None
     refuse(surface, encoding)
     drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
     if encoding is None and not (drivable or not SURFACES[surface].needs_encoding):
@@ -249,6 +257,7 @@ def make_run(
     head_dim = head_dim or bound.head_dim
     settings = Settings(angles, precision, max_position, seed, head_dim, reduced, strict)
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
+    report.called = bound.how
     return Run(driver, encoding, settings, Ledger(report))
 
 

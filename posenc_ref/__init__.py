@@ -31,7 +31,12 @@ from .fourier import FourierFeatures
 from .gated_bias import GatedBias
 from .hybrid import Hybrid
 from .kerple import Kerple
-from .layout import convert_layout, layout_permutation, permute_weights
+from .layout import (
+    convert_layout,
+    layout_permutation,
+    permute_fused_weights,
+    permute_weights,
+)
 from .learned import Learned
 from .mixed import MixedRoPE
 from .models.config import from_config
@@ -170,6 +175,7 @@ __all__ = [
     "normed_apply",
     "packed",
     "patch_centres",
+    "permute_fused_weights",
     "permute_weights",
     "position_ids",
     "preset",

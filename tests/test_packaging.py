@@ -67,7 +67,7 @@ def target(tmp_path_factory):
     # A copy, because stale build/ and *.egg-info folders would be packaged with the tree.
     source = work / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
+    for name in ("pyproject.toml", "LICENSE", "README.md", "posenc_ref_pytest.py"):
         shutil.copy2(ROOT / name, source)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -117,7 +117,7 @@ def test_what_is_not_in_the_wheel_says_so(target, tmp_path):
 def test_top_level_names(target):
     names = {path.name for path in target.iterdir()} - {"bin", "Scripts", "__pycache__"}
     version = PROJECT["project"]["version"]
-    assert names == {"posenc_ref", f"posenc_ref-{version}.dist-info"}
+    assert names == {"posenc_ref", "posenc_ref_pytest.py", f"posenc_ref-{version}.dist-info"}
 
 
 def test_the_version_agrees():
@@ -132,6 +132,9 @@ def test_metadata(target, tmp_path):
     assert required == {"numpy>=2.1", "array-api-compat>=1.10"}
     (script,) = distribution.entry_points.select(group="console_scripts")
     assert (script.name, script.value) == ("posenc", "posenc_ref.conformance.__main__:main")
+    (plugin,) = distribution.entry_points.select(group="pytest11")
+    assert plugin.value == "posenc_ref_pytest"
+    assert (target / "posenc_ref_pytest.py").is_file()
     load = f"from {script.module} import {script.attr}; assert callable({script.attr})"
     loaded = python("-c", load, path=target, cwd=tmp_path)
     assert loaded.returncode == 0, loaded.stderr

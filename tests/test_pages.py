@@ -49,7 +49,11 @@ def test_a_generated_page_begins_with_its_command(path):
 
 
 @pytest.mark.parametrize(
-    "name", by_day(["fast-paths.md", "models.md", "scale.md"], {"fast-paths.md", "models.md"})
+    "name",
+    by_day(
+        ["fast-paths.md", "models.md", "scale.md", "signatures.md", "weights.md"],
+        {"fast-paths.md", "models.md", "signatures.md"},
+    ),
 )
 def test_the_python_of_a_page_runs(name):
     pytest.importorskip("torch", reason="the pages are about PyTorch's tensors too")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .binding import bind, parameters
+from posenc_ref.conformance.calling.roles import bind, parameters
+
 from .rotary_table import B, CosSinTable, H, S, length_of
 
 # Shapes that functions require for a table of shape (B, S, W).

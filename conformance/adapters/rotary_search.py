@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from .binding import parameters
+from posenc_ref.conformance.calling.roles import parameters
+
 from .rotary_function import LAYOUTS, TABLE_SHAPES, Rotation, attribute, head_dim_of
 from .rotary_table import CosSinTable, H, describe
 

@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .binding import bind, parameters
+from posenc_ref.conformance.calling.roles import bind, parameters
+
 from .library import require_indices
 
 # Batch, heads and sequence length of every trial call; there are 2, 3 or 4 position axes.

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 import posenc_ref
+from posenc_ref.conformance.calling.roles import parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 
-from .binding import parameters
 from .rotary_function import Rotation, attribute, head_dim_of
 from .rotary_search import find_direct, find_rotation, ranked, rotating_functions
 from .rotary_table import B, CosSinTable, H, S, find_table

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import posenc_ref
+from posenc_ref.conformance.calling.roles import bind, parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .binding import bind, parameters
 from .rotary_function import attribute
 from .transformers_config import on_host
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import posenc_ref
+from posenc_ref.conformance.calling.roles import bind, parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .binding import bind, parameters
 from .library import window_start
 from .rotary_function import attribute
 from .rotary_table import S, describe, length_of

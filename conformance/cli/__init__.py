@@ -13,6 +13,8 @@ from posenc_ref import SPEC_VERSION, __version__
 
 from .accuracy import accuracy_command
 from .check import check_command
+from .ci import ci_command
+from .convert import convert_command
 from .explain import explain_command
 from .gallery import gallery_command
 from .identify import identify_command
@@ -58,12 +60,17 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
         "posenc check rope.py:apply --encoding "
         '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'',
     ),
+    (ci_command, "posenc ci posenc.toml --junit posenc.xml"),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),
     (presets_command, "posenc presets llama-3.1-8b"),
     (vectors_command, "posenc vectors --verify"),
     (sweep_command, "posenc sweep --only llama --only 'qwen*'"),
+    (
+        convert_command,
+        "posenc convert model.safetensors --from meta --to hf --config config.json -o out",
+    ),
     (explain_command, "posenc explain angle-precision"),
     (accuracy_command, "posenc accuracy --full"),
 )

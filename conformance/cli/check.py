@@ -20,16 +20,20 @@ from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
+from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
 from .models import PART, declared_by, load_model, other_layer_types
 from .output import usage_errors
+from .targets import Init, Signature, Table, bound_target, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
+@printed
 def check_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function or package.module:function")
@@ -59,6 +63,9 @@ def check_command(
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
+    table: Table = None,
+    init: Init = None,
+    signature: Signature = None,
     surface: Annotated[
         str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
@@ -97,12 +104,26 @@ def check_command(
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
-) -> None:
-    """Judge one function, or one program, against the expected encoding.
+    junit: Annotated[
+        Path | None, typer.Option(help="Also write JUnit XML, with a test for each check.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The code of a known deviation: exit with 0 for exactly this error, else with 1."
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
+    ] = None,
+) -> Report:
+    """Judge one function, class or program against the expected encoding.
 
-    The function gets the positional arguments of its surface and nothing else. For `apply` these
-    are x (B, H, S, D) and positions (S,); `posenc explain SURFACE` lists them for the others. A
-    program gets them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
+    How a function is called is found out from its parameters: vectors with positions, an offset,
+    or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
+    The report says how it was called; `posenc explain signatures` lists what is recognised. With
+    --surface, the function gets the arguments that `posenc explain SURFACE` shows. A program gets
+    them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
     usage error or a program that does not answer, 3 if the check was inconclusive.
     """
     if (target is None) == (command is None):
@@ -111,14 +132,15 @@ def check_command(
         )
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
+    known = known_deviation(expect, reason)
     fn: Any = None if target is None else load_target(target)
-    bound = isinstance(fn, Implementation)
-    chosen = surface or (None if bound else "apply")
+    own = isinstance(fn, Implementation)
+    chosen = surface or ("apply" if target is None else only_surface(fn))
     said = [value for value in (encoding, preset, config) if value is not None]
     if len(said) > 1:
         raise UsageError("give one of --encoding, --preset and --config")
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
-    if not said and head_dim is None and not bound and needed:
+    if not said and head_dim is None and not own and needed:
         raise UsageError(
             "the expected encoding is missing: give --encoding 'RoPE(64, layout=\"half\")', "
             "--preset llama-3.1-8b or --config config.json; "
@@ -128,10 +150,26 @@ def check_command(
     model = None
     if preset is not None or config is not None:
         model = load_model(preset or config or "", part, fact or (), chosen)
-        declared = declared_by(model, chosen or fn.surface, layer_type)
+        declared = declared_by(model, chosen or "apply", layer_type)
     for option, value in (("--fact", fact), ("--part", part), ("--layer-type", layer_type)):
         if value and model is None:
             raise UsageError(f"{option} needs --preset or --config")
+    if target is not None:
+        fn = bound_target(
+            fn,
+            target,
+            declared,
+            chosen,
+            table=table,
+            init=init,
+            signature=signature,
+            config=config,
+            stated=surface is not None,
+            tensor_layout=tensor_layout,
+            backend=backend,
+            dtype=dtype,
+            head_dim=head_dim,
+        )
     if command is not None:
         fn = from_command(
             shlex.split(command),
@@ -140,11 +178,13 @@ def check_command(
             tensor_layout=tensor_layout or "bhsd",
             timeout=TIMEOUT if timeout is None else timeout,
         )
+    bound = isinstance(fn, Implementation)
+    chosen = chosen or fn.surface
     declared = declared or (fn.encoding if bound else None)
     library = backend or (fn.backend if bound else "numpy")
     facts: dict[str, Any] = {
         "subject": fn.name if isinstance(fn, Implementation) else target,
-        "surface": chosen or fn.surface,
+        "surface": chosen,
         "declared": describe(declared),
         "backend": library,
         # Empty for an unknown library, which ``check`` rejects.
@@ -168,13 +208,12 @@ def check_command(
             max_position=max_position,
             inplace=inplace,
             strict=strict,
-            name=target if isinstance(target, str) and not bound else None,
+            name=target if isinstance(target, str) and not own else None,
         )
         report = judge(declared)
         if model is not None:
-            others = other_layer_types(model, report.surface, declared)
-            name_layer_type(report, others, judge)
+            name_layer_type(report, other_layer_types(model, report.surface, declared), judge)
+        report.expected = known
         if record is not None:
             record.report(report, time.perf_counter() - begin)
-    typer.echo(report.to_json(indent=1) if as_json else str(report))
-    raise typer.Exit(report.exit_code)
+    return report

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 import textwrap
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from posenc_ref.conformance.calling.conventions import CONVENTIONS, NAMES, Convention
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -53,7 +55,11 @@ def explain(name: str | None = None) -> str:
         return _everything()
     values = {c.__name__: c for c in [*encodings(), *scalings()]}
     wanted = name.strip().lower().replace("_", "-")
+    if wanted in ("signatures", "conventions"):
+        return _signatures(CONVENTIONS)
     surface = wanted.replace("-", "_")
+    if wanted in NAMES and surface not in SURFACES:
+        return _signatures([NAMES[wanted]])
     if surface in SURFACES:  # "slopes" is both a surface and a code
         known = f"surface {surface}\n{_hanging('call', SURFACES[surface].call)}"
         return f"{known}\n\n{_code(wanted)}" if wanted in CODES else known
@@ -96,6 +102,22 @@ def _properties(cls: type) -> str:
         text = known[what] + (f"; the example {but} does not have this property" if but else "")
         lines.append(_hanging(f"  {what}", text, 19))
     return "\n".join([*lines, *([] if len(lines) > 1 else ["    none declared"])])
+
+
+def _signatures(rows: Sequence[Convention]) -> str:
+    """Return calling conventions as text: who has them, where they are judged, and a stub."""
+    parts = []
+    for row in rows:
+        parts += [
+            row.name,
+            _hanging("call", row.call),
+            _hanging("used by", row.users),
+            _hanging("surface", " or ".join(row.surfaces)),
+            "  stub",
+            textwrap.indent(row.stub, "    "),
+            "",
+        ]
+    return "\n".join(parts[:-1])
 
 
 def _code(name: str) -> str:

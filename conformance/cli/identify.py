@@ -15,6 +15,7 @@ from posenc_ref.conformance.identify.function import SURFACES, identify
 from .loading import UsageError, is_encoding, load_encoding, load_target
 from .models import PART, encoding_of, load_model
 from .output import usage_errors
+from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
@@ -27,6 +28,9 @@ def identify_command(
     surface: Annotated[
         str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
+    table: Table = None,
+    init: Init = None,
+    signature: Signature = None,
     axes: Annotated[
         int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
     ] = 1,
@@ -61,15 +65,29 @@ def identify_command(
     Exits with 0 if an encoding describes the function exactly, 1 if there are deviations, 2 for a
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
-    fn, goal = load_target(target), None
     if to is None or is_encoding(to):
         for option, value in (("--part", part), ("--fact", fact), ("--layer-type", layer_type)):
             if value:
                 raise UsageError(f"{option} needs --to with a preset or a config.json")
+    goal = None
     if to is not None:
         goal = load_encoding(to) if is_encoding(to) else None
         goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
+        fn = bound_target(
+            load_target(target),
+            target,
+            None,
+            surface,
+            table=table,
+            init=init,
+            signature=signature,
+            tensor_layout=tensor_layout,
+            backend=backend,
+            dtype=dtype,
+            head_dim=head_dim,
+            axes=axes,
+        )
         card = identify(
             fn,
             surface,

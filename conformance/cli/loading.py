@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import posenc_ref
 from posenc_ref import Encoding, Scaling, from_dict
+from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.harness.nearest import did_you_mean
 
 from .expression import class_name, read_expression
@@ -28,8 +30,8 @@ class UsageError(Exception):
     """The command line is wrong; the message says how to correct it."""
 
 
-def load_target(target: str) -> Callable[..., Any]:
-    """Return the callable that ``file.py:function`` or ``package.module:function`` names.
+def load_target(target: str) -> Any:
+    """Return what ``file.py:name`` or ``package.module:name`` names: a function, class or object.
 
     Methods are allowed (``module:Class.method``).  The folder of the file, or the
     working folder for a module, is put on the import path.
@@ -41,19 +43,18 @@ def load_target(target: str) -> Callable[..., Any]:
         )
     is_file = source.endswith(".py") or "/" in source or "\\" in source
     found: Any = _load_file(Path(source)) if is_file else _load_module(source)
-    done, sign = source, ":"
+    owner, done, sign = found, source, ":"
     for part in name.split("."):
         if not hasattr(found, part):
             raise UsageError(f"{done} has no {part!r}{_near(part, _functions(found))}")
-        found, done, sign = getattr(found, part), f"{done}{sign}{part}", "."
-    if isinstance(found, type):
-        raise UsageError(
-            f"{target} is a class: name a function, or bind an instance to a name in the module "
-            f"(rope = {found.__name__}(...)) and check that"
-        )
-    if not callable(found):
+        owner, found = found, getattr(found, part)
+        done, sign = f"{done}{sign}{part}", "."
+    if isinstance(owner, type) and inspect.isfunction(found):
+        static = isinstance(inspect.getattr_static(owner, part), staticmethod)
+        return found if static else MethodOf(owner, part)
+    if not callable(found) and not any(methods(found, ROTATES)):
         raise UsageError(f"{target} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -36,7 +36,7 @@ def load_model(
     "text_config". ``facts`` are ``NAME=VALUE``: values that a preset requires, or other values for
     fields of the encodings. Learned tables that ``surface`` does not use may be omitted.
     """
-    given = dict(_fact(text) for text in facts)
+    given = dict(named_value(text, "--fact") for text in facts)
     try:
         found = _read(source, None if part == _SLICE else part, given, surface)
         return _slice(found) if part == _SLICE else found
@@ -92,19 +92,19 @@ def _slice(model: ModelEncoding) -> ModelEncoding:
     return model.replace(encodings=cut, softmax_scale=scale)
 
 
-def _fact(text: str) -> tuple[str, Any]:
+def named_value(text: str, option: str) -> tuple[str, Any]:
     """Return the name and value of ``NAME=VALUE``.
 
     A value is JSON, ``@file.npy``, a scaling such as ``YaRN(4.0, 32768)``, or a word.
     """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
+        raise UsageError(f"{option} must be NAME=VALUE, such as num_heads=12, got {text!r}")
     if value.startswith("@"):
         try:
             return name, np.load(value[1:], allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise UsageError(f"--fact {name}: {value[1:]} is no .npy file: {error}") from error
+            raise UsageError(f"{option} {name}: {value[1:]} is no .npy file: {error}") from error
     try:
         if "(" in value:
             return name, from_dict(read_expression(value))
@@ -112,7 +112,7 @@ def _fact(text: str) -> tuple[str, Any]:
     except json.JSONDecodeError:
         return name, value
     except (TypeError, ValueError) as error:
-        raise UsageError(f"--fact {name}: {error}") from error
+        raise UsageError(f"{option} {name}: {error}") from error
     return name, from_dict(found) if isinstance(found, dict) else found
 
 

@@ -21,7 +21,7 @@ from posenc_ref.conformance.surveys.tables import TextTable, plain_text
 _WIDTH = 120
 COLOURS = {
     "conforms": "green", "deviates": "bold red", "inconclusive": "yellow", "error": "bold red",
-    "skipped": "dim",
+    "skipped": "dim", "expected": "green", "unexpected": "bold red",
 }  # fmt: skip
 
 

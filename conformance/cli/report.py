@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from posenc_ref.conformance.surveys.batch import Batch
 from posenc_ref.conformance.surveys.ndjson import NdjsonError, read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
 from posenc_ref.conformance.surveys.show import plain
+from posenc_ref.conformance.surveys.tables import plain_text
 from posenc_ref.conformance.surveys.verify import Verification
 
 from .output import usage_errors
@@ -21,7 +23,7 @@ def report_command(
         bool, typer.Option("--markdown", help="Print Markdown: a table, findings, versions.")
     ] = False,
 ) -> None:
-    """Show what `posenc check --ndjson` or `posenc verify --ndjson` recorded.
+    """Show what `--ndjson` of `posenc check`, `ci` or `verify` recorded.
 
     Exits with 0, whatever the verdicts; 3 if one of the files has no executed case; 2 if a file is
     inconsistent: it has no footer (the run was interrupted), an id occurs twice, or the counts,
@@ -33,7 +35,11 @@ def report_command(
         typer.echo(markdown(recorded), nl=False)
     else:
         for one in recorded:
-            typer.echo(plain(one.result) if isinstance(one.result, Verification) else one.result)
+            result = one.result
+            if isinstance(result, Batch):
+                typer.echo(plain_text(result.parts()))
+            else:
+                typer.echo(plain(result) if isinstance(result, Verification) else result)
     found = zip(files, recorded, strict=True)
     empty = [str(path) for path, one in found if not one.footer["executed"]]
     if empty:

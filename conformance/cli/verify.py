@@ -13,7 +13,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 from posenc_ref.conformance.surveys.show import parts
 from posenc_ref.conformance.surveys.verify import Options, verify
 
-from .output import progress, require_among, show, usage_error
+from .output import progress, require_among, show, usage_error, usage_errors
 
 
 def verify_command(
@@ -43,7 +43,7 @@ def verify_command(
     require_among("--dtype", dtype, ROUNDOFF)
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
     asked = {"full": full, "only": only, "dtypes": list(options.dtypes)}
-    with recording(ndjson, "verify", options=asked) as record:
+    with usage_errors(OSError), recording(ndjson, "verify", options=asked) as record:
         with progress() as bar:
             found = verify(options, processes=processes, progress=bar)
         if record is not None and found.outcomes:

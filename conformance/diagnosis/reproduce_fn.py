@@ -50,6 +50,8 @@ def runnable(finding: Finding, driver: Driver) -> Finding:
 
 def imported(fn: Callable[..., Any], name: str) -> list[str]:
     """Return the lines that import ``fn`` as ``name``, or a comment if no import finds it."""
+    if isinstance(fn, Implementation) and fn.how:
+        return [f"# {name} calls the judged function: {fn.how}"]
     fn = fn.call if isinstance(fn, Implementation) else fn
     found = _place(fn)
     if found is None:

@@ -40,13 +40,15 @@ def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     d = None if encoding is None else encoding.rotary_dim
+    start = 0 if encoding is None else encoding.rotary_start
 
     def rows(order: Function) -> Function:
         """Return a function reordering rows: ``order`` permutes row indices (heads, 2, d / 2)."""
         return lambda w, n: w[order(np.arange(len(w)).reshape(n, 2, -1)).ravel()]
 
-    def of(source: str, target: str, dim: int | None = d) -> Function:
-        return lambda w, n: pr.permute_weights(w, n, source=source, target=target, rotary_dim=dim)
+    def of(source: str, target: str, dim: int | None = d, first: int = start) -> Function:
+        at = {"rotary_dim": dim, "rotary_start": first}
+        return lambda w, n: _permuted(w, n, source=source, target=target, **at)
 
     code = "permutation"
     yield from several(
@@ -55,16 +57,16 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
          "x[perm] with perm = [0, d/2, 1, d/2 + 1, ...] changes half-split to interleaved."),
         (code, "nothing is permuted", lambda w, n: w),
         (code, "all rows are permuted as if they were one head",
-         lambda w, n: pr.permute_weights(w, 1)),
+         lambda w, n: _permuted(w, 1)),
         (code, "all rows are permuted as if they were one head, the inverse way",
-         lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half")),
+         lambda w, n: _permuted(w, 1, source="interleaved", target="half")),
     )  # fmt: skip
     if d is not None:
         text = "all channels of a head are permuted, not only the rotary ones"
-        yield written(code, text, of("half", "interleaved", None))
+        yield written(code, text, of("half", "interleaved", None, 0))
     yield from several(
         (code, "columns are permuted, not rows",
-         lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
+         lambda w, n: np.asarray(_permuted(np.ascontiguousarray(w.T), n)).T,
          "Rows are output channels: permute axis 0."),
         (code, "rows are sorted by channel, then by head", rows(lambda at: at.transpose(1, 2, 0))),
         (code, "heads and halves are exchanged", rows(lambda at: at.swapaxes(0, 1))),
@@ -72,6 +74,11 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "the channels of each pair are exchanged",
          rows(lambda at: at[:, ::-1].swapaxes(1, 2))),
     )  # fmt: skip
+
+
+def _permuted(w: np.ndarray, n: int, **how: Any) -> np.ndarray:
+    """Return the permuted rows of n heads of whatever size."""
+    return np.asarray(pr.permute_weights(w, n, head_dim=len(w) // n, **how))
 
 
 def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_ref.backends import Backend, backend
 
-TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
+TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "t(hd)", "bs(hd)")
 
 
 class Refused(Exception):
@@ -137,9 +137,10 @@ class Driver:
             given = x.transpose(2, 0, 1, 3)
         else:
             given = x.transpose(0, 2, 1, 3)
-        if layout == "thd":
+        if layout in ("thd", "t(hd)"):
             rows = positions if positions.ndim > 1 else np.tile(positions, (batch, 1))
-            given = given.reshape(batch * length, heads, dim)
+            wide = (heads, dim) if layout == "thd" else (heads * dim,)
+            given = given.reshape(batch * length, *wide)
             positions = rows.reshape(*rows.shape[:-2], -1)
         elif layout == "bs(hd)":
             given = given.reshape(batch, length, heads * dim)

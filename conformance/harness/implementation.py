@@ -37,6 +37,8 @@ class Implementation:
         The number A of position axes; ``apply`` gets positions (A, B, S) if A > 1.
     factory : callable, optional
         ``factory()`` returns a fresh instance, for the state tests.
+    how : str
+        How the function is called, in one line, for the report; empty if exactly as the surface.
     problems : callable, optional
         ``problems()`` returns errors outside the calls, such as a program that fails when it exits:
         a message and its evidence for each. It is called once, after all calls.
@@ -52,7 +54,13 @@ class Implementation:
     num_heads: int | None = None
     axes: int = 1
     factory: Callable[[], Implementation] | None = None
+    how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
+
+    def queries(self, x: Any, positions: Any) -> Any:
+        """Return the rotated queries of an implementation of ``apply_qk``."""
+        copied = x.clone() if hasattr(x, "clone") else x.copy()
+        return self.call(x, copied, positions, positions)[0]
 
     def __call__(self, *args: Any) -> Any:
         """Call the implementation."""

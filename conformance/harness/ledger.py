@@ -14,6 +14,8 @@ from .report import NOTE, NOTHING, Accuracy, Finding, Report
 
 #: Codes of failures that need no diagnosis; they come first, as they often cause the others.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
+#: The name, in :attr:`Report.failed`, of what can go wrong in any call: those codes but "state".
+CALLS = "calls"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Ledger:
     only: str | None = None
     judged: set[str] = field(default_factory=set)  #: the checks that judged at least one case
     failing: set[str] = field(default_factory=set)  #: all checks that failed, ignored ones included
+    #: The checks whose failures each finding explains, by the finding's code.
+    explained: dict[str, set[str]] = field(default_factory=dict)
 
     def count(self, check: str, cases: int = 1) -> None:
         """Count ``cases`` judged cases of ``check``."""
@@ -79,6 +83,9 @@ class Ledger:
         """
         check = code if by == "" and code in DIRECT and not self.failures else by
         counts = bool(check and kwargs.get("severity") != NOTE and self._counts(check))
+        own = code if by == "" and code in DIRECT else check
+        checks = {own} if own else {failure.check for failure in self.failures}
+        self.explained.setdefault(code, set()).update(checks)
         if self.only is not None and not (counts or self.failures):
             return
         if code == "raises":
@@ -117,11 +124,31 @@ class Ledger:
             text = f"{count} {off} ({budget:g} error units pass)"
             place = f"{first.check}: {first.place}"
             self.add(code, f"{text}, and no named cause explains them", place)
+        self.report.failed = self._failed()
         measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(
             measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest
         )
         return self.report
+
+    def _failed(self) -> dict[str, list[str]]:
+        """Return the failed checks, each with the codes of the errors that explain it."""
+        found: dict[str, list[str]] = {}
+        for code in self.report.codes:
+            for check in sorted(self.explained.get(code) or {CALLS}):
+                codes = found.setdefault(self._executed(check), [])
+                codes.extend({code}.difference(codes))
+        for failure in self.failures:  # no error was reported for this check by itself
+            found.setdefault(self._executed(failure.check), self.report.codes)
+        return found
+
+    def _executed(self, check: str) -> str:
+        """Return the name under which the report counts the cases of a check."""
+        executed = self.report.executed
+        if check.startswith("property ") and check not in executed:
+            inner = check.removeprefix("property ")
+            return inner if inner in executed else "properties"
+        return CALLS if check in DIRECT and check not in executed else check
 
 
 def named(check: str, case: str) -> str:

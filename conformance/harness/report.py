@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,12 +11,15 @@ from posenc_ref import SPEC_VERSION
 
 from .codes import CODES
 from .conventions import known
+from .expected import ExpectedFailure, unexpected, vacuous
 from .plural import plural
 from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
 #: The place of the largest error where no value was compared.
 NOTHING = "no case judged"
+#: A limit that names refused inputs and the exception.
+_REFUSED = re.compile(r"(?P<what>.*): refused \((?P<reason>.*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,13 @@ class Report:
         Outputs made wrong on purpose, by name, and whether the comparison rejected each.
     measured : str
         The measured encoding in one line.
+    called : str
+        How the function was called, in one line; empty if exactly as the surface says.
+    failed : dict[str, list[str]]
+        The checks that failed, each with the codes of the errors that explain it. Exceptions, wrong
+        shapes and dtypes, NaN and overwritten inputs are listed under ``calls``.
+    expected : ExpectedFailure, optional
+        The deviation that is expected; it changes the exit code, not the verdict.
     """
 
     subject: str
@@ -152,6 +163,9 @@ class Report:
     required: tuple[str, ...] = ()
     controls: dict[str, bool] = field(default_factory=dict)
     measured: str = ""
+    called: str = ""
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    expected: ExpectedFailure | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -173,8 +187,22 @@ class Report:
         return self.verdict == "conforms"
 
     @property
+    def problems(self) -> list[str]:
+        """Return how the run differs from the expected deviation; empty if none is expected."""
+        if self.expected is None:
+            return []
+        too_little = vacuous(self.executed, self.controls)
+        return [*too_little, *unexpected(self.passed, self.codes, self.expected)]
+
+    @property
     def exit_code(self) -> int:
-        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too."""
+        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too.
+
+        With an expected deviation it is 0 for exactly this deviation, 3 if too little was judged,
+        and 1 for any other result, a pass included.
+        """
+        if self.expected is not None and self.verdict in ("conforms", "deviates"):
+            return 3 if vacuous(self.executed, self.controls) else int(bool(self.problems))
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property
@@ -195,18 +223,21 @@ class Report:
         """Return the report as JSON-ready data; infinite scores become null."""
         body = asdict(self)
         body.update(verdict=self.verdict, passed=self.passed, spec_version=SPEC_VERSION)
+        body["problems"] = self.problems
         return _finite(body)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         how = f"{self.surface}, {self.backend}, {self.dtype}"
         head = f"{self.verdict.upper()}  {self.subject}  ({how})"
         lines = [head, f"declared  {self.encoding}"]
+        if self.called:
+            lines.append(f"called    {self.called}")
         if self.measured:
             lines.append(f"measured  {self.measured}")
         lines += [str(f) for f in self.findings]
         if self.accuracy is not None:
             lines += _accuracy_lines(self.accuracy)
-        lines += [f"limit     {limit}" for limit in self.limits]
+        lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
         count = ", ".join(f"{name} {n}" for name, n in self.executed.items())
         rejected = sum(self.controls.values())
         cases = plural(sum(self.executed.values()), "case", "cases")
@@ -214,6 +245,9 @@ class Report:
         lines.append(f"controls  {rejected} of {len(self.controls)} perturbed outputs rejected")
         if self.missing:
             lines.append(f"missing   required and not executed: {', '.join(self.missing)}")
+        if self.expected is not None:
+            lines.append(f"expected  {self.expected}")
+            lines += [f"problem   {problem}" for problem in self.problems]
         return "\n".join(lines)
 
 
@@ -234,6 +268,20 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
     if a.highest:
         lines.append(f"judged    up to position {a.highest}{short}")
     return lines
+
+
+def _grouped(limits: list[str]) -> list[str]:
+    """Return limits with those of the same reason on one line, where the first of them was."""
+    found: dict[str, list[str]] = {}
+    for limit in dict.fromkeys(limits):
+        parts = _REFUSED.fullmatch(limit)
+        found.setdefault(parts["reason"] if parts else limit, []).append(
+            parts["what"] if parts else limit
+        )
+    return [
+        f"{'; '.join(what)}: refused ({reason})" if what != [reason] else reason
+        for reason, what in found.items()
+    ]
 
 
 def _short(position: int) -> str:

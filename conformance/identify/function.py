@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
@@ -70,6 +72,22 @@ def identify(
     from . import hints, names  # slow to import
 
     bound = fn if isinstance(fn, Implementation) else None
+    if surface not in (None, *SURFACES):
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+    if bound is None and (surface is None or not takes(fn, surface)):
+        names_of = ("tensor_layout", "backend", "dtype", "name")
+        given = {name: options[name] for name in names_of if options.get(name) is not None}
+        try:
+            found = bind(fn, None, surface, head_dim=head_dim, axes=axes, **given)
+        except NoConvention:
+            if surface is None and not takes(fn, "apply"):
+                raise
+        else:
+            head_dim = head_dim or found.head_dim
+            if found.how:
+                fn = bound = found
+    if bound is not None and bound.surface == "apply_qk":
+        fn = bound = replace(bound, call=bound.queries, surface="apply")
     surface = surface or (bound.surface if bound else "apply")
     if surface not in SURFACES:
         near = did_you_mean(surface, SURFACES)
@@ -80,6 +98,8 @@ def identify(
         raise ValueError(hints.no_head_dim(run, surface))
     report = run.report
     card = Card(report.subject, surface, report.backend, report.dtype)
+    if report.called:
+        card.facts["called"] = report.called
     with np.errstate(all="ignore"):
         try:
             card.fill(load(JUDGED[surface].identify), run)

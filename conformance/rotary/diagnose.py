@@ -336,6 +336,7 @@ def _permutation(encoding: Any, measured: str) -> str:
         f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
         f"source={encoding.layout!r}, target={measured!r}"
         + (f", rotary_dim={d}" if d != encoding.head_dim else "")
+        + (f", rotary_start={encoding.rotary_start}" if encoding.rotary_start else "")
         + "). Or permute the channels of q and k before the function: x[..., perm] with perm = "
         f"{perm}; the logits then equal the declared ones. Never permute v."
     )

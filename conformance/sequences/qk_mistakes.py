@@ -68,9 +68,15 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             lambda side, keys=keys: identical(side.x) if side.keys == keys else side.truth(),  # type: ignore[misc]
         )
     if not isinstance(encoding, XPos):
-        yield Mistake(
-            "sign",
-            "queries and keys turn opposite ways",
-            lambda side: (replace(side, positions=-side.positions) if side.keys else side).truth(),
-            "Rotate both by +angle: their dot product then depends on the difference of positions.",
-        )
+        for message, only in (
+            ("queries and keys turn the other way: by -angle", None),
+            ("queries and keys turn opposite ways: keys by -angle", True),
+            ("queries and keys turn opposite ways: queries by -angle", False),
+        ):
+            yield Mistake(
+                "sign",
+                message,
+                at(lambda side: -side.positions, only),
+                "Rotate both by +angle: their dot product then depends on the difference of "
+                "positions.",
+            )

@@ -12,19 +12,27 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from posenc_ref import Encoding, ModelEncoding
-from posenc_ref.conformance.harness.report import Accuracy, Finding, Report, _finite
+from posenc_ref.conformance.harness.report import Report, _finite
 
+from .batch import Batch, Checked
+from .files import require_own
 from .record import VERIFY_KEYS, Outcome, versions
+from .recorded_result import recorded_result
 from .verify import Verification
 
 FORMAT = "posenc-report-0"
+_HEADER = b'{"event": "header"'
 #: The kinds of reports, each with the events that it may contain.
-EVENTS = {"check": ("check", "control", "finding", "accuracy", "limit"), "verify": ("outcome",)}
+EVENTS = {
+    "check": ("check", "control", "finding", "accuracy", "limit"),
+    "verify": ("outcome",),
+    "ci": ("case",),
+}
 
 
 class NdjsonError(ValueError):
@@ -51,9 +59,15 @@ class NdjsonWriter:
 
     def report(self, report: Report, seconds: float) -> None:
         """Write the report of ``check`` as events, then the footer."""
-        for name in dict.fromkeys((*report.executed, *report.required)):
-            executed, required = report.executed.get(name, 0), name in report.required
-            self.write("check", f"check: {name}", name=name, executed=executed, required=required)
+        for name in dict.fromkeys((*report.executed, *report.required, *report.failed)):
+            self.write(
+                "check",
+                f"check: {name}",
+                name=name,
+                executed=report.executed.get(name, 0),
+                required=name in report.required,
+                codes=report.failed.get(name, []),
+            )
         for name, rejected in report.controls.items():
             self.write("control", f"control: {name}", name=name, rejected=rejected)
         for finding in report.findings:
@@ -68,11 +82,26 @@ class NdjsonWriter:
             executed=sum(report.executed.values()),
             seconds=round(seconds, 3),
             measured=report.measured,
+            called=report.called,
+            expected=None if report.expected is None else asdict(report.expected),
         )
 
     def verification(self, found: Verification) -> None:
         """Write the result of ``posenc verify`` as events, then the footer."""
         self.outcomes(found.outcomes)
+        self.footer(
+            verdicts=found.counts,
+            exit_code=found.exit_code,
+            executed=sum(o.executed for o in found.outcomes),
+            seconds=round(found.seconds, 3),
+        )
+
+    def case(self, one: Checked) -> None:
+        """Write the outcome of one function of many, with its whole report."""
+        self.write("case", one.name, **one.to_json())
+
+    def batch(self, found: Batch) -> None:
+        """Write the footer of a file of cases."""
         self.footer(
             verdicts=found.counts,
             exit_code=found.exit_code,
@@ -109,13 +138,15 @@ def recording(
     """Open a file, write the header and yield the writer; without ``path`` yield None.
 
     ``libraries`` and ``facts`` are added to the header: the versions of libraries, and the subject,
-    surface, dtype and options of the run.
+    surface, dtype and options of the run.  An existing file that is no report is not overwritten
+    (FileExistsError).
     """
     if path is None:
         yield None
         return
     if kind == "check":
         facts["encoding"] = None if encoding is None else encoding.to_dict()
+    require_own(path, _HEADER, "recorded report")
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)
         head = {"format": FORMAT, "kind": kind, "versions": versions() | dict(libraries or {})}
@@ -158,12 +189,13 @@ class Recorded:
 
     header: Mapping[str, Any]
     footer: Mapping[str, Any]
-    result: Report | Verification  #: of the command that wrote the file: ``check`` or ``verify``
+    result: Report | Verification | Batch  #: of ``check``, ``verify`` or ``ci``, by ``kind``
 
     def report(self) -> Report:
         """Return the result of ``check``."""
         if not isinstance(self.result, Report):
-            raise NdjsonError("the file must be of `posenc check`, got one of `posenc verify`")
+            kind = self.header["kind"]
+            raise NdjsonError(f"the file must be of `posenc check`, got one of `posenc {kind}`")
         return self.result
 
 
@@ -244,52 +276,19 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
 
 def _result(
     header: Mapping[str, Any], between: Iterable[Mapping[str, Any]], footer: Mapping[str, Any]
-) -> Report | Verification:
+) -> Report | Verification | Batch:
     """Return the result that the lines describe; it must agree with the footer."""
     of: dict[str, list[Any]] = {event: [] for event in EVENTS[header["kind"]]}
     for e in between:
         of[e["event"]].append(e)
-    found: Report | Verification
-    computed: tuple[Any, int]
     try:
-        if header["kind"] == "verify":
-            found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
-            computed = (found.counts, found.exit_code)
-        else:
-            found = Report(
-                header["subject"], header["surface"], header["declared"], header["backend"],
-                header["dtype"],
-                findings=[_made(Finding, e) for e in of["finding"]],
-                accuracy=next((_made(Accuracy, e) for e in of["accuracy"]), None),
-                limits=[e["text"] for e in of["limit"]],
-                executed={e["name"]: e["executed"] for e in of["check"] if e["executed"]},
-                required=tuple(e["name"] for e in of["check"] if e["required"]),
-                controls={e["name"]: e["rejected"] for e in of["control"]},
-                measured=footer["measured"],
-            )  # fmt: skip
-            computed = (found.verdict, found.exit_code)
+        found, computed = recorded_result(header, of, footer)
     except (KeyError, TypeError, ValueError) as error:
         raise NdjsonError(f"has a missing or wrong entry: {error!r}") from None
-    verdict = "verdicts" if header["kind"] == "verify" else "verdict"
+    verdict = "verdict" if header["kind"] == "check" else "verdicts"
     stated = (footer.get(verdict), footer.get("exit_code"))
     if computed != stated:
         raise NdjsonError(
             f"must have the verdict and exit code {computed} in its footer, got {stated}"
         )
     return found
-
-
-def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
-    """Return the instance of ``cls`` that was written as ``event``."""
-    names = VERIFY_KEYS if cls is Outcome else [f.name for f in fields(cls)]
-    body = {name: event[name] for name in names}
-    if "errors" in body:  # infinity is null in JSON
-        body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
-    if cls is Accuracy or body.get("executed"):  # else there is no worst score
-        body["worst"] = _number(body["worst"])
-    tuples = ("equivalent", "known", "codes", "messages", "limits")
-    return cls(**{k: tuple(v) if k in tuples else v for k, v in body.items()})
-
-
-def _number(value: float | None) -> float:
-    return float("inf") if value is None else value

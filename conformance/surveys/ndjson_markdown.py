@@ -9,13 +9,15 @@ from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import ERROR, Finding, Report
 
 from . import show
+from .batch import Batch, Checked
 from .ndjson import Recorded
-from .record import Outcome, judged
+from .record import Outcome
 from .tables import markdown_table
 from .verify import Verification
 
 _SIGNS = {
     "conforms": "✅", "deviates": "❌", "inconclusive": "⚠️", "error": "💥", "skipped": "⏭️",
+    "expected": "☑️", "unexpected": "❌",
 }  # fmt: skip
 _HEAD = ("", "judged", "surface", "declared", "dtype", "cases", "worst", "verdict")
 
@@ -24,22 +26,27 @@ def markdown(recorded: Sequence[Recorded]) -> str:
     """Return a summary table, findings with remedies, limits of the judgement, and versions."""
     rows, found, skipped = [], [], []
     for one in recorded:
-        report = one.result
-        if isinstance(report, Report):
-            blank = Outcome(case=report.subject, surface=report.surface, dtype=report.dtype)
-            rows.append(_row(judged(blank, report).replace(encoding=report.encoding)))
-            found += [line for f in report.findings for line in _finding(report.subject, f)]
-            limits = [f"the required check {name!r} was not executed" for name in report.missing]
-            limits = [*report.limits, *limits]
-            skipped += [f"- {_text(report.subject)}: {_text(limit)}" for limit in limits]
-        else:
-            rows += [_row(o) for o in report.outcomes if o.verdict != "skipped"]
-            found += [_outcome_finding(o) for o in report.outcomes if o.codes]
+        if isinstance(one.result, Verification):
+            outcomes = one.result.outcomes
+            rows += [_row(o) for o in outcomes if o.verdict != "skipped"]
+            found += [_outcome_finding(o) for o in outcomes if o.codes]
             skipped += [
                 f"- {_text(o.name)}: {_text(o.reason)}"
-                for o in report.outcomes
+                for o in outcomes
                 if o.reason and o.verdict != "conforms"
             ]
+            continue
+        for checked in _checked(one.result):
+            rows.append(_row(checked))
+            report = checked.report
+            if report is None:
+                skipped.append(f"- {_text(checked.name)}: {_text(checked.reason)}")
+                continue
+            found += [line for f in report.findings for line in _finding(checked.name, f)]
+            found += [f"- {_text(checked.name)}: {_text(line)}" for line in _expectation(report)]
+            limits = [f"the required check {name!r} was not executed" for name in report.missing]
+            limits = [*report.limits, *limits]
+            skipped += [f"- {_text(checked.name)}: {_text(limit)}" for limit in limits]
     cells = [[_text(cell) for cell in row] for row in rows]
     table = markdown_table(_HEAD, cells, ("cases", "worst"))
     parts = ["## Positional encodings", "\n".join(_counts(recorded)), table]
@@ -54,17 +61,31 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
     """Return one sentence for each file: the number of executed cases and the verdict."""
     lines = []
     for one in recorded:
-        report = one.result
-        if isinstance(report, Verification):
-            lines.append(f"- `posenc verify`: {_text(show.summary(report))}")
-            continue
-        rejected = sum(report.controls.values())
-        lines.append(
-            f"- {_text(report.subject)}: **{report.verdict}** (exit code {report.exit_code}), "
-            f"{plural(sum(report.executed.values()), 'case', 'cases')} executed, {rejected} of "
-            f"{len(report.controls)} perturbed outputs rejected"
-        )
+        result = one.result
+        if isinstance(result, Verification):
+            lines.append(f"- `posenc verify`: {_text(show.summary(result))}")
+        elif isinstance(result, Batch):
+            lines.append(f"- {_text(result.summary())}")
+        else:
+            rejected = sum(result.controls.values())
+            lines.append(
+                f"- {_text(result.subject)}: **{result.verdict}** (exit code {result.exit_code}), "
+                f"{plural(sum(result.executed.values()), 'case', 'cases')} executed, {rejected} of "
+                f"{len(result.controls)} perturbed outputs rejected"
+            )
     return lines
+
+
+def _checked(result: Report | Batch) -> list[Checked]:
+    """Return the outcomes of one function or of many."""
+    if isinstance(result, Report):
+        return [Checked.of(result.subject, result, 0.0)]
+    return result.checked
+
+
+def _expectation(report: Report) -> list[str]:
+    """Return the expected deviation, and how the result differs from it."""
+    return [f"expected {report.expected}", *report.problems] if report.expected else []
 
 
 def _row(o: Outcome) -> list[str]:

@@ -13,6 +13,7 @@ from .record import Outcome
 WORDS = {
     "conforms": "ok", "deviates": "DEVIATES", "inconclusive": "inconclusive", "error": "ERROR",
     "skipped": "skipped", "gap": "our gap", "undrivable": "not drivable", "refused": "refused",
+    "expected": "expected", "unexpected": "UNEXPECTED PASS",
 }  # fmt: skip
 
 

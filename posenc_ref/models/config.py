@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posenc_ref import _validate as validate
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
 from .model_encoding import ModelEncoding
+
+if TYPE_CHECKING:
+    from .config_facts import Settings
 
 # The default part of a composite configuration, the first of these that it has.
 _MAIN = ("text_config", "llm_config", "thinker_config", "vlm_config", "audio_video_config")
@@ -54,16 +57,27 @@ def from_config(
         message names the key, its value and the allowed values.
     """
     # The tables and their readers are loaded with the first configuration.
-    from .config_facts import Settings, known
+    from .config_facts import known
     from .config_text import text_model
     from .config_vision import vision_model
+
+    settings = settings_of(config, part=part, layout=layout)
+    build = vision_model if known(settings.model_type) == "vision_models" else text_model
+    return build(settings, settings.model_type)
+
+
+def settings_of(config: Any, *, part: str | None = None, layout: str | None = None) -> Settings:
+    """Return the entries of a configuration with their defaults; for the arguments of from_config.
+
+    Raises ValueError for an unknown ``model_type`` without a layout.
+    """
+    from .config_facts import Settings
 
     data = _read(config)
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     data, model_type = _part(data, part)
-    build = vision_model if known(model_type) == "vision_models" else text_model
-    return build(Settings(data, model_type, layout), model_type)
+    return Settings(data, model_type, layout)
 
 
 def _read(config: Any) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """Reports of a right and a wrong function, and functions that record them in files."""
 
 from posenc_ref import RoPE
-from posenc_ref.conformance import check
+from posenc_ref.conformance import ExpectedFailure, check
+from posenc_ref.conformance.surveys.batch import Batch, Checked
 from posenc_ref.conformance.surveys.ndjson import recording
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.verify import Verification
@@ -31,12 +32,35 @@ def record_verification(path, found):
     return path
 
 
+def record_batch(path, found):
+    with recording(path, "ci", source="posenc.toml", select=None) as writer:
+        for one in found.checked:
+            writer.case(one)
+        writer.batch(found)
+    return path
+
+
 def right():
     return check(rope(), HALF, "apply", name="mine")
 
 
 def wrong():
     return check(rope(base=500.0), HALF, "apply", name="mine")
+
+
+def expected():
+    report = wrong()
+    report.expected = ExpectedFailure("base", "issue 12")
+    return report
+
+
+def batch():
+    """Return the result of many checks: one of each verdict that reports of two functions have."""
+    unexpected = right()
+    unexpected.expected = ExpectedFailure("base", "issue 12")
+    reports = {"r": right(), "w": wrong(), "e": expected(), "u": unexpected}
+    checked = [Checked.of(name, report, 0.5) for name, report in reports.items()]
+    return Batch([*checked, Checked.failed("absent", "there is no file absent.py")], 2.0)
 
 
 OUTCOMES = [

@@ -73,7 +73,7 @@ def test_an_expected_failure_passes_in_both_spellings():
 def test_an_unexpected_pass_fails():
     text = failing(rope(), HALF, "apply", expected_failure=BASE)
     assert text.startswith("unexpected pass: base is gone (expected because: the checkpoint is")
-    assert "remove expected_failure" in text
+    assert "remove the expectation" in text
     assert "CONFORMS" in text
 
 

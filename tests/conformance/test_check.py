@@ -20,14 +20,7 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
     [
         (3, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got int"),
         (None, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got NoneType"),
-        (
-            rope(),
-            ("RoPE", "apply"),
-            {},
-            TypeError,
-            r"such as RoPE\(64, layout='half'\) .*got 'RoPE'",
-        ),
-        (rope(), (ENCODING,), {}, ValueError, "surface must be one of apply, apply_qk"),
+        (rope(), ("Rope", "apply"), {}, TypeError, "such as RoPE.64, layout=.half.. .*got .Rope"),
         (rope(), (ENCODING, "aply"), {}, ValueError, "got 'aply'; did you mean apply"),
         (
             rope(),

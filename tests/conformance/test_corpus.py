@@ -45,7 +45,8 @@ def judged(tmp_path_factory):
             )
             notes = [f.code for f in report.findings if f.code not in report.codes]
             found = {"verdict": report.verdict, "codes": report.codes, "text": str(report)}
-            found["notes"] = notes
+            checks = [*report.executed, *report.required]
+            found |= {"notes": notes, "failed": report.failed, "checks": checks}
             part = path.with_suffix(f".{os.getpid()}")
             part.write_text(json.dumps(found), encoding="utf-8")
             part.replace(path)
@@ -64,6 +65,8 @@ def test_wrong(case, judged):
     found = judged(case)
     assert found["verdict"] == "deviates", found["text"]
     assert found["codes"][0] in case.expected, found["text"]
+    assert {code for codes in found["failed"].values() for code in codes} == {*found["codes"]}
+    assert set(found["failed"]) <= {*found["checks"], "calls"}
 
 
 @pytest.mark.parametrize("case", selected(CORRECT))
@@ -71,6 +74,7 @@ def test_correct(case, judged):
     found = judged(case)
     assert found["verdict"] == "conforms", found["text"]
     assert found["codes"] == []
+    assert found["failed"] == {}
 
 
 @pytest.mark.nightly

@@ -16,10 +16,10 @@ from tests.lint.sources import ROOT, imported, module_name, require_none, source
 
 #: Folders and files of conformance/. Each may import the earlier ones.
 ORDER = (
-    "harness", "oracle", "exact", "registry", "diagnosis", "phases",
+    "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
-    "surfaces", "check", "assertions",
-    "identify", "adapters", "vectors", "external", "surveys", "cli",
+    "surfaces", "check", "assertions", "pytest",
+    "identify", "adapters", "vectors", "external", "weights", "surveys", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

@@ -12,6 +12,7 @@ from posenc_ref import (
     T5Bias,
     convert_layout,
     layout_permutation,
+    permute_fused_weights,
     permute_weights,
     scores,
 )
@@ -103,6 +104,41 @@ CONSTRUCTION = [
     ),
     (lambda: convert_layout([1.0], source="half", target="half"), TypeError, "x must be an array"),
     (lambda: permute_weights(np.ones((10, 2)), 3), ValueError, r"\(10, 2\) for 3 heads"),
+    (
+        lambda: permute_weights(np.ones((48, 2)), 3, head_dim=8),
+        ValueError,
+        r"n_heads \* head_dim = 3 \* 8 = 24 rows, got shape \(48, 2\) for 3 heads",
+    ),
+    (
+        lambda: layout_permutation(8, source="half", target="half", rotary_start=7),
+        ValueError,
+        "rotary_start must be at most head_dim - 2 = 6, got 7",
+    ),
+    (
+        lambda: layout_permutation(8, source="half", target="half", rotary_dim=6, rotary_start=4),
+        ValueError,
+        "rotary_dim must be even and at most 4 after rotary_start = 4, got 6",
+    ),
+    (
+        lambda: permute_fused_weights(np.ones((48, 2)), (16, 8), head_dim=8),
+        ValueError,
+        r"sizes must be the rows of q, k and v in one group, got \(16, 8\)",
+    ),
+    (
+        lambda: permute_fused_weights(np.ones((48, 2)), (16, 12, 8), head_dim=8),
+        ValueError,
+        "sizes must be multiples of head_dim = 8, got 12 rows of k",
+    ),
+    (
+        lambda: permute_fused_weights(np.ones((48, 2)), (16, 8, 8), head_dim=8, groups=2),
+        ValueError,
+        r"w must have groups \* sum\(sizes\) = 2 \* 32 rows, got shape \(48, 2\)",
+    ),
+    (
+        lambda: permute_fused_weights([1], (1, 1, 1), head_dim=2),
+        TypeError,
+        "w must be an array, got list",
+    ),
     (lambda: permute_weights([1], 1), TypeError, "w must be an array, got list"),
     (lambda: permute_weights(np.ones(4), 0), ValueError, "n_heads must be at least 1"),
     (lambda: ALiBi(2).toeplitz(0, 3), ValueError, "q_len must be at least 1, got 0"),

@@ -36,8 +36,10 @@ def _frequencies(e: Any, dtype: str) -> Function:
 
 
 def _permuted(e: Any, dtype: str) -> Function:
-    rotary_dim = None if e is None else e.rotary_dim
-    return lambda w, n_heads: posenc_ref.permute_weights(w, n_heads, rotary_dim=rotary_dim)
+    sizes = {}
+    if e is not None:
+        sizes = {name: getattr(e, name) for name in ("head_dim", "rotary_dim", "rotary_start")}
+    return lambda w, n_heads: posenc_ref.permute_weights(w, n_heads, **sizes)
 
 
 ROTARY = (

@@ -179,8 +179,12 @@ def _layout_call(e: Any, t: Any, read: np.ndarray) -> str:
         return ""
     count = 2 * e.frequencies().size
     rotary = None if count == e.head_dim else count
-    expected = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
+    start = e.rotary_start
+    expected = layout_permutation(
+        e.head_dim, source=source, target=goal, rotary_dim=rotary, rotary_start=start
+    )
     if not np.array_equal(expected, read):
         return ""
     part = "" if rotary is None else f", rotary_dim={rotary}"
+    part += f", rotary_start={start}" if start else ""
     return f"source={source!r}, target={goal!r}{part}"

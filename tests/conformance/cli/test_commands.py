@@ -172,7 +172,6 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["users_rope.py", "--encoding", "@half.json"], "file.py:function"),
         (["users_ropes.py:half", "--encoding", "@half.json"], "did you mean users_rope.py?"),
         (["users_rope.py:halve", "--encoding", "@half.json"], "did you mean half"),
-        (["users_rope.py:Table", "--encoding", "@half.json"], "bind an instance"),
         (["users_rope.py:BASE", "--encoding", "@half.json"], "not a function"),
         (["no.such:thing", "--encoding", "@half.json"], "no/such.py"),
         (["broken.py:half", "--encoding", "@half.json"], "NameError"),

@@ -13,8 +13,11 @@ INSIDE = {
     "bshd": ((2, 5, 3, 4), lambda b, h, s: (b, s, h)),
     "sbhd": ((5, 2, 3, 4), lambda b, h, s: (s, b, h)),
     "thd": ((10, 3, 4), lambda b, h, s: (5 * b + s, h)),
+    "t(hd)": ((10, 12), lambda b, h, s: (5 * b + s, slice(4 * h, 4 * h + 4))),
     "bs(hd)": ((2, 5, 12), lambda b, h, s: (b, s, slice(4 * h, 4 * h + 4))),
 }
+#: The layouts with one axis for the tokens of all rows.
+FLAT = ("thd", "t(hd)")
 
 
 @pytest.mark.parametrize("layout", TENSOR_LAYOUTS)
@@ -35,7 +38,7 @@ def test_every_token_lies_where_the_layout_says(layout):
     assert positions.dtype == np.int64
     for b, h, s in np.ndindex(2, 3, 5):
         np.testing.assert_array_equal(x[index(b, h, s)], X[b, h, s])
-    np.testing.assert_array_equal(positions, np.tile(AT, 2) if layout == "thd" else AT)
+    np.testing.assert_array_equal(positions, np.tile(AT, 2) if layout in FLAT else AT)
 
 
 @pytest.mark.parametrize("layout", TENSOR_LAYOUTS)
@@ -43,7 +46,7 @@ def test_positions_of_each_row(layout):
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     seen = []
     Driver(lambda x, p: seen.append(p) or x, tensor_layout=layout).apply(X, rows)
-    np.testing.assert_array_equal(seen[0], rows.reshape(-1) if layout == "thd" else rows)
+    np.testing.assert_array_equal(seen[0], rows.reshape(-1) if layout in FLAT else rows)
 
 
 @pytest.mark.parametrize("layout", TENSOR_LAYOUTS)

@@ -111,9 +111,10 @@ def test_what_deviates_is_mended_first():
     assert card.conversion[0] == "fix the deviations first: position-range"
 
 
-def test_permuted_weights_give_the_logits_of_the_target():
+@pytest.mark.parametrize("part", [{}, {"rotary_dim": 8, "rotary_start": 8}])
+def test_permuted_weights_give_the_logits_of_the_target(part):
     """The advice for the rows of the projections, followed word for word."""
-    found, target = RoPE(16, layout="interleaved"), HALF
+    found, target = RoPE(16, layout="interleaved", **part), HALF.replace(**part)
     (step, _) = identify(found.apply, head_dim=16, to=target, **NEAR).conversion
     call = step[step.index("permute_weights") : step.index(";")]
     known = {"permute_weights": permute_weights, "w": np.eye(16), "n_heads": 1}

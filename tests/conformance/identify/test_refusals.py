@@ -1,12 +1,10 @@
 """identify of functions that refuse, remember, bend or are no encoding: said, never guessed."""
 
-import re
-
 import numpy as np
 import pytest
 
 from posenc_ref import MultiAxisRoPE, RoPE
-from posenc_ref.conformance import Card, identify
+from posenc_ref.conformance import Card, NoConvention, identify
 from posenc_ref.conformance.cli import app
 from tests.conformance.handwritten import only, rope, short, sinusoid
 
@@ -150,11 +148,9 @@ def test_state_with_fresh_instances_shows_what_longer_calls_get():
     assert np.array_equal(later.astype(np.float16), np.tile(told, (len(later), 1)).astype("f2"))
 
 
-def test_a_missing_head_dim_says_which_sizes_are_taken():
-    with pytest.raises(ValueError, match=re.escape("takes 128")):
-        identify(RoPE(128, layout="half").apply)
-    with pytest.raises(ValueError, match="--head-dim 64"):
-        identify(rope())
+def test_a_missing_head_dim_is_found():
+    assert identify(RoPE(128, layout="half").apply).encoding == RoPE(128, layout="half")
+    assert identify(rope()).encoding == RoPE(64, layout="half")  # it takes every size
 
 
 def test_missing_axes_are_counted():
@@ -188,13 +184,14 @@ def test_the_library_is_told():
 @pytest.mark.parametrize(
     ("fn", "words"),
     [
-        (lambda x, cos, sin: x, "needs 3 arguments: wrap it in a function"),
-        (lambda p: p, "use a surface that fits it: cos_sin, table"),
+        (lambda x, cos, sin: x, "name one with --table"),
+        (lambda p: p, "nearest is 'x-positions'"),
     ],
     ids=["more", "fewer"],
 )
-def test_arguments_that_do_not_fit_are_counted(fn, words):
-    assert said(identify(fn, head_dim=8), words)
+def test_arguments_that_fit_no_convention_are_refused(fn, words):
+    with pytest.raises(NoConvention, match=words):
+        identify(fn, head_dim=8)
 
 
 def test_a_wrong_surface_is_refused_with_the_right_ones():
@@ -204,11 +201,11 @@ def test_a_wrong_surface_is_refused_with_the_right_ones():
 
 def test_the_command_says_what_is_missing(tmp_path, capsys):
     path = tmp_path / "mine.py"
-    path.write_text("from posenc_ref import RoPE\napply = RoPE(16, layout='half').apply\n")
+    path.write_text("from posenc_ref import RoPE\napply = RoPE(24, layout='half').apply\n")
     with pytest.raises(SystemExit) as ended:
-        app(["identify", f"{path}:apply"])
+        app(["identify", f"{path}:apply", "--surface", "rotate"])
     assert ended.value.code == 2
-    assert "takes 16" in capsys.readouterr().err
+    assert "surface must be one of apply, cos_sin" in capsys.readouterr().err
 
 
 def test_the_command_ends_with_what_was_found(tmp_path, capsys):

@@ -49,6 +49,14 @@ def test_the_other_layout_and_its_remedy(fn, encoding, other):
     assert score.max() < 0.01 < np.abs(logits(fn, w) - logits(encoding.apply, w)).max()
 
 
+def test_the_remedy_names_the_rotated_slice():
+    """DeepSeek's heads rotate their last channels."""
+    declared = RoPE(DIM, layout="interleaved", rotary_dim=8, rotary_start=8)
+    found = finding(declared.replace(layout="half").apply, declared)
+    assert found.code == "layout"
+    assert "target='half', rotary_dim=8, rotary_start=8). Or" in found.remedy
+
+
 def test_a_slice_in_the_other_layout():
     def partial(x, p):
         return np.concatenate([rope()(x[..., :8], p), x[..., 8:]], axis=-1)

@@ -13,7 +13,18 @@ import posenc_ref
 from posenc_ref.conformance import Accuracy, Finding, Report, cli
 from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.surveys.ndjson import FORMAT, NdjsonError, read_ndjson, recording
-from tests.conformance.recorded import FACTS, FOUND, HALF, record, record_verification, right, wrong
+from tests.conformance.recorded import (
+    FACTS,
+    FOUND,
+    HALF,
+    batch,
+    expected,
+    record,
+    record_batch,
+    record_verification,
+    right,
+    wrong,
+)
 
 SCHEMA = json.loads((files("posenc_ref.conformance") / "schemas/report.json").read_text("utf-8"))
 
@@ -31,18 +42,14 @@ def in_any_order(report):
     return report.to_dict() | {"required": sorted(report.required)}
 
 
-@pytest.mark.parametrize("make", [right, wrong], ids=["conforms", "deviates"])
+@pytest.mark.parametrize("make", [right, wrong, expected])
 def test_a_report_comes_back_as_it_was(tmp_path, make):
     report = make()
     got = read_ndjson(record(tmp_path / "r.ndjson", report))
     assert str(got.report()) == str(report)
     assert in_any_order(got.report()) == in_any_order(report)
     assert got.footer["verdict"] == report.verdict
-    assert (
-        got.footer["exit_code"]
-        == report.exit_code
-        == {"conforms": 0, "deviates": 1}[report.verdict]
-    )
+    assert got.footer["exit_code"] == report.exit_code == {right: 0, wrong: 1, expected: 0}[make]
     assert got.footer["executed"] == sum(report.executed.values())
 
 
@@ -72,13 +79,36 @@ def test_a_verification_comes_back_as_it_was(tmp_path):
     assert ids[3:-1] == ["absent", "absent #2"]
 
 
-@pytest.mark.parametrize("file", ["right", "wrong", "verify"])
+def test_a_batch_comes_back_as_it_was(tmp_path):
+    found = batch()
+    assert found.exit_code == 1
+    got = read_ndjson(record_batch(tmp_path / "c.ndjson", found))
+    assert got.result.counts == found.counts == {
+        "conforms": 1, "deviates": 1, "expected": 1, "unexpected": 1, "inconclusive": 0, "error": 1
+    }  # fmt: skip
+    assert [one.to_json() for one in got.result.checked] == [one.to_json() for one in found.checked]
+    assert str(got.result.parts()[-2]) == str(found.parts()[-2])
+    with pytest.raises(NdjsonError, match="one of `posenc ci`"):
+        got.report()
+
+
+def test_a_case_may_not_be_removed_from_a_batch(tmp_path):
+    path = record_batch(tmp_path / "c.ndjson", batch())
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"id": "w"' not in line))
+    with pytest.raises(NdjsonError, match="footer counts"):
+        read_ndjson(path)
+
+
+@pytest.mark.parametrize("file", ["right", "wrong", "expected", "verify", "ci"])
 def test_every_line_follows_the_schema(tmp_path, file):
     path = tmp_path / "r.ndjson"
     if file == "verify":
         record_verification(path, FOUND)
+    elif file == "ci":
+        record_batch(path, batch())
     else:
-        record(path, {"right": right, "wrong": wrong}[file]())
+        record(path, {"right": right, "wrong": wrong, "expected": expected}[file]())
     validator = jsonschema.Draft202012Validator(SCHEMA)
     validator.check_schema(SCHEMA)
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -97,6 +127,7 @@ def test_the_schema_knows_every_event(tmp_path):
     limited.limits.append("too long")
     record(tmp_path / "b", limited)
     record_verification(tmp_path / "c", FOUND)
+    record_batch(tmp_path / "d", batch())
     for path in tmp_path.iterdir():
         told |= {json.loads(line)["event"] for line in path.read_bytes().splitlines()}
     assert told == {rules["properties"]["event"]["const"] for rules in SCHEMA["$defs"].values()}

@@ -13,7 +13,15 @@ from posenc_ref.conformance import Finding, cli
 from posenc_ref.conformance.cli import check as cli_check
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
-from tests.conformance.recorded import FOUND, record, record_verification, right, wrong
+from tests.conformance.recorded import (
+    FOUND,
+    batch,
+    record,
+    record_batch,
+    record_verification,
+    right,
+    wrong,
+)
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -61,6 +69,23 @@ def test_markdown_of_a_verification(tmp_path):
     assert "- **error** foreign 1 rope float32: `sign`: turns backwards" in text
     assert text.count("- absent: absent is not installed") == 2
     assert "2 judged, 1 conforming, 1 deviating, 0 inconclusive, 2 skipped" in text
+
+
+def test_markdown_of_a_batch(tmp_path):
+    text = markdown([read_ndjson(record_batch(tmp_path / "c", batch()))])
+    signs = [line[:12] for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    assert signs[1:] == [
+        "| ✅ | r | ap",
+        "| ❌ | w | ap",
+        "| ☑️ | e | a",
+        "| ❌ | u | ap",
+        "| 💥 | absent",
+    ]
+    assert "- 5 in all: 1 conforming, 1 deviating as expected, 1 deviating, 1 conforming" in text
+    assert "- **error** `base`, w: the base is 500, declared 10000" in text
+    assert "- e: expected base, because: issue 12" in text
+    assert "- u: unexpected pass: base is gone" in text
+    assert "- absent: there is no file absent.py" in text
 
 
 def test_what_was_judged_cannot_write_markup(tmp_path):

@@ -1,0 +1,272 @@
+"""Turn what people have into an implementation of a surface: functions, classes, objects."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from posenc_ref import Bias, Encoding, ModelEncoding, Rotary, Table
+from posenc_ref.backends import backend as backend_named
+from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.signatures import SURFACES
+
+from .bind_function import others
+from .bind_rotation import rotations
+from .conventions import CONVENTIONS, NAMES, Convention
+from .facts import Facts, facts_of
+from .instances import MethodOf, main_call
+from .libraries import LIBRARIES, Library, libraries_of
+from .roles import Unbound, role_of
+from .rotations import TABLES, VECTORS
+from .subject import Request, Subject, subjects_of
+from .tables import NoTable
+from .trial import AGREES, PERFECT, SIZES
+
+#: The head sizes to try if nothing states it, for functions that have no tables.
+HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 24, 40, 48, 72, 112, 160, 192, 8)
+#: The surfaces that conventions are bound to.
+BOUND = tuple(dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfaces))
+
+
+class NoConvention(ValueError):
+    """No calling convention fits a function; the message has the nearest one and its stub."""
+
+
+def bind(
+    target: Any,
+    encoding: Encoding | ModelEncoding | None = None,
+    surface: str | None = None,
+    *,
+    table: Any = None,
+    init: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    signature: str | None = None,
+    tensor_layout: str | None = None,
+    backend: str | None = None,
+    dtype: str = "float32",
+    head_dim: int | None = None,
+    axes: int = 1,
+    name: str | None = None,
+) -> Implementation:
+    """Return ``target`` as an implementation of a surface, whatever arguments it takes.
+
+    The parameters of the function are recognised by their names, and small inputs decide between
+    the ways that are left: the tensor layout, the shape of tables, the form of positions.
+
+    Parameters
+    ----------
+    target : callable, class or object
+        A function, a method, an object with a ``forward``, ``call`` or ``__call__``, or a class,
+        which is instantiated.
+    encoding : Encoding or ModelEncoding, optional
+        The declared encoding: it gives constructors and tables their sizes and settings.
+    surface : str, optional
+        The only surface to try.
+    table : object, optional
+        A class, an object or a function that makes the tables which the function takes. By default
+        it is searched for in the function's file.
+    init : mapping, optional
+        Arguments for constructors and other parameters, by name.
+    config : mapping, optional
+        The parsed configuration of the model, for constructors that take one.
+    signature : str, optional
+        The name of the only calling convention to try.
+    tensor_layout, backend, dtype, head_dim, axes, name
+        As for :func:`posenc_ref.conformance.check`.
+
+    Returns
+    -------
+    Implementation
+        Its ``how`` says in one line how the function is called.
+
+    Raises
+    ------
+    NoConvention
+        Nothing fits; the message names the nearest convention.
+    """
+    if signature is not None and signature not in NAMES:
+        raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
+    if isinstance(encoding, ModelEncoding):
+        known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
+        encoding = known[0] if len(known) == 1 else None
+    settings = {
+        "table": table, "init": init, "config": config, "signature": signature,
+        "tensor_layout": tensor_layout, "backend": backend, "dtype": dtype,
+        "head_dim": head_dim, "axes": axes, "name": name,
+    }  # fmt: skip
+    request = Request(
+        target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
+        backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [],
+    )  # fmt: skip
+    for dim in _head_dims(encoding, head_dim):
+        found = _found(request, facts_of(encoding, init, config, dim), dim)
+        if found is not None:
+            again = functools.partial(bind, target, encoding, surface, **settings)
+            fresh = again if isinstance(target, type | MethodOf) else None
+            return replace(found, name=name or found.name, factory=fresh)
+    if surface in (None, "apply") and signature is None and _takes_two(target):
+        return Implementation(
+            target, "apply", name or _name(target), encoding, backend or "numpy",
+            tensor_layout or "bhsd", head_dim,
+        )  # fmt: skip
+    raise NoConvention(_nothing_fits(request))
+
+
+def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
+    """Return the best way of calling the target: rotations first, then other functions."""
+    subjects = list(subjects_of(request, facts, dim))
+    for sizes, rotates in itertools.product(SIZES, (True, False)):
+        for subject in subjects:
+            rows = [c for c in _fitting(subject) if c.rotates is rotates]
+            if not rotates and sizes != SIZES[0]:
+                continue
+            found = _best(replace(subject, sizes=sizes), rows)
+            if found is not None:
+                return found
+    return None
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__qualname__", type(target).__name__))
+
+
+def _takes_two(target: Any) -> bool:
+    """Return whether a function has the signature fn(x, positions), though every call failed."""
+    if not inspect.isroutine(target):
+        return False
+    try:
+        signature = inspect.signature(target)
+        signature.bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    roles = {role_of(name) for name in signature.parameters}
+    return len(signature.parameters) == 2 and roles <= {"x", "positions", None}
+
+
+def takes(function: Callable[..., Any], surface: str) -> bool:
+    """Return whether ``function`` takes exactly the positional arguments of ``surface``."""
+    if surface not in SURFACES:
+        return True  # the caller refuses it
+    most = len(SURFACES[surface].arguments)
+    counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
+    for count in counts:
+        try:
+            inspect.signature(function).bind(*[None] * count)
+        except TypeError:
+            continue
+        except ValueError:  # no signature, as of functions in C
+            return True
+        return True
+    return False
+
+
+def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ...]:
+    if isinstance(encoding, Rotary):
+        return (encoding.head_dim,)
+    return (head_dim,) if head_dim is not None else HEAD_DIMS
+
+
+def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
+    """Return the way of calling with the best score, or None."""
+    best: tuple[int, Implementation | None] = (0, None)
+    request = subject.request
+    for library in _libraries(subject):
+        if backend_named(library.backend).missing() is not None:
+            continue
+        for convention in rows:
+            maker = rotations if convention.rotates else others
+            try:
+                for points, found in maker(subject, library, convention):
+                    if points > best[0]:
+                        best = (points, found)
+                    if points >= (PERFECT if request.rotary is None else AGREES):
+                        return found
+            except (Unbound, NoTable) as error:
+                request.tried.append(f"{convention.name}: {error}")
+            if best[0] >= PERFECT and not convention.rotates:
+                return best[1]
+    return best[1]
+
+
+def _libraries(subject: Subject) -> list[Library]:
+    """Return the libraries to try: the one that the user names, or those that the code names."""
+    backend = subject.request.backend
+    if backend is None:
+        return libraries_of(subject.owner if subject.owner is not None else subject.function)
+    return [LIBRARIES.get(backend, Library(backend, backend))]
+
+
+def _fitting(subject: Subject) -> Iterator[Convention]:
+    """Yield the conventions to try, by the declared encoding, the surface and the roles."""
+    request = subject.request
+    for convention in CONVENTIONS:
+        if request.signature not in (None, convention.name):
+            continue
+        if request.surface is not None and request.surface not in convention.surfaces:
+            continue
+        if not any(_fits_family(s, request.encoding) for s in convention.surfaces):
+            continue
+        if convention.rotates and request.signature is None and not _may_be(convention, subject):
+            continue
+        yield convention
+
+
+def _may_be(convention: Convention, subject: Subject) -> bool:
+    """Return whether the names of the parameters leave a convention open."""
+    roles = {role_of(name) for name in subject.signature}
+    required = {
+        role_of(n) for n, p in subject.signature.items() if p.default is inspect.Parameter.empty
+    }
+    if {"cos", "sin", *TABLES} & required and not convention.table:
+        return False
+    known = roles & set(VECTORS)
+    wanted = set(convention.roles) & set(VECTORS)
+    return not known or (
+        wanted <= known and ("x" not in wanted or {"query", "key"} - known != set())
+    )
+
+
+def _fits_family(surface: str, encoding: Encoding | None) -> bool:
+    if encoding is None:
+        return True
+    families = SURFACES[surface].families
+    if isinstance(encoding, Rotary):
+        return "rotary" in families
+    if isinstance(encoding, Table):
+        return "table" in families
+    return not isinstance(encoding, Bias) or not {"rotary", "table"} & set(families)
+
+
+def _nothing_fits(request: Request) -> str:
+    """Return what was tried, the nearest convention, and code that would turn into it."""
+    target, surface = request.target, request.surface
+    reasons = list(dict.fromkeys(request.tried))
+    if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
+        return "\n".join(reason for reason in reasons if "--init" in reason)
+    try:
+        owner = main_call(target) if not inspect.isroutine(target) else target
+        takes_, roles = str(inspect.signature(owner or target)), set[str | None]()
+        roles |= {role_of(n) for n in inspect.signature(owner or target).parameters}
+    except (TypeError, ValueError):
+        takes_, roles = "(...)", set()
+    rows = [c for c in CONVENTIONS if surface is None or surface in c.surfaces]
+    rows = [NAMES[request.signature]] if request.signature is not None else rows
+    rows = [c for c in rows if _fits_family(c.surfaces[0], request.encoding)] or list(CONVENTIONS)
+
+    def near(convention: Convention) -> tuple[int, int]:
+        shared = len(roles & set(convention.roles))
+        return shared, (shared - len(convention.roles)) * bool(shared)
+
+    nearest = max(rows, key=near)
+    lines = [f"no calling convention fits {_name(target)}{takes_}"]
+    first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
+    reasons = [*first, *(reason for reason in reasons if reason not in first)]
+    lines += [f"  tried: {reason}" for reason in reasons[:3]]
+    lines += [f"nearest is {nearest.name!r}: {nearest.call}; write", *nearest.stub.splitlines(),
+              "or choose with --signature and --tensor-layout; `posenc explain signatures` lists "
+              "the conventions"]  # fmt: skip
+    return "\n".join(lines)

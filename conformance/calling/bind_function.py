@@ -1,0 +1,64 @@
+"""Bind functions that do not rotate: tables, frequencies, slopes, buckets and biases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from . import functions
+from .conventions import Convention
+from .libraries import Library, namespace
+from .subject import Subject
+from .tables import find_source
+from .trial import PERFECT
+
+#: The roles of the arguments that a surface passes.
+_ASKED = {
+    "frequencies": ("length", "device", "x"),
+    "slopes": ("num_heads", "dtype", "device", "length"),
+    "bucket": ("relative_position",),
+    "bias": ("query_length", "key_length", "length", "num_heads", "start", "offset", "tokens",
+             "dtype", "device"),
+    "table": ("x", "positions", "length", "dtype", "device"),
+    "cos_sin": ("x", "positions", "length", "dtype", "device"),
+    "add": ("x",),
+}  # fmt: skip
+
+
+def others(
+    subject: Subject, library: Library, convention: Convention
+) -> Iterator[tuple[int, Implementation]]:
+    """Yield the implementation of a function that does not rotate, if a call succeeds."""
+    kind = convention.surfaces[0]
+    try:
+        call = _called(kind, subject, subject.like_x(library))
+    except Exception as error:
+        subject.request.tried.append(f"{convention.name}: {type(error).__name__}: {error}")
+        return
+    how = f"{subject.words}({subject.facts.described(subject.function, _ASKED[kind])})"
+    yield PERFECT, subject.implementation(library, library.wrapped(call), kind, "bhsd", how)
+
+
+def _called(kind: str, subject: Subject, like: Any) -> Callable[..., Any]:
+    function, facts, xp = subject.function, subject.facts, namespace(like)
+    if kind == "frequencies":
+        return functions.frequencies(function, facts)
+    if kind == "slopes":
+        return functions.slopes(function, facts)
+    if kind == "bucket":
+        return functions.bucket(function, facts, xp.arange(-5, 6))
+    if kind == "bias":
+        return functions.bias(function, facts, xp)
+    if kind == "table":
+        return functions.table(function, facts, like, subject.words)
+    if kind == "add":
+        return functions.add(function, facts, subject.dim, xp)
+    source = find_source(function, facts, subject.words, like)
+
+    def cos_sin(positions: Any) -> tuple[Any, Any]:
+        found = source.cos_sin(source.rows(like, positions)).parts
+        return found[0], found[1]
+
+    return cos_sin

@@ -1,0 +1,177 @@
+"""Bind rotations: find their tables, and the way of calling them that passes a trial."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .conventions import Convention
+from .instances import MAKES_TABLES, candidates, main_call, make, methods
+from .libraries import Library
+from .roles import Unbound, role_of
+from .rotations import ONE_TOKEN, VECTORS, Rotation, roles_in_call, ways
+from .subject import Subject, calling
+from .tables import NoTable, Source, find_source
+from .trial import ALIKE, MOVES, driver_of, returns_none, score
+
+
+def rotations(
+    subject: Subject, library: Library, convention: Convention
+) -> Iterator[tuple[int, Implementation]]:
+    """Yield scored ways of calling a rotation."""
+    request = subject.request
+    order, fixed = _order(subject, convention)
+    function = functools.partial(subject.function, **fixed) if fixed else subject.function
+    chosen = request.tensor_layout
+    layouts = (chosen,) if chosen is not None else convention.layouts
+    sources = list(_sources(subject, library)) if convention.table else []
+    if convention.table and not sources:
+        raise NoTable(
+            "no class or function of the same file makes its tables; name one with --table"
+        )
+    for layout in layouts if _plain(subject, convention, fixed) else ():
+        direct = library.wrapped(subject.function)
+        points, _ = _points(subject, library, direct, layout)
+        if points:
+            first, second = list(subject.signature)[:2]
+            how = f"{subject.words}({first}, {second}); {first} {_shape(layout)}"
+            if layout == "bhsd" and library.name == "numpy" and subject.owner is None:
+                how = ""  # exactly as the surface says
+            yield points, subject.implementation(library, direct, "apply", layout, how)
+    for way in ways(function, order, subject.facts, layouts, sources, request.part):
+        way = replace(way, limit=subject.limit)
+        yield from _scored(subject, library, way, request.surface or convention.surfaces[0], fixed)
+
+
+def _points(
+    subject: Subject, library: Library, call: Callable[..., Any], layout: str
+) -> tuple[int, str]:
+    request = subject.request
+    driver = driver_of(call, library.backend, request.dtype, layout, request.axes)
+    return score(driver, subject.dim, subject.sizes, request.rotary)
+
+
+def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:
+    """Return whether the function is called as the surface ``apply`` calls: fn(x, positions)."""
+    if convention.name != "x-positions" or fixed or subject.limit is not None:
+        return False
+    placed = [p for p in subject.signature.values()
+              if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
+    needed = [p for p in placed if p.default is p.empty]
+    first, second = [role_of(p.name) for p in needed] if len(needed) == 2 else ("", "")
+    return first in ("x", None) and second in ("positions", None)
+
+
+def _scored(
+    subject: Subject, library: Library, way: Rotation, surface: str, fixed: Mapping[str, Any]
+) -> Iterator[tuple[int, Implementation]]:
+    request = subject.request
+    driver = driver_of(
+        library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
+    )
+    if returns_none(driver, subject.dim, subject.sizes):
+        way = replace(way, inplace=True)
+    points, why = _points(subject, library, library.wrapped(way), way.layout)
+    if points and not way.positions and way.source is None and points < ALIKE + MOVES:
+        points, why = 0, "without positions, all tokens are treated alike"
+    if not points:
+        request.tried.append(why)
+        return
+    pair = surface == "apply_qk" and way.is_pair
+    call = library.wrapped(way.both if pair else way)
+    surface = "apply_qk" if pair else "apply"
+    how = _words(subject, way, fixed)
+    yield points, subject.implementation(library, call, surface, way.layout, how)
+
+
+def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the roles of the parameters: by their names, else in the convention's order."""
+    try:
+        order, fixed = roles_in_call(subject.function, subject.facts)
+        if set(VECTORS) & set(order.values()):
+            return order, fixed
+    except Unbound:
+        pass
+    needed = [n for n, p in subject.signature.items() if p.default is p.empty]
+    if len(needed) != len(convention.roles):
+        raise Unbound(
+            f"{convention.call} has {len(convention.roles)} arguments without a default, "
+            f"{subject.words} {len(needed)}"
+        )
+    return dict(zip(needed, convention.roles, strict=True)), {}
+
+
+def _sources(subject: Subject, library: Library) -> Iterator[Source]:
+    """Yield the tables for a rotation: what the user names, else what the file has."""
+    request, like = subject.request, subject.like_x(library)
+    if request.table is not None:
+        places = [request.table]
+    else:
+        owner = [subject.owner] if subject.owner is not None else []
+        places = [*owner, *candidates(subject.scope, subject.function)]
+    fixed = not getattr(request.encoding, "depends_on_length", False)
+    for place in places:
+        for call, words in _makers(place, subject):
+            try:
+                found = find_source(call, subject.facts, words, like)
+                yield replace(found, words=_source_words(found), every_length=fixed)
+            except (NoTable, Unbound) as error:
+                request.tried.append(str(error))
+
+
+def _source_words(source: Source) -> str:
+    """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
+    asked = ("x", "positions", "length", "dtype", "device")
+    return f"{source.words}({source.facts.described(source.call, asked)})"
+
+
+def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str]]:
+    """Yield the callables of a class, object or function that may make tables."""
+    words = getattr(place, "__name__", type(place).__name__)
+    if inspect.isclass(place):
+        try:
+            text = f"{words}({subject.facts.described(place)})"
+            place, words = make(place, subject.facts), text
+        except Unbound as error:
+            subject.request.tried.append(str(error))
+            return
+    if inspect.isroutine(place) or isinstance(place, functools.partial):
+        yield place, words
+        return
+    main = main_call(place)
+    if main is not None and main != subject.function:
+        yield calling(place, main), words
+    own = getattr(subject.function, "__name__", "")
+    for method in methods(place, MAKES_TABLES):
+        if method.__name__ != own:
+            yield method, f"{words}.{method.__name__}"
+
+
+def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
+    """Return one line that says how a rotation is called."""
+    names = [n if way.order[n] != "offset" else f"{n}=first position" for n in way.order]
+    names += [f"{name}={value!r}" for name, value in fixed.items()]
+    vectors = [n for n, role in way.order.items() if role in VECTORS]
+    shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else _shape(way.layout)
+    shape = "(H * D,), one token a call" if way.positions == ONE_TOKEN else shape
+    parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {shape}"]
+    if way.part is not None:
+        parts.append(f"channels {way.part[0]}:{way.part[1]}")
+    if way.source is not None:
+        shape = "" if way.shape == "as returned" else f" as {way.shape}"
+        whole = "whole table" if way.positions else "rows"
+        parts.append(f"{whole} of {way.source.words}{shape}")
+    if way.inplace:
+        parts.append("in place")
+    return "; ".join(parts)
+
+
+def _shape(layout: str) -> str:
+    names = {"bhsd": "(B, H, S, D)", "bshd": "(B, S, H, D)", "sbhd": "(S, B, H, D)",
+             "thd": "(T, H, D)", "t(hd)": "(T, H * D)", "bs(hd)": "(B, S, H * D)"}  # fmt: skip
+    return names[layout]

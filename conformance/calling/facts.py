@@ -1,0 +1,248 @@
+"""Fill the parameters of constructors and table functions from what is declared.
+
+The declared encoding, a configuration file and the options of the command line state the same facts
+under the names of many libraries; :data:`posenc_ref.conformance.calling.roles.ROLES` has the names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from posenc_ref import (
+    DynamicNTK,
+    Encoding,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    ModelEncoding,
+    MultiAxisRoPE,
+    Proportional,
+    RoPE,
+    Table,
+    YaRN,
+)
+
+from .roles import Unbound, role_of
+
+#: The number of heads of objects that need one, and the length of tables made in advance.
+HEADS, LENGTH = 4, 131072
+#: The name of each scaling in a configuration of Hugging Face.
+_ROPE_TYPES = {
+    LinearScaling: "linear",
+    DynamicNTK: "dynamic",
+    YaRN: "yarn",
+    Llama3Scaling: "llama3",
+    LongRoPE: "longrope",
+    Proportional: "proportional",
+}
+#: The names of a scaling's fields in a configuration of Hugging Face, where they differ.
+_KEYS = {
+    "original_max_position": "original_max_position_embeddings",
+    "fraction": "partial_rotary_factor",
+    "max_position": None,
+    "policy": None,
+    "blend": None,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Values for parameters, by name and by role; what the user gives comes first."""
+
+    by_name: Mapping[str, Any]  #: the options NAME=VALUE of the command line
+    by_role: Mapping[str, Any]
+    fields: Mapping[str, Any]  #: the fields of the declared encoding
+
+    def value(self, name: str, role: str | None) -> Any:
+        """Return the value for a parameter, or None if nothing is known about it."""
+        if name in self.by_name:
+            return self.by_name[name]
+        if role is not None and role in self.by_role:
+            return self.by_role[role]
+        return self.fields.get(name)
+
+    def arguments(
+        self,
+        function: Callable[..., Any],
+        also: Mapping[str, Any],
+        only_required: tuple[str, ...] = (),
+    ) -> dict[str, Any]:
+        """Return keyword arguments for ``function``; ``also`` has further values by role.
+
+        Roles in ``only_required`` are passed only to parameters without a default.
+
+        Raises
+        ------
+        Unbound
+            A required parameter has no known value, or NAME=VALUE names no parameter.
+        """
+        found: dict[str, Any] = {}
+        signature = inspect.signature(function).parameters
+        heads = any(role_of(name) == "num_heads" for name in signature)
+        for name, parameter in signature.items():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            role = role_of(name)
+            optional = parameter.default is not parameter.empty
+            if role in only_required and optional and name not in self.by_name:
+                continue
+            value = also[role] if role is not None and role in also else self.value(name, role)
+            if (
+                role == "width"
+                and heads
+                and "head_dim" in self.by_role
+                and name not in self.by_name
+            ):
+                value = HEADS * self.by_role["head_dim"]
+            if value is not None:
+                found[name] = value
+            elif not optional:
+                raise Unbound(f"no value is known for the parameter {name!r}")
+        return found
+
+    def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
+        """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
+        shown = []
+        also = dict.fromkeys((*asked, "dtype", "device"), ...)
+        for name, value in self.arguments(function, also, ("dtype", "device")).items():
+            plain = role_of(name) == "config" or value is ...
+            shown.append(name if plain else f"{name}={value!r}")
+        return ", ".join(shown)
+
+
+def facts_of(
+    encoding: Encoding | ModelEncoding | None,
+    given: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    head_dim: int | None = None,
+) -> Facts:
+    """Return what the encoding, the options NAME=VALUE and a configuration state."""
+    if isinstance(encoding, ModelEncoding):
+        known = [e for e in encoding.encodings.values() if e is not None]
+        encoding = known[0] if known else None
+    by_role: dict[str, Any] = {"num_heads": HEADS, "length": LENGTH}
+    fields: dict[str, Any] = {}
+    if encoding is not None:
+        names = [f.name for f in dataclasses.fields(encoding)]  # type: ignore[arg-type]
+        fields = {name: getattr(encoding, name) for name in names}
+        fields = {name: value for name, value in fields.items() if not hasattr(value, "shape")}
+        by_role |= {"num_heads": fields["num_heads"]} if "num_heads" in fields else {}
+    if isinstance(encoding, RoPE | MultiAxisRoPE):
+        by_role |= _rotary(encoding)
+    elif isinstance(encoding, Table):
+        by_role |= dict.fromkeys(("rotary_dim", "width"), encoding.dim)
+    elif head_dim is not None:
+        by_role |= dict.fromkeys(("head_dim", "rotary_dim", "width"), head_dim)
+    by_role |= {
+        name: fields[name]
+        for name in ("num_buckets", "max_distance", "bidirectional")
+        if name in fields
+    }
+    by_role["config"] = Configuration(by_role, _settings(by_role) | dict(config or {}))
+    fields.pop("scaling", None)
+    return Facts(given or {}, by_role, fields)
+
+
+class Configuration(SimpleNamespace):
+    """A configuration as an object and as a mapping, for constructors that take one.
+
+    Entries that it lacks are known by their role, if at all.
+    """
+
+    def __init__(self, by_role: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        super().__init__(**values)
+        self._by_role = by_role
+
+    def __getattr__(self, name: str) -> Any:
+        by_role = vars(self).get("_by_role", {})
+        role = role_of(name)
+        if name.startswith("__") or role is None or role not in by_role:
+            raise AttributeError(f"the configuration has no {name!r}")
+        return by_role[role]
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in vars(self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, or the default."""
+        return vars(self).get(name, default)
+
+
+def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
+    rotary_dim = getattr(encoding, "rotary_dim", None) or encoding.head_dim
+    found: dict[str, Any] = {
+        "head_dim": encoding.head_dim,
+        "rotary_dim": rotary_dim,
+        "width": encoding.head_dim,
+        "base": encoding.base,
+        "interleaved": encoding.layout == "interleaved",
+        "neox": encoding.layout == "half",
+        "partial": rotary_dim / encoding.head_dim,
+    }
+    scaling = encoding.scaling
+    if isinstance(encoding, MultiAxisRoPE):
+        found["sections"] = list(encoding.sections)
+    if isinstance(scaling, LinearScaling):
+        found["scale"] = 1 / scaling.factor
+    names = {
+        "factor": "factor",
+        "original_max_position": "original_length",
+        **{n: n for n in ("low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow")},
+    }
+    for field, role in names.items():
+        value = getattr(scaling, field, None)
+        if value is not None:
+            found[role] = value
+    if scaling is not None and (described := _scaling(scaling)) is not None:
+        found["scaling"] = described
+    return found
+
+
+def _scaling(scaling: Any) -> dict[str, Any] | None:
+    """Return a scaling as a configuration of Hugging Face writes it, or None if it cannot."""
+    kind = _ROPE_TYPES.get(type(scaling))
+    if kind is None:
+        return None
+    found: dict[str, Any] = {"rope_type": kind, "type": kind}
+    for field in dataclasses.fields(scaling):
+        key, value = _KEYS.get(field.name, field.name), getattr(scaling, field.name)
+        if key is not None and value is not None:
+            found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _settings(roles: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the names of Hugging Face; the user's entries replace these."""
+    if "head_dim" not in roles:
+        return {"num_attention_heads": roles["num_heads"], "n_heads": roles["num_heads"]}
+    scaling, heads, head_dim = roles.get("scaling"), roles["num_heads"], roles["head_dim"]
+    longest = (scaling or {}).get("original_max_position_embeddings", LENGTH)
+    base = roles.get("base", 10000.0)
+    parameters = {"rope_type": "default", "rope_theta": base} | (scaling or {})
+    if (fraction := roles.get("partial", 1.0)) != 1.0:
+        parameters["partial_rotary_factor"] = fraction
+    return {
+        "head_dim": head_dim,
+        "hidden_size": heads * head_dim,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "n_head": heads,
+        "n_heads": heads,
+        "n_embd": heads * head_dim,
+        "dim": heads * head_dim,
+        "rope_theta": base,
+        "rope_base": base,
+        "rotary_dim": roles.get("rotary_dim"),
+        "rope_scaling": scaling,
+        "rope_parameters": parameters,
+        "partial_rotary_factor": fraction,
+        "max_position_embeddings": max(longest, LENGTH),
+        "max_seq_len": max(longest, LENGTH),
+    }

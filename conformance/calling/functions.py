@@ -1,0 +1,117 @@
+"""Call functions of frequencies, slopes, buckets, biases and tables by the roles of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .facts import Facts
+from .libraries import to_host as host
+from .roles import parameters
+from .tables import find_source
+
+Call = Callable[..., Any]
+
+
+def frequencies(function: Call, facts: Facts) -> Call:
+    """Return ``function`` as the surface ``frequencies``."""
+
+    def call(seq_len: int | None = None) -> Any:
+        also = {} if seq_len is None else {"length": seq_len}
+        skipped = ("length", "device", "x") if seq_len is None else ("device", "x")
+        found = function(**facts.arguments(function, also, skipped))
+        if isinstance(found, tuple | list) and len(found) == 2:
+            return found[0], _number(found[1])
+        return found
+
+    values = call()
+    values = values[0] if isinstance(values, tuple) else values
+    _require(getattr(values, "ndim", 0) == 1 and values.shape[0] > 1, "no list of frequencies")
+    _require(not np.iscomplexobj(host(values)), "complex numbers, not frequencies")
+    return call
+
+
+def slopes(function: Call, facts: Facts) -> Call:
+    """Return ``function`` as the surface ``slopes``."""
+    skipped = ("dtype", "device", "length")
+
+    def call(num_heads: int) -> Any:
+        found = function(**facts.arguments(function, {"num_heads": num_heads}, skipped))
+        return found.reshape(-1) if hasattr(found, "reshape") else found
+
+    _require(len(call(8)) == 8, "not one number for each of 8 heads")
+    return call
+
+
+def bucket(function: Call, facts: Facts, like: Any) -> Call:
+    """Return ``function`` as the surface ``bucket``."""
+
+    def call(relative_position: Any) -> Any:
+        return function(**facts.arguments(function, {"relative_position": relative_position}))
+
+    _require(call(like).shape == like.shape, "not one bucket for each offset")
+    return call
+
+
+def bias(function: Call, facts: Facts, xp: Any) -> Call:
+    """Return ``function`` as the surface ``bias``: by two lengths, one, or an attention mask."""
+    named = set(parameters(function))
+    heads = facts.by_role["num_heads"]
+
+    def call(q_len: int, k_len: int) -> Any:
+        also: dict[str, Any] = {"query_length": q_len, "key_length": k_len, "length": k_len}
+        also |= {"num_heads": heads, "start": k_len - q_len, "offset": k_len - q_len}
+        also["tokens"] = xp.ones((1, k_len), dtype=xp.int64)
+        also["dtype"] = xp.float32
+        square = not {"query_length", "start", "offset"} & named
+        found = function(**facts.arguments(function, also, ("device",)))
+        found = found.reshape(found.shape[-3:]) if found.ndim > 3 else found
+        if square and found.shape[-2] not in (1, q_len):
+            raise ValueError(f"q_len and k_len must be equal, got {q_len} and {k_len}: the "
+                             "function takes one length")  # fmt: skip
+        return found
+
+    found = call(5, 5)
+    _require(found.ndim == 3 and found.shape[-1] == 5, "not (H, q_len, k_len)")
+    return call
+
+
+def table(function: Call, facts: Facts, like: Any, words: str) -> Call:
+    """Return ``function`` as the surface ``table``: its rows at given positions."""
+    source = find_source(function, facts, words, like)
+    _require(len(source.templates) == 1, "several arrays, not one table")
+    _require(source.form != "complex", "complex numbers, not a table")
+
+    def call(positions: Any) -> Any:
+        return source.rows(like, positions).parts[0]
+
+    return call
+
+
+def add(function: Call, facts: Facts, dim: int, xp: Any) -> Call:
+    """Return ``function`` as the surface ``add``, for x (B, S, dim) or (S, B, dim)."""
+
+    def direct(x: Any) -> Any:
+        return function(x)
+
+    def sequence_first(x: Any) -> Any:
+        return xp.moveaxis(function(xp.moveaxis(x, 0, 1)), 0, 1)
+
+    for call in (direct, sequence_first):
+        ones = xp.ones((2, 5, dim), dtype=xp.float32)
+        found = call(ones)
+        rows = np.asarray(host(found - ones)) if hasattr(found, "shape") else None
+        if rows is not None and rows.shape == (2, 5, dim) and np.array_equal(rows[0], rows[1]):
+            return call
+    raise ValueError("the result is not x plus one row for each token")
+
+
+def _number(value: Any) -> Any:
+    return np.asarray(float(value))
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ValueError(f"the function returns {otherwise}")

@@ -1,0 +1,110 @@
+"""Make objects of classes, and find the method of an object that does the work."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .facts import Facts
+from .libraries import dtype_for
+from .roles import Unbound, role_of
+
+#: Words in the names of methods that rotate, and of functions and methods that make tables.
+ROTATES = frozenset({"apply", "rotate", "rope", "rotary", "rot"})
+MAKES_TABLES = frozenset(
+    {"angles", "cache", "cis", "cos", "cossin", "emb", "embed", "embedding", "freq", "freqs",
+     "frequencies", "pos", "positional", "precompute", "rope", "rot", "rotary", "rotations", "sin",
+     "sincos", "sinusoid", "sinusoidal", "table", "tables"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MethodOf:
+    """A method of a class that is still to be instantiated."""
+
+    owner: type
+    name: str
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.owner.__name__}.{self.name}"
+
+
+def make(cls: type, facts: Facts) -> Any:
+    """Return an object of ``cls``, made from what is known.
+
+    Raises
+    ------
+    Unbound
+        A required parameter of the constructor has no known value, or the constructor fails.
+    """
+    also = {"dtype": dtype_for(cls), "device": "cpu"}
+    try:
+        made = cls(**facts.arguments(cls, also, tuple(also)))
+    except Unbound as error:
+        raise Unbound(f"{cls.__name__}: {error}; give it with --init NAME=VALUE") from None
+    except Exception as error:
+        raise Unbound(
+            f"{cls.__name__}({facts.described(cls)}) raises {type(error).__name__}: {error}; "
+            "change an argument with --init NAME=VALUE"
+        ) from error
+    return made.eval() if hasattr(made, "eval") and hasattr(made, "parameters") else made
+
+
+def made_for(cls: type, facts: Facts) -> int | None:
+    """Return the number of positions that an object of ``cls`` is made for, if it is told."""
+    for name, value in facts.arguments(cls, {}, ("dtype", "device")).items():
+        if role_of(name) == "length" and isinstance(value, int):
+            return value
+    return None
+
+
+def main_call(instance: Any) -> Callable[..., Any] | None:
+    """Return the method that an object of a framework defines as its call, or None."""
+    kind = type(instance)
+    for name in ("forward", "call", "__call__"):
+        own = getattr(kind, name, None)
+        module = getattr(own, "__module__", "") or ""
+        if inspect.isfunction(own) and not module.startswith(("torch.", "keras.", "flax.")):
+            return getattr(instance, name)  # type: ignore[no-any-return]
+    return None
+
+
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a name such as ``RotaryEmbedding`` or ``precompute_freqs_cis``."""
+    return frozenset(word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
+
+
+def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]]:
+    """Yield the methods that the object's own class defines with one of the words."""
+    for name, value in vars(type(instance)).items():
+        plain = value.__func__ if isinstance(value, staticmethod) else value
+        private = name.startswith("__") or name in ("forward", "call")
+        if inspect.isfunction(plain) and words & words_of(name) and not private:
+            yield getattr(instance, name)
+
+
+def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:
+    """Yield classes and functions of a file that may make tables for ``target``, likely ones first.
+
+    Names that share a beginning with the target's file-mates come first; so do classes.
+    """
+    module = scope.get("__name__")
+    name = getattr(target, "__name__", "")
+    found = []
+    for own, value in scope.items():
+        if value is target or own.startswith(("__", "test_")):  # tests may do anything
+            continue
+        if getattr(value, "__module__", None) != module or not MAKES_TABLES & words_of(own):
+            continue
+        if inspect.isclass(value) or inspect.isfunction(value):
+            found.append((own, value))
+
+    def rank(item: tuple[str, Any]) -> tuple[int, bool]:
+        shared = len(words_of(name) & words_of(item[0]))
+        return -shared, not inspect.isclass(item[1])
+
+    yield from (value for _, value in sorted(found, key=rank))

@@ -1,0 +1,118 @@
+"""Call a function by the roles of its parameters.
+
+Libraries name the same argument differently: `q`, `xq` and `query_layer` have the role "query".
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: The role of a parameter, and the names that libraries give it; the first match counts.
+ROLES: dict[str, str] = {
+    "packed": r"x?qkv",
+    "query": r"x?q|query(_layer|_states|_rot)?|q_(states|embed|rot)",
+    "key": r"x?k|key(_layer|_states|_rot)?|k_(states|embed|rot)",
+    "value": r"x?v|value(_layer|_states)?",
+    "x": r"x|t|tensor|hidden_states|qk|states|embeds?|inputs|inp|vec(tor)?s?|x_in|input_tensor",
+    "cos": r"cos(ines?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_cos|c",
+    "sin": r"sin(es?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_sin|s",
+    "turns": r"freqs_(cis?|complex)",
+    "sin_cos": r"sinusoidal_pos",
+    "cos_sin": r"(relative_)?position_embeddings|rotary_pos_emb",
+    "table": r"freqs?|(rotary_|image_)?rope(_cache|_table)?|rotary_(emb|freqs|pos)|angles?|"
+    r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache|"
+    r"emb(ed)?s?|rotations?",
+    "positions": r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
+    r"positions_ids|indices|timesteps?",
+    "offset": r"(seq_?(len)?_|pos(ition)?_|kv_|cache_|rope_)?offsets?|start(_pos(ition)?|_index)?|"
+    r"past_len(gth)?|input_offset",
+    "image": r"pixel_values",
+    "points": r"keypoints",
+    "coordinates": r"ref_pos",
+    "identity": r"ref_space_uid",
+    "layer_type": r"layer_type",
+    "shape": r"inputs?(_ids)?_shape",
+    "tokens": r"input(_ids)?|(attention_)?mask",
+    "embeddings": r"inputs?_embeds",
+    "length": r"(max_?)?seq(uence)?_?len(gth)?|max_(length|len|pos(itions?)?)|end|seqlen|"
+    r"max_position(s|_embeddings)|n_positions?|num_(positions|pos|embeddings)|max_seq_length|"
+    r"length|ctx_len(gth)?|n_ctx|block_size|context_length|max_seqlen|size",
+    "start": r"past_key_values_length|past_seen_tokens",
+    "dtype": r"dtype|params_dtype",
+    "device": r"device",
+    "config": r"config|cfg|args|params|hparams|text_config|model_args",
+    "num_heads": r"(num|n)_(attention_)?heads?|heads|n_head|num_q_heads",
+    "head_dim": r"head_(dim|size|width)|d_head|dim_(per_)?head|kv_channels|head_dimension|"
+    r"attention_head_size|d_k",
+    "rotary_dim": r"dims?|d|rot(ary)?_(emb_)?dims?|rotary_ndims|n_rot|n_elem|rope_dim",
+    "width": r"d_model|(hidden|model|embed(ding)?)_(dim|size)|features|d_hid|channels|num_channels|"
+    r"dim_model|n_embd|emb_size|num_pos_feats",
+    "base": r"(rope_|rotary_|rotary_emb_|freq_)?(base|theta)|max_wavelength|temperature|"
+    r"base_frequency|rope_base_frequency",
+    "interleaved": r"(is_|rotary_|rope_)?interleaved?|traditional|adjacent(_pairs)?|"
+    r"(is_)?gptj(_style)?",
+    "neox": r"(is_|use_)?neox(_style|_rotary_style)?|half_split|(use_)?rotate_half",
+    "factor": r"(rope_)?(scaling_?)?factor|scale_factor|rope_scaling_factor|linear_factor",
+    "scale": r"scale",
+    "scaling": r"rope_(scaling|parameters|config)|scaling_(config|args|params)|rope_params",
+    "partial": r"rotary_(percent(age)?|pct|fraction)|partial_rotary_factor|rope_(pct|percentage)",
+    "low_freq_factor": r"low_freq_factor",
+    "high_freq_factor": r"high_freq_factor",
+    "original_length": r"original_(max_)?(position(s|_embeddings)?|seq_len|seq_length|"
+    r"context_len(gth)?|length)|old_context_len(gth)?|initial_context_length|ori_max_pe_len|"
+    r"original_max_seq_len",
+    "beta_fast": r"beta_fast|ntk_beta|beta_high",
+    "beta_slow": r"beta_slow|ntk_alpha|beta_low",
+    "sections": r"(m)?rope_sections?|sections?",
+    "relative_position": r"(relative|rel)_pos(ition)?s?|distances?|offsets_ij",
+    "bidirectional": r"bidirectional",
+    "num_buckets": r"num_buckets|n_buckets",
+    "max_distance": r"max_distance",
+    "query_length": r"(query|q|tgt)_?len(gth)?|qlen|real_seq_length|rows",
+    "key_length": r"(key|k|src)_?len(gth)?|klen|columns",
+}
+
+
+class Unbound(ValueError):
+    """The caller has no value for the role of a required parameter."""
+
+
+def role_of(parameter: str) -> str | None:
+    """Return the role that a parameter's name indicates, or None."""
+    return next((role for role, names in ROLES.items() if re.fullmatch(names, parameter)), None)
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of `function` by role, or by name if they have no role.
+
+    A second parameter with the same role has its name. `*args` and `**kwargs` are left out.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            role = role_of(parameter.name)
+            found[role if role and role not in found else parameter.name] = parameter
+    return found
+
+
+def bind(
+    function: Callable[..., Any],
+    roles: Mapping[str, Any],
+    *,
+    only_required: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """Return keyword arguments for `function`, or raise `Unbound` naming a missing parameter.
+
+    Roles in `only_required` are passed only to parameters without a default.
+    """
+    arguments = {}
+    for role, parameter in parameters(function).items():
+        optional = parameter.default is not parameter.empty
+        if role in roles and not (optional and role in only_required):
+            arguments[parameter.name] = roles[role]
+        elif not optional:
+            raise Unbound(f"nothing to pass for the parameter {parameter.name!r}")
+    return arguments

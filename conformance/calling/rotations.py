@@ -1,0 +1,294 @@
+"""Call a rotation that takes positions, offsets, tables or nothing besides its vectors."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .facts import Facts
+from .libraries import namespace, to_host
+from .roles import Unbound, role_of
+from .tables import SHAPES, Rows, Source
+
+#: Roles of a single parameter that holds a whole table.
+TABLES = ("turns", "cos_sin", "sin_cos", "table")
+#: Roles of vectors and of what determines their positions.
+VECTORS = ("query", "key", "x", "packed")
+_CALL = {*VECTORS, "cos", "sin", "positions", "offset", "length", *TABLES}
+#: Tensor layouts with one axis for the tokens of all batch rows.
+FLAT = ("thd", "t(hd)")
+#: How positions are passed to a function that takes them.
+FORMS = ("as given", "(1, S)", "(B, S)")
+#: The form of a function that rotates the flat vectors of one token at a position.
+ONE_TOKEN = "one token"
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A rotation, and one way of calling it; x, q and k are in ``layout``."""
+
+    function: Callable[..., Any]
+    order: Mapping[str, str]  #: the role of each parameter that is passed, by name
+    facts: Facts
+    layout: str
+    positions: str = ""  #: one of FORMS, "offset", or "" if only a table, or nothing, is passed
+    shape: str = ""  #: one of SHAPES, if a table is passed
+    source: Source | None = None
+    part: tuple[int, int] | None = None  #: the first channel that is passed, and the end
+    inplace: bool = False  #: whether it returns None, and overwrites its vectors
+    limit: int | None = None  #: the number of positions that its object was made for
+
+    def __call__(self, x: Any, positions: Any) -> Any:
+        """Return x rotated; both halves of a pair get x."""
+        result = self._rotate({"x": x, "query": x, "key": _copy(x)}, positions)
+        return result[0] if isinstance(result, tuple | list) else result
+
+    def both(self, q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
+        """Return q and k rotated; their positions must be equal."""
+        if q_positions.shape != k_positions.shape or bool((q_positions != k_positions).any()):
+            raise ValueError("queries and keys must have equal positions: the function has one")
+        result = self._rotate({"query": q, "key": k}, q_positions)
+        if not isinstance(result, tuple | list) or len(result) < 2:
+            raise ValueError(f"expected (q, k), got {type(result).__name__}")
+        return result[0], result[1]
+
+    @property
+    def is_pair(self) -> bool:
+        """Return whether the function takes queries and keys."""
+        roles = set(self.order.values())
+        return {"query", "key"} <= roles or "packed" in roles
+
+    def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
+        """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
+        if (
+            self.limit is not None
+            and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
+        ):
+            raise ValueError(f"positions must be below {self.limit}, the length of its tables")
+        if self.positions == ONE_TOKEN:
+            tokens = [
+                self._once({r: v[n] for r, v in vectors.items()}, positions[n])
+                for n in range(positions.shape[-1])
+            ]
+            return None if tokens[0] is None else _joined_tokens([*map(_with_axis, tokens)])
+        if self.layout in FLAT and self.positions in ("", "offset") and self.source is None:
+            ends = [0, *_restarts(positions), positions.shape[-1]]
+            if len(ends) > 2:
+                parts = [
+                    self._once({r: v[a:b] for r, v in vectors.items()}, positions[a:b])
+                    for a, b in itertools.pairwise(ends)
+                ]
+                return _joined_tokens(parts)
+        return self._once(vectors, positions)
+
+    def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
+        if "packed" in self.order.values():  # (B, S, 3, H, D); the values are not looked at
+            if vectors["query"].shape != vectors["key"].shape:
+                raise ValueError("queries and keys must have equal shapes: one array holds both")
+            three = [vectors["query"], vectors["key"], vectors["key"]]
+            vectors = {"packed": namespace(three[0]).stack(three, axis=2)}
+        whole = {role: v for role, v in vectors.items() if role in self.order.values()}
+        roles = {role: self._cut(v) for role, v in whole.items()}
+        if self.inplace:
+            roles = {role: _copy(v) for role, v in roles.items()}
+        first = next(iter(roles.values()))
+        roles |= self._where(first, positions)
+        arguments = {name: roles[role] for name, role in self.order.items() if role in roles}
+        result = self._called(arguments)
+        if self.inplace and result is None:
+            result = tuple(roles[role] for role in roles if role in VECTORS)
+            result = result if len(result) > 1 else result[0]
+        if "packed" in whole:
+            return result[:, :, 0], result[:, :, 1]
+        if self.part is None:
+            return result
+        parts = result if isinstance(result, tuple | list) else (result,)
+        joined = [self._joined(p, v) for p, v in zip(parts, whole.values(), strict=False)]
+        return joined[0] if len(joined) == 1 else tuple(joined)
+
+    def _called(self, arguments: dict[str, Any]) -> Any:
+        """Call the function: by position where the parameter has no name, else by name."""
+        parameters = inspect.signature(self.function).parameters
+        placed = [
+            arguments.pop(name)
+            for name, p in parameters.items()
+            if name in arguments and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            and p.default is p.empty
+        ]  # fmt: skip
+        return self.function(*placed, **arguments)
+
+    def _where(self, x: Any, positions: Any) -> dict[str, Any]:
+        """Return the arguments that say where the vectors stand."""
+        found: dict[str, Any] = {}
+        wants = set(self.order.values())
+        if self.source is not None and self.positions:  # the function selects rows of a table
+            last = int(np.max(np.asarray(to_host(positions)), initial=0))
+            rows = Rows(self.source.every_row(x, last + 1), batched=False)
+            found |= self._tabled(rows, wants)
+        elif self.source is not None:
+            found |= self._tabled(self.source.rows(x, positions), wants)
+        if self.positions == ONE_TOKEN:
+            if np.asarray(to_host(positions)).dtype.kind not in "iu":
+                raise ValueError("positions must be integers: the function takes one number")
+            found |= dict.fromkeys(("positions", "offset"), int(positions))
+        elif self.positions == "offset":
+            found["offset"] = window_start(positions)
+        elif self.positions:
+            found["positions"] = _formed(self.positions, x, positions, self.layout)
+        elif self.source is None and window_start(positions) != 0:
+            raise ValueError("positions must start at 0: the function takes no positions")
+        return found
+
+    def _tabled(self, rows: Any, wants: set[str]) -> dict[str, Any]:
+        assert self.source is not None
+        templates = self.source.templates
+        if {"cos", "sin"} & wants:
+            rows = self.source.cos_sin(rows)
+            templates = templates if len(templates) == 2 else templates * 2
+            if self.shape == "as returned" and self.source.form in ("cos|sin", "sin|cos"):
+                templates = tuple((*t[:-1], t[-1] // 2) for t in templates)
+            cos, sin = rows.shaped(self.shape, templates)
+            return {"cos": cos, "sin": sin}
+        parts = rows.shaped(self.shape, templates)
+        if self.source.stacked:
+            table: Any = namespace(parts[0]).stack(parts)
+        else:
+            table = parts if len(parts) > 1 else parts[0]
+        return dict.fromkeys(TABLES, table)
+
+    def _cut(self, x: Any) -> Any:
+        return x if self.part is None else x[..., self.part[0] : self.part[1]]
+
+    def _joined(self, part: Any, x: Any) -> Any:
+        start, stop = self.part or (0, 0)
+        xp = namespace(x)
+        return xp.concat([x[..., :start], part, x[..., stop:]], axis=-1)
+
+
+def ways(
+    function: Callable[..., Any],
+    order: Mapping[str, str],
+    facts: Facts,
+    layouts: Sequence[str],
+    sources: Sequence[Source],
+    part: tuple[int, int] | None,
+) -> Iterator[Rotation]:
+    """Yield every way to call a rotation whose parameters have these roles, likely ones first."""
+    roles = set(order.values())
+    if "packed" in roles:
+        layouts = [layout for layout in layouts if layout == "bshd"]
+    required = {
+        role_ for name, role_ in order.items()
+        if inspect.signature(function).parameters[name].default is inspect.Parameter.empty
+    }  # fmt: skip
+    tables = bool({"cos", "sin", *TABLES} & required) or (
+        bool({"cos", "sin", *TABLES} & roles) and not {"positions", "offset"} & roles
+    )
+    parts = [None, part] if part is not None else [None]
+    if tables:
+        gathers = "positions" in required
+        order = {n: r for n, r in order.items() if gathers or r not in ("positions", "offset")}
+        forms = FORMS if gathers else ("",)
+        for cut, source, shape, layout, form in itertools.product(
+            parts, sources, SHAPES, layouts, forms
+        ):
+            yield Rotation(function, order, facts, layout, form, shape, source, cut)
+        return
+    order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
+    if "positions" in roles:
+        order, forms = {n: r for n, r in order.items() if r != "offset"}, FORMS
+    else:
+        forms = ("offset",) if "offset" in roles else ("",)
+    for cut, layout, form in itertools.product(parts, layouts, forms):
+        yield Rotation(function, order, facts, layout, form, part=cut)
+    if "t(hd)" in layouts and {"positions", "offset"} & roles:
+        yield Rotation(function, order, facts, "t(hd)", ONE_TOKEN)
+
+
+def roles_in_call(
+    function: Callable[..., Any], facts: Facts
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the roles of the parameters of a call by name, and the values of the others.
+
+    Raises
+    ------
+    Unbound
+        A required parameter has no role in a call, and no known value.
+    """
+    order: dict[str, str] = {}
+    fixed: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        role = role_of(name)
+        if name in facts.by_name:
+            fixed[name] = facts.by_name[name]
+        elif role in _CALL and role not in order.values():
+            order[name] = role
+        elif role in ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor"):
+            value = facts.value(name, role)
+            if value is not None:
+                fixed[name] = value
+            elif parameter.default is parameter.empty:
+                raise Unbound(f"no value is known for the parameter {name!r}")
+        elif parameter.default is parameter.empty:
+            value = facts.value(name, role)
+            if value is None:
+                raise Unbound(f"no value is known for the parameter {name!r}")
+            fixed[name] = value
+    return order, fixed
+
+
+def _restarts(positions: Any) -> list[int]:
+    """Return the tokens at which another sequence begins: their positions do not go on."""
+    at = np.asarray(to_host(positions))
+    return [int(n) for n in np.flatnonzero(np.diff(at) != 1) + 1]
+
+
+def _with_axis(token: Any) -> Any:
+    """Return the results of one token with an axis for tokens in front."""
+    if isinstance(token, tuple | list):
+        return tuple(part[None] for part in token)
+    return token[None]
+
+
+def _joined_tokens(parts: list[Any]) -> Any:
+    """Return the results of several sequences as one result, token after token."""
+    if isinstance(parts[0], tuple | list):
+        return tuple(_joined_tokens(list(side)) for side in zip(*parts, strict=True))
+    return namespace(parts[0]).concat(parts, axis=0)
+
+
+def window_start(positions: Any) -> int:
+    """Return the first position; raise ValueError if positions are not contiguous and equal."""
+    rows = np.atleast_2d(np.asarray(to_host(positions)))
+    if not rows.size:
+        return 0
+    if rows.dtype.kind not in "iu" or rows.ndim > 2:
+        raise ValueError("positions must be integers: the function takes an offset")
+    if (rows != rows[0]).any():
+        raise ValueError("rows of a batch must have equal positions: the function takes an offset")
+    start = int(rows[0, 0])
+    if start < 0 or (rows[0] != np.arange(start, start + rows.shape[1])).any():
+        raise ValueError("positions must be contiguous integers >= 0: the function takes an offset")
+    return start
+
+
+def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
+    """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
+    if form == "as given" or positions.ndim > 1 or layout in ("thd", "t(hd)"):
+        return positions
+    xp = namespace(positions)
+    batch = x.shape[1] if layout == "sbhd" else x.shape[0]
+    rows = positions[None]
+    return rows if form == "(1, S)" else xp.broadcast_to(rows, (batch, positions.shape[0]))
+
+
+def _copy(x: Any) -> Any:
+    """Return a copy, so that a function in place does not rotate the same array twice."""
+    return x.clone() if hasattr(x, "clone") else x.copy() if hasattr(x, "copy") else x

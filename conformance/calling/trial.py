@@ -1,0 +1,73 @@
+"""Judge a way of calling a rotation by what every rotation does, right or wrong.
+
+The axes of a trial input have distinct sizes, so that a wrong way seldom runs at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+
+#: Batch, heads and tokens of trial inputs; the next ones are for functions that refuse the first.
+SIZES = ((2, 3, 5), (1, 3, 5), (1, 1, 5))
+#: The share of the largest number up to which a difference may be rounding.
+COARSE = 2.0**-6
+#: The points for treating rows and heads alike, and for treating tokens not alike.
+ALIKE = MOVES = 4
+#: The score of a way that passes every test, and of one that agrees with the declared encoding.
+PERFECT, AGREES = ALIKE + MOVES + 2, ALIKE + MOVES + 3
+
+
+def score(
+    driver: Driver, dim: int, sizes: tuple[int, int, int], encoding: Rotary | None
+) -> tuple[int, str]:
+    """Return the score of a way to rotate, and why it is 0.
+
+    A rotation keeps the shape.  It treats batch rows and heads alike and tokens not, keeps the
+    numbers of a vector at position 0, in any order and times any factor (1 point), and doubles
+    when its input doubles (1 point).  One point more if it agrees with the declared ``encoding``:
+    of several tables in a file, that one is meant.
+    """
+    batch, heads, length = sizes
+    vector = np.linspace(1.0, 2.0, dim)
+    x = np.broadcast_to(vector, (batch, heads, length, dim)).copy()
+    at = np.arange(length)
+    try:
+        with np.errstate(all="ignore"):
+            y, twice = driver.apply(x, at), driver.apply(2 * x, at)
+    except (Refused, Malformed) as error:
+        return 0, str(error)
+    if not np.isfinite(y).all():
+        return 1, ""
+    points = ALIKE * _alike(y, y[:1, :1]) + MOVES * (not _alike(y, y[:, :, :1]))
+    ratio = np.sort(np.abs(y[0, 0, 0])) / vector
+    points += _alike(ratio, ratio[:1]) and ratio[0] > 0
+    points += _alike(twice, 2 * y)
+    if points == PERFECT and encoding is not None:
+        points += _alike(y, encoding.apply(x, at))
+    return max(int(points), 1), ""
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether arrays differ by rounding at most, even that of bfloat16."""
+    return bool(np.abs(a - b).max() <= COARSE * np.abs(a).max())
+
+
+def returns_none(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> bool:
+    """Return whether a call succeeds without a result, as a function in place does."""
+    batch, heads, length = sizes
+    given, at = driver.arguments(np.ones((batch, heads, length, dim)), np.arange(length))
+    try:
+        return driver.call(given, at) is None
+    except Refused:
+        return False
+
+
+def driver_of(call: Callable[..., Any], backend: str, dtype: str, layout: str, axes: int) -> Driver:
+    """Return a driver for trial calls."""
+    return Driver(call, backend, dtype=dtype, tensor_layout=layout, axes=axes)

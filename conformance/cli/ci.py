@@ -1,0 +1,126 @@
+"""The command ``posenc ci``."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import inspect
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posenc_ref.conformance.external.process import HarnessError
+from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.surveys.batch import Batch, Checked
+from posenc_ref.conformance.surveys.junit import junit_file
+from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.runner import run
+
+from .check import check_command
+from .isolation import own_modules
+from .loading import UsageError
+from .manifest import Asked, Keys, read_manifest
+from .output import show, usage_errors
+
+
+@usage_errors(UsageError, ValueError, OSError)
+def ci_command(
+    manifest: Annotated[
+        Path, typer.Argument(help="The TOML file with a [[check]] table for each function.")
+    ] = Path("posenc.toml"),
+    select: Annotated[
+        str | None,
+        typer.Option(help="Only functions whose name has this in it, such as 'q_rope' or 'a*b'."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    ndjson: Annotated[
+        Path | None, typer.Option(help="Also write the reports to this file, for `posenc report`.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Also write JUnit XML, with a test for each check.")
+    ] = None,
+) -> None:
+    """Judge the functions that a manifest lists, and print one report.
+
+    Every [[check]] table has a `target` (or `exec`) and options of `posenc check`, without the
+    dashes: `surface`, `preset`, `dtype`, `expect`, `reason` and others. [defaults] holds options of
+    all tables. Paths are relative to the manifest. A function that cannot be loaded is an error,
+    and the others are judged. Exits with 1 if a function deviates unexpectedly, 2 if one cannot be
+    judged or the manifest is wrong, 3 if too little was judged, else 0.
+    """
+    command = _check()
+    asked = read_manifest(manifest, Keys.of(command))
+    contexts = {one.name: _parsed(command, one) for one in asked}  # every mistake at once
+    chosen = [one for one in asked if select is None or _matches(one.name, select)]
+    if not chosen:
+        names = ", ".join(one.name for one in asked)
+        raise UsageError(f"--select {select!r} matches none of {manifest}: {names}")
+
+    def judge(one: Asked) -> Iterator[Checked]:
+        begin = time.perf_counter()
+        try:
+            with contextlib.chdir(manifest.parent), own_modules(Path.cwd()):
+                report: Report = command.invoke(contexts[one.name])
+        except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
+            yield Checked.failed(one.name, str(error))
+        except SystemExit as error:
+            yield Checked.failed(one.name, f"it ended Python (SystemExit: {error.code})")
+        else:
+            yield Checked.of(one.name, report, time.perf_counter() - begin)
+
+    begin = time.perf_counter()
+    facts: dict[str, Any] = {"source": str(manifest), "select": select}
+    with junit_file(junit) as outcomes, recording(ndjson, "ci", **facts) as record:
+        typer.echo(f"posenc: {manifest}, checks to run: {len(chosen)}", err=True)
+
+        def completed(new: list[Outcome]) -> None:
+            for one in new:
+                if isinstance(one, Checked):
+                    outcomes.append(one)
+                    typer.echo(_line(one, len(outcomes), len(chosen)), err=True)
+                    if record is not None:
+                        record.case(one)
+
+        run(chosen, judge, _failed, processes=0, keep=completed)
+        found = Batch(list(outcomes), time.perf_counter() - begin)
+        if record is not None:
+            record.batch(found)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        show(found.parts(), found.exit_code)
+    raise typer.Exit(found.exit_code)
+
+
+def _check() -> Any:
+    """Return the click command of ``posenc check`` that returns its report."""
+    app = typer.Typer(add_completion=False)
+    app.command()(inspect.unwrap(check_command))
+    return typer.main.get_command(app)
+
+
+def _parsed(command: Any, one: Asked) -> Any:
+    """Return the parsed arguments of one check."""
+    try:
+        return command.make_context("check", [*one.arguments])
+    except typer.BadParameter as error:
+        key = "" if error.param is None else f", key {max(error.param.opts, key=len).strip('-')!r}"
+        raise UsageError(f"{one.where}{key}: {error.message}") from None
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name.lower(), f"*{pattern.lower()}*")
+
+
+def _line(one: Checked, n: int, total: int) -> str:
+    found = f": {one.found}" if one.exit_code else ""
+    return f"posenc: {n}/{total} {one.name} {one.verdict}, {one.seconds:.2f} s{found}"
+
+
+def _failed(one: Asked, reason: str) -> Checked:
+    return Checked.failed(one.name, reason)

@@ -1,0 +1,203 @@
+"""Which way of calling is chosen, what the report says of it, and what happens if none fits."""
+
+import numpy as np
+import pytest
+
+import posenc_ref
+from posenc_ref import RoPE
+from posenc_ref.conformance import NoConvention, bind, check, identify
+from posenc_ref.conformance.calling import CONVENTIONS, takes
+from posenc_ref.conformance.calling.facts import facts_of
+from posenc_ref.conformance.calling.roles import Unbound, role_of
+from tests.ports import numpy_ports
+
+HALF = RoPE(16, layout="half")
+
+
+def bshd(x, positions):
+    return np.swapaxes(HALF.apply(np.swapaxes(x, 1, 2), positions), 1, 2)
+
+
+def test_the_tensor_layout_is_found():
+    assert bind(HALF.apply, HALF).tensor_layout == "bhsd"
+    found = bind(bshd, HALF)
+    assert (found.tensor_layout, found.surface) == ("bshd", "apply")
+    assert "x (B, S, H, D)" in found.how
+    assert bind(bshd, HALF, tensor_layout="bshd").tensor_layout == "bshd"
+
+
+def test_a_surface_that_is_named_is_not_guessed():
+    """The heads are taken for the tokens of (B, H, S, D); nobody asks for another layout."""
+    report = check(bshd, HALF, "apply")
+    assert report.verdict == "deviates"
+    assert report.called == ""
+
+
+def test_wrong_functions_are_bound_as_right_ones_are():
+    def wrong(x, cos, sin):
+        return x * np.concatenate([cos, cos], -1) - numpy_ports.rope(x, 0 * cos, sin)
+
+    assert bind(wrong, HALF, table=numpy_ports.get_cos_sin).surface == "apply"
+    assert check(bind(wrong, HALF, table=numpy_ports.get_cos_sin)).codes == ["sign"]
+
+
+def test_a_batch_of_one_is_enough():
+    def one_row(x, positions):
+        if len(x) > 1:
+            raise ValueError("one row only")
+        return bshd(x, positions)
+
+    assert bind(one_row, HALF).tensor_layout == "bshd"
+
+
+def test_of_several_tables_the_one_that_agrees_is_meant():
+    """Both functions of the file make tables that a rotation could take."""
+    scope = {"__name__": "two"}
+    text = """
+import numpy as np
+def precompute_cos_sin(length, dim):
+    a = np.outer(np.arange(length), 7.0 ** (-np.arange(dim // 2)))
+    return np.cos(a), np.sin(a)
+def rope_cos_sin(length, dim, base=10000.0):
+    a = np.outer(np.arange(length), base ** (-np.arange(0, dim, 2) / dim))
+    return np.cos(a), np.sin(a)
+def turn(x, cos, sin):
+    a, b = np.split(x, 2, -1)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x.dtype)
+"""
+    exec(text, scope)
+    found = bind(scope["turn"], HALF)
+    assert "rows of rope_cos_sin(length, dim=16, base=10000.0)" in found.how
+    assert check(found, dtype="float32").passed
+
+
+def test_what_fits_nothing_says_what_to_write():
+    def mystery(alpha, beta, gamma, delta, epsilon):
+        return alpha
+
+    with pytest.raises(NoConvention, match=r"no calling convention fits .*mystery") as raised:
+        check(mystery, HALF)
+    assert "def rotate(" in str(raised.value)
+    assert "posenc explain signatures" in str(raised.value)
+
+    def rotate_half(x):
+        a, b = np.split(x, 2, -1)
+        return np.concatenate([-b, a], -1)
+
+    with pytest.raises(NoConvention, match="all tokens are treated alike"):
+        check(rotate_half, HALF)
+    with pytest.raises(NoConvention, match="no calling convention"):
+        check(mystery, HALF, "apply")
+    with pytest.raises(ValueError, match="signature must be one of x-positions"):
+        bind(mystery, HALF, signature="x-y")
+
+
+def test_a_class_says_which_argument_it_lacks():
+    class Odd:
+        def __init__(self, flavour):
+            self.flavour = flavour
+
+        def __call__(self, x, positions):
+            return HALF.apply(x, positions)
+
+    with pytest.raises(NoConvention, match="'flavour'; give it with --init NAME=VALUE"):
+        bind(Odd, HALF)
+    assert check(bind(Odd, HALF, init={"flavour": 1})).passed
+
+
+def test_a_class_is_made_afresh_for_the_state_tests():
+    class Stale:
+        """The table of the longest call is kept, times its length."""
+
+        def __init__(self, head_dim):
+            self.seen = 0
+
+        def __call__(self, x, positions):
+            self.seen += 1
+            return HALF.apply(x, positions) * (1 if self.seen < 9 else 1.5)
+
+    found = bind(Stale, HALF)
+    assert found.factory().call is not found.call
+    assert not check(found).passed
+
+
+def test_a_function_in_place_is_no_mutation():
+    found = bind(numpy_ports.turn_in_place, RoPE(16, layout="half", base=5e5))
+    assert found.how.endswith("in place")
+    assert check(found).passed
+
+
+def test_queries_and_keys_are_both_judged():
+    def keys_scaled(q, k, positions):
+        return HALF.apply(q, positions), 2 * HALF.apply(k, positions)
+
+    report = check(keys_scaled, HALF)
+    assert report.surface == "apply_qk"
+    assert report.verdict == "deviates"
+
+
+def test_parameters_without_known_names_are_taken_in_order():
+    def turn(vectors, where):
+        return HALF.apply(vectors, where)
+
+    assert bind(turn, HALF).surface == "apply"
+
+
+def test_the_head_size_is_found_for_identify():
+    def only_32(x, positions):
+        if x.shape[-1] != 32:
+            raise ValueError("32 channels")
+        return RoPE(32, layout="half").apply(x, positions)
+
+    assert identify(only_32).encoding == RoPE(32, layout="half")
+
+
+def test_the_report_says_how_a_function_was_called():
+    report = check(bind(numpy_ports.with_offset, HALF))
+    assert "called    with_offset(x, offset=first position); x (B, H, S, D)" in str(report)
+    assert report.to_dict()["called"] == report.called
+
+
+@pytest.mark.parametrize(
+    ("surface", "fn", "fits"),
+    [
+        ("apply", lambda x, p: x, True),
+        ("apply", lambda x: x, False),
+        ("apply", lambda x, cos, sin: x, False),
+        ("frequencies", lambda: 1, True),
+        ("frequencies", lambda seq_len: 1, True),
+        ("frequencies", lambda a, b: 1, False),
+    ],
+)
+def test_which_functions_take_a_surface(surface, fn, fits):
+    assert takes(fn, surface) is fits
+
+
+def test_roles_are_those_of_libraries():
+    names = {
+        "xq": "query", "key_states": "key", "freqs_cis": "turns", "input_pos": "positions",
+        "start_index": "offset", "rope_theta": "base", "is_neox_style": "neox",
+        "traditional": "interleaved", "head_size": "head_dim", "n_heads": "num_heads",
+        "end": "length", "max_seq_len": "length", "rotary_percent": "partial",
+        "ntk_beta": "beta_fast", "mrope_section": "sections", "flavour": None,
+    }  # fmt: skip
+    assert {name: role_of(name) for name in names} == names
+
+
+def test_facts_are_those_of_the_declaration():
+    facts = facts_of(posenc_ref.preset("llama-3.1-8b").only)
+    config = facts.by_role["config"]
+    assert (config.head_dim, config["rope_theta"], config.get("nothing", 3)) == (128, 5e5, 3)
+    assert config.rope_scaling["rope_type"] == "llama3"
+    assert config.kv_channels == 128  # by its role
+    with pytest.raises(AttributeError, match="has no 'flavour'"):
+        config.flavour  # noqa: B018
+    with pytest.raises(Unbound, match="'flavour'"):
+        facts.arguments(lambda head_dim, flavour: None, {})
+
+
+def test_every_convention_has_a_stub_that_is_python():
+    for convention in CONVENTIONS:
+        compile(convention.stub, convention.name, "exec")
+        assert convention.surfaces
+    assert len({convention.name for convention in CONVENTIONS}) == len(CONVENTIONS)
