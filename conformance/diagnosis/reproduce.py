@@ -89,7 +89,14 @@ def _text(
 
 
 #: The axes of x in each tensor layout, for one head: merged axes are left out.
-_IN_LAYOUT = {"bhsd": "bhsd", "bshd": "bshd", "sbhd": "sbhd", "thd": "shd", "bs(hd)": "bsd"}
+_IN_LAYOUT = {
+    "bhsd": "bhsd",
+    "bshd": "bshd",
+    "sbhd": "sbhd",
+    "thd": "shd",
+    "bs(hd)": "bsd",
+    "t(hd)": "sd",
+}
 
 
 def _on_host(dtype: str) -> str:
