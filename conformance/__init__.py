@@ -11,12 +11,16 @@ from .calling import NoConvention, bind
 from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
+from .graphs.load import from_onnx
 from .harness.codes import CODES, Code
 from .harness.expected import ExpectedFailure
 from .harness.implementation import Implementation
 from .harness.report import Accuracy, Finding, Report
 from .identify.card import Card
 from .identify.function import identify
+from .recordings.against import compare_recorded
+from .recordings.identify import identify_recorded
+from .recordings.judge import check_recorded, check_recorded_file
 from .vectors import VectorCase, load_vectors
 
 __all__ = [
@@ -35,7 +39,12 @@ __all__ = [
     "assert_conforms",
     "bind",
     "check",
+    "check_recorded",
+    "check_recorded_file",
+    "compare_recorded",
     "from_command",
+    "from_onnx",
     "identify",
+    "identify_recorded",
     "load_vectors",
 ]

@@ -46,6 +46,8 @@ TINY = {"float64": 2.0**-1021, "float32": 2.0**-126, "float16": 2.0**-14, "bfloa
 FACTOR_SLACK = 1e-3
 #: The error of rounding 1.0 to bfloat16: the report gives the first position that exceeds it.
 VISIBLE = 2.0**-9
+#: Frequencies with a smaller relative difference count as the same: files have float32 factors.
+SAME_FREQUENCY = 2.0**-22
 #: The precisions in which an implementation may compute its angles.
 ANGLES = ("float32", "float64", "exact")
 

@@ -51,7 +51,7 @@ def test_a_generated_page_begins_with_its_command(path):
 @pytest.mark.parametrize(
     "name",
     by_day(
-        ["fast-paths.md", "models.md", "scale.md", "signatures.md", "weights.md"],
+        ["fast-paths.md", "models.md", "recorded.md", "scale.md", "signatures.md", "weights.md"],
         {"fast-paths.md", "models.md", "signatures.md"},
     ),
 )

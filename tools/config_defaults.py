@@ -19,6 +19,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from posenc_ref.models.config_keys import is_positional
+
 DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "config_defaults.json"
 #: The entries that posenc_ref reads; aliases of the configuration classes are followed.
@@ -81,6 +83,8 @@ def _of(cls: Any) -> dict[str, Any]:
         names = {"global": "full_attention", "local": "sliding_attention"}
         theta = {names.get(k, k): v for k, v in theta.items()}
     body: dict[str, Any] = {"class": cls.__name__, "theta": theta, "defaults": found}
+    fields = sorted(field.name for field in dataclasses.fields(cls) if is_positional(field.name))
+    body |= {"fields": fields} if fields else {}
     return body if not aliases else body | {"aliases": aliases}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from posenc_ref import ModelEncoding
-from posenc_ref.models.gguf_metadata import from_gguf_metadata
+from posenc_ref.models.context import Described
+from posenc_ref.models.gguf_metadata import described_metadata
 from posenc_ref.models.gguf_schedule import FREQS, LONG, SHORT
 
 
@@ -30,6 +32,19 @@ def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> Mod
     ImportError
         If the ``gguf`` package is not installed: ``pip install "posenc-ref[gguf]"``.
     """
+    return described_gguf(path, layout=layout).model
+
+
+def described_gguf(
+    path: str | os.PathLike[str],
+    *,
+    layout: str | None = None,
+    override: Mapping[str, Any] | None = None,
+) -> Described:
+    """Return the encoding that :func:`from_gguf` reads, with the lengths beside it.
+
+    ``override`` replaces entries of the metadata, as llama.cpp's ``--override-kv`` does.
+    """
     file = Path(path)
     if not file.is_file():
         raise ValueError(f"there is no file {file}")
@@ -49,5 +64,12 @@ def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> Mod
         for name, field in reader.fields.items()
         if not name.startswith(("tokenizer.", "GGUF."))  # vocabularies are large
     }
+    for key in override or ():
+        if "." not in key:
+            raise ValueError(
+                f"override of a GGUF file must name metadata such as "
+                f"{metadata.get('general.architecture')}.rope.freq_base, got {key!r}"
+            )
+    metadata |= override or {}
     tensors = {t.name: t.data.copy() for t in reader.tensors if t.name in (FREQS, LONG, SHORT)}
-    return from_gguf_metadata(metadata, tensors, layout=layout)
+    return described_metadata(metadata, tensors, layout=layout)

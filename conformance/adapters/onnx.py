@@ -71,7 +71,7 @@ def _build_onnx(
     graph = helper.make_graph([node], "rotary", list(values.values()), [output])
     opsets = [helper.make_opsetid(name, n) for name, n in {domain: 1, "": 23}.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
-    session = _session(model, evaluator)
+    session = open_session(model, evaluator)
     angle = np.outer(np.arange(_ROWS), 10000.0 ** (-np.arange(rotary_dim // 2) * 2 / rotary_dim))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
@@ -84,7 +84,11 @@ def _build_onnx(
     return Implementation(call=apply, surface="apply", name=evaluator, head_dim=64)
 
 
-def _session(model: Any, evaluator: str) -> Any:
+def open_session(model: Any, evaluator: str = "onnxruntime") -> Any:
+    """Return a session of ONNX Runtime on one CPU core, or of ONNX's own evaluator ("onnx").
+
+    Nothing is logged: inputs that a model rejects are expected errors.
+    """
     if evaluator == "onnx":
         from onnx.reference import ReferenceEvaluator
 
@@ -92,7 +96,7 @@ def _session(model: Any, evaluator: str) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # rejected positions are expected errors
+    options.log_severity_level = 4
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]

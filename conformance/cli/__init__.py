@@ -15,9 +15,12 @@ from .accuracy import accuracy_command
 from .check import check_command
 from .ci import ci_command
 from .convert import convert_command
+from .diff import diff_command
 from .explain import explain_command
+from .export import export_command
 from .gallery import gallery_command
 from .identify import identify_command
+from .plan import plan_command
 from .presets import presets_command
 from .report import report_command
 from .sweep import sweep_command
@@ -62,8 +65,11 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
     ),
     (ci_command, "posenc ci posenc.toml --junit posenc.xml"),
     (identify_command, "posenc identify rope.py:apply --head-dim 64"),
+    (export_command, "posenc export llama-3.1-8b -o rope.onnx"),
     (gallery_command, "posenc gallery --only llama --only mlx"),
     (report_command, "posenc report posenc.ndjson --markdown"),
+    (diff_command, "posenc diff meta-llama/Llama-3.1-8B llama-3.1-8b.gguf"),
+    (plan_command, "posenc plan llama-3-8b --length 32768 --plot plan.svg"),
     (presets_command, "posenc presets llama-3.1-8b"),
     (vectors_command, "posenc vectors --verify"),
     (sweep_command, "posenc sweep --only llama --only 'qwen*'"),

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from posenc_ref import Encoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
@@ -27,8 +28,10 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
-from .models import PART, declared_by, load_model, other_layer_types
+from .models import PART, declared_by, layer_types, load_model, other_layer_types, require_model
+from .onnx_model import check_model, is_onnx
 from .output import usage_errors
+from .recorded import judge_recorded
 from .targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -36,11 +39,29 @@ from .targets import Init, Signature, Table, bound_target, only_surface
 @printed
 def check_command(
     target: Annotated[
-        str | None, typer.Argument(help="file.py:function or package.module:function")
+        str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
     ] = None,
     command: Annotated[
         str | None,
         typer.Option("--exec", help="Judge a program in any language, such as './rope --fast'."),
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judge recorded q and k, before and after the rotation, in place of a function: "
+            "a .npz or .safetensors file, or a folder of .npy files."
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Compare --recorded with this recording, layer by layer."),
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The name of a recorded tensor, ROLE=NAME: q_before=attn.q, positions=ids; "
+            "a * in NAME stands for the layer."
+        ),
     ] = None,
     encoding: Annotated[
         str | None,
@@ -60,6 +81,10 @@ def check_command(
         str | None, typer.Option(help="The config.json or .gguf file with the expected encoding.")
     ] = None,
     part: Annotated[str | None, typer.Option(help=PART)] = None,
+    override: Annotated[
+        str | None,
+        typer.Option(help="Entries that replace those of --preset or --config: JSON or @file."),
+    ] = None,
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
@@ -89,6 +114,9 @@ def check_command(
         typer.Option(help="The head size. Without an encoding, only properties are judged."),
     ] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
+    ] = None,
     inplace: Annotated[
         bool, typer.Option("--inplace", help="The function may overwrite x.")
     ] = False,
@@ -117,43 +145,84 @@ def check_command(
         str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
     ] = None,
 ) -> Report:
-    """Judge one function, class or program against the expected encoding.
+    """Judge one function, class, program or ONNX model against the expected encoding.
 
     How a function is called is found out from its parameters: vectors with positions, an offset,
     or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
     The report says how it was called; `posenc explain signatures` lists what is recognised. With
     --surface, the function gets the arguments that `posenc explain SURFACE` shows. A program gets
-    them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
-    usage error or a program that does not answer, 3 if the check was inconclusive.
+    them as lines of JSON. Recorded tensors need no function. Exits with 0 if it conforms, 1 if it
+    deviates, 2 for a usage error or a program that does not answer, 3 if the check was
+    inconclusive.
     """
-    if (target is None) == (command is None):
+    if [target, command, recorded].count(None) != 2:
         raise UsageError(
-            "give either TARGET (file.py:function or package.module:function) or --exec './program'"
+            "give one of TARGET (file.py:function or package.module:function), --exec './program' "
+            "and --recorded FILE"
         )
+    of_functions = {
+        "--surface": surface, "--backend": backend, "--device": device,
+        "--inplace": inplace or None, "--max-position": max_position,
+        "--table": table, "--init": init or None, "--signature": signature,
+    }  # fmt: skip
+    of_recordings = {"--against": against, "--role": role or None}
+    for option, value in (of_recordings if recorded is None else of_functions).items():
+        if value is not None:
+            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
+            raise UsageError(f"{option} {needed_by}")
     if timeout is not None and command is None:
         raise UsageError("--timeout needs --exec: a Python function has no time limit")
     known = known_deviation(expect, reason)
-    fn: Any = None if target is None else load_target(target)
+    graph = is_onnx(target)
+    if node is not None and not graph:
+        raise UsageError("--node needs a TARGET that is an ONNX model")
+    fn: Any = None if target is None or graph else load_target(target)
     own = isinstance(fn, Implementation)
-    chosen = surface or ("apply" if target is None else only_surface(fn))
+    chosen = surface or ("apply" if fn is None else only_surface(fn))
     said = [value for value in (encoding, preset, config) if value is not None]
     if len(said) > 1:
         raise UsageError("give one of --encoding, --preset and --config")
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
-    if not said and head_dim is None and not own and needed:
+    if recorded is not None:
+        needed = against is None
+    if not said and (head_dim is None or recorded) and not own and needed:
         raise UsageError(
             "the expected encoding is missing: give --encoding 'RoPE(64, layout=\"half\")', "
             "--preset llama-3.1-8b or --config config.json; "
             "`posenc explain` lists the encodings, `posenc presets` the models"
         )
+    several: dict[str, Encoding] = {}
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
     model = None
+    if preset is None and config is None:
+        require_model(fact=fact, part=part, layer_type=layer_type, override=override)
     if preset is not None or config is not None:
-        model = load_model(preset or config or "", part, fact or (), chosen)
-        declared = declared_by(model, chosen or "apply", layer_type)
-    for option, value in (("--fact", fact), ("--part", part), ("--layer-type", layer_type)):
-        if value and model is None:
-            raise UsageError(f"{option} needs --preset or --config")
+        model = load_model(preset or config or "", part, fact or (), chosen, override)
+        several = layer_types(model, layer_type) if graph else {}
+        if recorded is not None:
+            declared = model
+        elif not several:
+            declared = declared_by(model, chosen or "apply", layer_type)
+    if target is not None and graph:
+        return check_model(
+            target,
+            several or {layer_type or "": declared},
+            node=node,
+            ndjson=ndjson,
+            head_dim=head_dim,
+            known=known,
+            surface=surface,
+            backend=backend,
+            tensor_layout=tensor_layout,
+            device=device,
+            angles=angles,
+            precision=precision,
+            max_position=max_position,
+            inplace=inplace,
+            table=table,
+            init=init,
+            signature=signature,
+        )
     if target is not None:
         fn = bound_target(
             fn,
@@ -183,7 +252,7 @@ def check_command(
     declared = declared or (fn.encoding if bound else None)
     library = backend or (fn.backend if bound else "numpy")
     facts: dict[str, Any] = {
-        "subject": fn.name if isinstance(fn, Implementation) else target,
+        "subject": fn.name if isinstance(fn, Implementation) else target or str(recorded),
         "surface": chosen,
         "declared": describe(declared),
         "backend": library,
@@ -192,8 +261,10 @@ def check_command(
         "dtype": dtype,
     }
     begin = time.perf_counter()
-    # Keep the function's own output out of the report.
-    with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
+    with (
+        recording(ndjson, "check", declared, **facts) as record,
+        redirect_stdout(sys.stderr),
+    ):  # the function may print
         judge = partial(
             check,
             fn,
@@ -210,8 +281,22 @@ def check_command(
             strict=strict,
             name=target if isinstance(target, str) and not own else None,
         )
-        report = judge(declared)
-        if model is not None:
+        report = (
+            judge_recorded(
+                recorded,
+                against,
+                declared,
+                role or (),
+                head_dim=head_dim,
+                layer_type=layer_type,
+                tensor_layout=tensor_layout,
+                angles=angles,
+                precision=precision,
+            )
+            if recorded is not None
+            else judge(declared)
+        )
+        if model is not None and recorded is None:
             name_layer_type(report, other_layer_types(model, report.surface, declared), judge)
         report.expected = known
         if record is not None:

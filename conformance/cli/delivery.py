@@ -19,6 +19,7 @@ from posenc_ref.conformance.surveys.batch import Checked
 from posenc_ref.conformance.surveys.junit import junit_file
 
 from .loading import UsageError
+from .onnx_model import SeveralParts
 
 
 def printed(judge: Callable[..., Report]) -> Callable[..., None]:
@@ -28,7 +29,12 @@ def printed(judge: Callable[..., Report]) -> Callable[..., None]:
     def command(*, junit: Path | None, as_json: bool, **asked: Any) -> None:
         begin = time.perf_counter()
         with junit_file(junit) as outcomes:
-            report = judge(junit=junit, as_json=as_json, **asked)
+            try:
+                report = judge(junit=junit, as_json=as_json, **asked)
+            except SeveralParts as parts:
+                if junit is not None or asked["ndjson"] is not None or asked["expect"]:
+                    raise
+                raise typer.Exit(parts.show(as_json)) from None
             seconds = time.perf_counter() - begin
             outcomes.append(Checked.of(report.subject, report, seconds))
         typer.echo(report.to_json(indent=1) if as_json else str(report))

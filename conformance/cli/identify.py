@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .loading import UsageError, is_encoding, load_encoding, load_target
 from .models import PART, encoding_of, load_model
+from .onnx_model import identify_model, is_onnx
 from .output import usage_errors
+from .recorded import identify_recording
 from .targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
 def identify_command(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    target: Annotated[
+        str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Identify the rotation of recorded tensors, as in `posenc check`."),
+    ] = None,
+    role: Annotated[
+        list[str] | None, typer.Option(help="The name of a recorded tensor, ROLE=NAME.")
+    ] = None,
     head_dim: Annotated[
         int | None,
         typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
@@ -58,6 +71,9 @@ def identify_command(
     layer_type: Annotated[
         str | None, typer.Option(help="For --to: the layer type, if the model has several.")
     ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
     """Identify the encoding of a function, the models that use it, and deviations from it.
@@ -65,6 +81,16 @@ def identify_command(
     Exits with 0 if an encoding describes the function exactly, 1 if there are deviations, 2 for a
     usage error, 3 if no encoding was found or the frequencies follow no known rule.
     """
+    if recorded is not None and target is None:
+        others = (surface, table, init, signature, backend, device, max_position, to)
+        if any(others) or axes > 1:
+            raise UsageError("--recorded takes only --role, --head-dim, --tensor-layout and --json")
+        cards = identify_recording(recorded, role or (), head_dim, tensor_layout)
+        texts = [card.to_json() for card in cards] if as_json else list(map(str, cards))
+        typer.echo(f"[{', '.join(texts)}]" if as_json else "\n\n".join(texts))
+        raise typer.Exit(max(map(_exit_code, cards), key=(0, 1, 3).index))
+    if target is None or recorded is not None:
+        raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
     if to is None or is_encoding(to):
         for option, value in (("--part", part), ("--fact", fact), ("--layer-type", layer_type)):
             if value:
@@ -73,6 +99,26 @@ def identify_command(
     if to is not None:
         goal = load_encoding(to) if is_encoding(to) else None
         goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
+    if is_onnx(target):
+        code = identify_model(
+            target,
+            node=node,
+            as_json=as_json,
+            head_dim=head_dim,
+            to=goal,
+            exit_code=_exit_code,
+            surface=surface,
+            backend=backend,
+            tensor_layout=tensor_layout,
+            device=device,
+            max_position=max_position,
+            table=table,
+            init=init,
+            signature=signature,
+        )
+        raise typer.Exit(code)
+    if node is not None:
+        raise UsageError("--node needs a TARGET that is an ONNX model")
     with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
         fn = bound_target(
             load_target(target),
@@ -102,4 +148,8 @@ def identify_command(
             name=None if isinstance(fn, Implementation) else target,
         )
     typer.echo(card.to_json() if as_json else str(card))
-    raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
+    raise typer.Exit(_exit_code(card))
+
+
+def _exit_code(card: Card) -> int:
+    return 3 if card.encoding is None or not card.rule else 0 if card.exact else 1

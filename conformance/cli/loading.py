@@ -19,9 +19,8 @@ from typing import Any
 import posenc_ref
 from posenc_ref import Encoding, Scaling, from_dict
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
+from posenc_ref.conformance.harness.expression import class_name, read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
-
-from .expression import class_name, read_expression
 
 EXAMPLE = 'RoPE(64, layout="half")'
 
@@ -195,7 +194,9 @@ _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 
 def unread(surface: str | None) -> dict[str, int]:
     """Return the number of rows to make up for each learned array that a surface does not use."""
-    return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
+    rows = {"table": 32, "weight": 1024}
+    kept = {"bucket": ["table"], "ids_from_tokens": ["weight"], "configuration": [*rows]}
+    return {name: rows[name] for name in kept.get(surface or "", ())}
 
 
 def encodings() -> list[type[Encoding]]:

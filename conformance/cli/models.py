@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, RoPE, from_config, from_dict, preset, presets
-from posenc_ref.conformance.adapters.gguf import from_gguf
+from posenc_ref import Encoding, ModelEncoding, RoPE, from_dict, preset, presets
+from posenc_ref.conformance.adapters.gguf import described_gguf
+from posenc_ref.conformance.harness.expression import read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.rotated import rotated_channels
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
-from posenc_ref.models.presets import changed, needs
+from posenc_ref.models.config import described_config
+from posenc_ref.models.context import Described
+from posenc_ref.models.presets import changed, described_preset, needs, resolve
 
-from .expression import read_expression
 from .loading import UsageError, unread
 
 #: The help of the option ``--part``.
@@ -25,21 +27,43 @@ PART = (
     'The part of a model: "rope", the rotated channels alone (64 of DeepSeek\'s 192), "vision", '
     "the vision tower, or another part of a composite config.json."
 )
+#: The surface on which every learned table may be omitted: only configurations are read.
+LEARNED = "configuration"
+#: An example of ``--override``, as vLLM's ``--hf-overrides`` has it.
+OVERRIDE = '\'{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}\''
 
 
 def load_model(
-    source: str, part: str | None = None, facts: Sequence[str] = (), surface: str | None = None
+    source: str,
+    part: str | None = None,
+    facts: Sequence[str] = (),
+    surface: str | None = None,
+    override: str | None = None,
 ) -> ModelEncoding:
-    """Return the model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
+    """Return the model that a preset, a name on the Hub, a configuration or a GGUF file names.
 
-    ``part`` is "rope", the rotated channels alone, or a part of a composite model: "vision",
-    "text_config". ``facts`` are ``NAME=VALUE``: values that a preset requires, or other values for
-    fields of the encodings. Learned tables that ``surface`` does not use may be omitted.
+    A configuration is a ``config.json`` or its folder. ``part`` is "rope", the rotated channels
+    alone, or a part of a composite model: "vision", "text_config". ``facts`` are ``NAME=VALUE``:
+    values that a preset requires, or other values for fields of the encodings. Learned tables that
+    ``surface`` does not use may be omitted. ``override`` is JSON, or ``@file.json``, with entries
+    that replace those of the configuration.
     """
+    return load_described(source, part, facts, surface, override).model
+
+
+def load_described(
+    source: str,
+    part: str | None = None,
+    facts: Sequence[str] = (),
+    surface: str | None = None,
+    override: str | None = None,
+) -> Described:
+    """Return the model as :func:`load_model` does, with the lengths beside its encoding."""
     given = dict(named_value(text, "--fact") for text in facts)
+    changes = None if override is None else _override(override)
     try:
-        found = _read(source, None if part == _SLICE else part, given, surface)
-        return _slice(found) if part == _SLICE else found
+        found = _read(source, None if part == _SLICE else part, given, surface, changes)
+        return found._replace(model=_slice(found.model)) if part == _SLICE else found
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from error
 
@@ -49,17 +73,26 @@ _SLICE = "rope"
 
 
 def _read(
-    source: str, part: str | None, facts: dict[str, Any], surface: str | None
-) -> ModelEncoding:
-    """Return a model with the given facts."""
-    path, name = Path(source), source.lower()
-    if name not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
+    source: str,
+    part: str | None,
+    facts: dict[str, Any],
+    surface: str | None,
+    changes: Mapping[str, Any] | None,
+) -> Described:
+    """Return a model with the given facts and changed entries."""
+    path, name = Path(source), resolve(source)
+    local = path.exists() or path.suffix in (".json", ".gguf")
+    if local and (name not in presets() or "/" in source):
         layout = facts.pop("layout", None)
-        if path.suffix != ".gguf":
-            return changed(from_config(path, part=part, layout=layout), facts)
-        if part is not None:
-            raise UsageError(f"--part must be {_SLICE} for a .gguf file, got {part!r}")
-        return changed(from_gguf(path, layout=layout), facts)
+        if path.suffix == ".gguf":
+            if part is not None:
+                raise UsageError(f"--part must be {_SLICE} for a .gguf file, got {part!r}")
+            found = described_gguf(path, layout=layout, override=changes)
+        else:
+            found = described_config(
+                path, part=part, layout=layout, override=changes, learned=surface == LEARNED
+            )
+        return found._replace(model=changed(found.model, facts))
     if part is not None:
         parts = [p.removeprefix(f"{name}-") for p in presets() if p == f"{name}-vision"]
         if part.removesuffix("_config") not in parts:
@@ -75,7 +108,7 @@ def _read(
             for field, rows in unread(surface).items()
             if field in lacking
         }
-    return preset(name, **facts)
+    return described_preset(name if part else source, override=changes, **facts)
 
 
 def _slice(model: ModelEncoding) -> ModelEncoding:
@@ -90,6 +123,37 @@ def _slice(model: ModelEncoding) -> ModelEncoding:
             cut[layer_type] = rotated_channels(encoding)
             scale = scale or encoding.own_scale(encoding.head_dim)
     return model.replace(encodings=cut, softmax_scale=scale)
+
+
+def refuse_idle(before: Described, after: Described, source: str, option: str) -> None:
+    """Raise unless an override changes the encoding, the length or a window of a model."""
+
+    def facts(of: Described) -> tuple[Any, ...]:
+        model = of.model
+        scales = (model.softmax_scale, dict(model.query_scale))
+        return dict(model.encodings), model.layer_types, scales, of.length, dict(of.windows)
+
+    if facts(before) == facts(after):
+        raise UsageError(
+            f"{option} changes neither the encoding nor the length of {source}: does it repeat "
+            "what is there, or do its entries belong into a part such as text_config?"
+        )
+
+
+def _override(text: str) -> Mapping[str, Any]:
+    """Return the JSON object of ``--override``: text, or ``@file.json``."""
+    where = "--override"
+    try:
+        if text.startswith("@"):
+            where, text = f"--override: {text[1:]}", Path(text[1:]).read_text(encoding="utf-8")
+        changes = json.loads(text)
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where} is not JSON: {error}; write it like {OVERRIDE}") from error
+    if not isinstance(changes, dict) or not changes:
+        raise UsageError(f"{where} must be a JSON object such as {OVERRIDE}, got {changes!r}")
+    return changes
 
 
 def named_value(text: str, option: str) -> tuple[str, Any]:
@@ -135,6 +199,12 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
     return found
 
 
+def layer_types(model: ModelEncoding, layer_type: str | None) -> dict[str, Encoding]:
+    """Return the encodings of a model's layer types, or of one; {} if all layers have the same."""
+    every = {t: e for t, e in model.encodings.items() if e is not None}
+    return every if layer_type is None and len(set(every.values())) > 1 else {}
+
+
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
     """Return the encoding of a layer type, or a :class:`ModelEncoding` for surfaces of models.
 
@@ -150,6 +220,13 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
     return ModelEncoding(
         model.name, encodings={name: encoding}, softmax_scale=model.softmax_scale, query_scale=scale
     )
+
+
+def require_model(**options: Any) -> None:
+    """Raise for an option that is given although no model is."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} needs --preset or --config")
 
 
 def other_layer_types(

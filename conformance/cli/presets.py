@@ -17,7 +17,13 @@ def presets_command(
         str | None, typer.Argument(help="A preset, a config.json or its folder, or a .gguf file.")
     ] = None,
     part: Annotated[str | None, typer.Option(help=PART)] = None,
+    override: Annotated[
+        str | None, typer.Option(help="Replace entries of its configuration: JSON or @file.json.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the models whose positional encoding is known, or show one with its sources."""
-    typer.echo(preset_list(as_json) if name is None else describe(load_model(name, part), as_json))
+    if name is None:
+        typer.echo(preset_list(as_json))
+    else:
+        typer.echo(describe(load_model(name, part, override=override), as_json))

@@ -259,7 +259,7 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
     if a.precision:
         lines.append(f"precision {a.precision}")
     if a.errors:
-        errors = ", ".join(f"{_short(p)}: {e:.1e}" for p, e in a.errors.items())
+        errors = ", ".join(f"{short_length(p)}: {e:.1e}" for p, e in a.errors.items())
         lines.append(f"errors    absolute, at the end of a context of {errors}")
         if a.degrades_at is not None:
             gaps = "" if a.degrades_at < SCAN else " of those tried"
@@ -284,7 +284,8 @@ def _grouped(limits: list[str]) -> list[str]:
     ]
 
 
-def _short(position: int) -> str:
+def short_length(position: int) -> str:
+    """Return a number of positions in units of 2**10 or 2**20 if it is a multiple of one."""
     for size, unit in ((2**20, "Mi"), (2**10, "Ki")):
         if position >= size and position % size == 0:
             return f"{position // size}{unit}"

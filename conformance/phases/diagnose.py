@@ -33,7 +33,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     """
     if _token_index(run, tables, declared):
         return
-    phases = _upright(phases)
+    phases = upright(phases)
     w = declared.sign * phases.frequencies
     found = explain(w, phases.sigma, declared.schedule)
     vague = any(e.code == "frequency-spacing" for e in found)
@@ -43,7 +43,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if not any(e.code == "frequency-spacing" for e in again):
             phases, found, vague = finer, again, False
             w = declared.sign * phases.frequencies
-    if _exchanged(run, phases, found):
+    if exchanged(run, phases, found):
         return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
@@ -59,7 +59,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule.declared, evidence)
     _amplitude(run, tables, phases, declared)
-    origin = _origin(run, phases, declared, w)
+    origin = origin_of(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.
     seen = _substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
@@ -75,7 +75,7 @@ def _strict(run: Run) -> bool:
     return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
-def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
+def exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
     """Report exchanged sin and cos; return whether they are.
 
     The angles then start at a quarter turn, and decrease.
@@ -91,7 +91,7 @@ def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
     return True
 
 
-def _upright(phases: Phases) -> Phases:
+def upright(phases: Phases) -> Phases:
     """Return the phases; an angle of pi at position 0 is removed, and the amplitude negated."""
     start = phases.start
     if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
@@ -233,16 +233,21 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
         least, most = phases.amplitude.min(), phases.amplitude.max()
         where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
     if off:
-        text = f"cos and sin are multiplied by {factor:.6g}, declared {m:.6g}"
-        for what, value in declared.other_factors.items():
-            if abs(factor - value) <= FACTOR_SLACK * abs(value):
-                text += f": {what}"
-                break
-        values = {"declared": m, "measured": factor}
-        run.add(declared.amplitude_code, text, where, values=values)
+        report_amplitude(run, declared, factor, where)
 
 
-def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
+def report_amplitude(run: Run, declared: Declaration, factor: float, where: str) -> None:
+    """Report the measured factor on cos and sin, and what is known to give it."""
+    m = declared.amplitude
+    text = f"cos and sin are multiplied by {factor:.6g}, declared {m:.6g}"
+    for what, value in declared.other_factors.items():
+        if abs(factor - value) <= FACTOR_SLACK * abs(value):
+            text += f": {what}"
+            break
+    run.add(declared.amplitude_code, text, where, values={"declared": m, "measured": factor})
+
+
+def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
     """Return the position whose angles occur at position 0; report it if it is wrong."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))

@@ -22,6 +22,8 @@ PUBLISHED_BASES = (
 )  # fmt: skip
 #: The tolerance of measured frequencies, in standard errors.
 SIGMAS = 5.0
+#: The difference of two frequencies that give the same angles at all measured positions.
+Period = np.ndarray | float | None
 #: Constants are equal if their logarithms differ by less than this.
 _SAME = 2.0**-12
 
@@ -79,30 +81,41 @@ class FrequencyMistake:
         return replace(self, predicted=self.predicted[chosen])
 
 
-def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """Return for each pair whether measured and predicted frequency agree, within the tolerance."""
+def agree(
+    measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray, period: Period = None
+) -> np.ndarray:
+    """Return for each pair whether measured and predicted frequency agree, within the tolerance.
+
+    With ``period``, frequencies that differ by a multiple of it are the same.
+    """
     slack = BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(predicted) + SIGMAS * sigma
-    return np.asarray(np.abs(measured - predicted) <= slack)
+    off = measured - predicted
+    if period is not None:
+        off = off - period * np.rint(off / period)
+    return np.asarray(np.abs(off) <= slack)
 
 
-def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[FrequencyMistake]:
+def explain(
+    measured: np.ndarray, sigma: np.ndarray, declared: Schedule, period: Period = None
+) -> list[FrequencyMistake]:
     """Explain why ``measured`` frequencies (rad/position) differ from the declared ones.
 
     The list is empty if they agree. Otherwise it has one explanation, which predicts every
     frequency. If all frequencies are negative, ``sign`` comes first, and then an explanation of
     their sizes if these are wrong too. The code of frequencies without an explanation is
-    ``frequency-spacing``.
+    ``frequency-spacing``. ``period`` is the difference of frequencies (one for each pair, or one
+    for all) that the measured positions cannot distinguish.
     """
     target = declared.declared
-    if agree(measured, target, sigma).all():
+    if agree(measured, target, sigma, period).all():
         return []
     turned = bool((measured < 0).all()) and bool((target > 0).all())
-    if turned:
-        rest = explain(-measured, sigma, declared)
+    if turned or (period is not None and agree(measured, -target, sigma, period).all()):
+        rest = explain(-measured, sigma, declared, period)
         sign = FrequencyMistake("sign", "the rotation turns the other way: by -angle", -target)
         return [sign, *rest]
     every = _candidates(measured, sigma, declared)
-    found = [c for c in every if agree(measured, c.predicted, sigma).all()]
+    found = [c for c in every if agree(measured, c.predicted, sigma, period).all()]
     if found:
         best = found[0]
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])

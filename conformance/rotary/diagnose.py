@@ -43,7 +43,7 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if _rows_differ(run, encoding):
         return
-    if not _structure(run, encoding, measured):
+    if not structure(run, encoding, measured):
         return
     if encoding.num_axes > 1 and diagnose_axes.diagnose(run, encoding, measured):
         return
@@ -107,7 +107,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
     return True
 
 
-def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
+def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Diagnose pairs, slice and rotation; return whether frequencies can be compared."""
     first, second = live(encoding, encoding.pairs())
     layout = getattr(encoding, "layout", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
@@ -29,7 +30,12 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return _torn(run)
     if _offsets(run, encoding, found):
         return True
-    return _sections(run, encoding, found, wanted) or _each_axis(run, encoding, found, wanted)
+    # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
+    least = np.abs(nonzero_frequencies(encoding)).min()
+    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
+    return report_sections(run, encoding, follows, wanted) or _each_axis(
+        run, encoding, found, wanted
+    )
 
 
 def _torn(run: Run) -> bool:
@@ -74,10 +80,11 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
     return True
 
 
-def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
-    # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
-    least = np.abs(nonzero_frequencies(encoding)).min()
-    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
+def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> bool:
+    """Report pairs that follow other axes than ``wanted`` (pairs,); return whether there are any.
+
+    ``follows`` (A, pairs) says which axes turn each pair.
+    """
     several = follows.sum(axis=0)
     axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
     if np.array_equal(axes, wanted):
@@ -115,26 +122,37 @@ def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray)
 
 def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
     """Return a message with the measured assignment of pairs to axes."""
-    if isinstance(encoding, MultiAxisRoPE):
-        for order in permutations(encoding.sections):
-            for arrangement in ("chunked", "interleaved"):
-                try:
-                    other = encoding.replace(
-                        sections=order, arrangement=arrangement, spacing="global",
-                        base=10000.0, layout="half", output_layout=None, position_scale=1.0,
-                    )  # fmt: skip
-                except ValueError:
-                    continue
-                if np.array_equal(other.axes(), axes):
-                    return (
-                        f"sections are {arrangement} {order}, declared "
-                        f"{encoding.arrangement} {encoding.sections}"
-                    )
-        if np.array_equal(np.arange(axes.size) % encoding.num_axes, axes):
-            return f"pairs cycle through the axes, declared {encoding.arrangement}"
+    for text, other in arrangements(encoding):
+        if np.array_equal(other, axes):
+            return text
     if (axes < 0).all():
         return "no pair follows any axis"
     return "pairs follow other axes than declared"
+
+
+def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield known assignments of pairs to axes, each with its message."""
+    if not isinstance(encoding, MultiAxisRoPE):
+        return
+    for order in permutations(encoding.sections):
+        for arrangement in ("chunked", "interleaved"):
+            try:
+                other = encoding.replace(
+                    sections=order, arrangement=arrangement, spacing="global",
+                    base=10000.0, layout="half", output_layout=None, position_scale=1.0,
+                )  # fmt: skip
+            except ValueError:
+                continue
+            yield (
+                f"sections are {arrangement} {order}, declared "
+                f"{encoding.arrangement} {encoding.sections}",
+                other.axes(),
+            )
+    count = sum(encoding.sections)
+    yield (
+        f"pairs cycle through the axes, declared {encoding.arrangement}",
+        np.arange(count) % encoding.num_axes,
+    )
 
 
 def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from posenc_ref import _validate as validate
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
+from .context import Described, config_context
 from .model_encoding import ModelEncoding
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def from_config(
     *,
     part: str | None = None,
     layout: str | None = None,
+    override: Mapping[str, Any] | None = None,
 ) -> ModelEncoding:
     """Return the positional encoding of a model from its Hugging Face configuration.
 
@@ -44,6 +46,9 @@ def from_config(
     layout : {"half", "interleaved"}, optional
         The layout of the weights. Required if ``model_type`` is unknown, or if these weights have
         another layout than the ones that transformers loads.
+    override : mapping, optional
+        Entries that replace those of the configuration, as vLLM's ``--hf-overrides`` does:
+        ``{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}``.  Mappings are merged.
 
     Returns
     -------
@@ -53,31 +58,79 @@ def from_config(
     Raises
     ------
     ValueError
-        ``model_type`` is unknown, or keys are unknown, missing or contradict each other.  The
-        message names the key, its value and the allowed values.
+        ``model_type`` is unknown; keys are unknown, missing or contradict each other; or a key
+        changes positions and is not read, such as ``dual_chunk_attention_config``.  The message
+        names the key, its value and the allowed values.
+    """
+    return described_config(config, part=part, layout=layout, override=override).model
+
+
+def described_config(
+    config: Any,
+    *,
+    part: str | None = None,
+    layout: str | None = None,
+    override: Mapping[str, Any] | None = None,
+    learned: bool = False,
+) -> Described:
+    """Return the encoding that :func:`from_config` reads, with the lengths beside it.
+
+    If ``learned`` is True, learned numbers, which no configuration has, are 0 instead of refused.
     """
     # The tables and their readers are loaded with the first configuration.
     from .config_facts import known
+    from .config_other import is_other, other_model, other_settings
     from .config_text import text_model
     from .config_vision import vision_model
+    from .override import overridden
 
-    settings = settings_of(config, part=part, layout=layout)
-    build = vision_model if known(settings.model_type) == "vision_models" else text_model
-    return build(settings, settings.model_type)
+    data, model_type = _located(config, part, layout, override)
+    if layout is None and is_other(data, model_type):
+        settings = other_settings(data, model_type)
+        found = config_context(settings, other_model(settings, learned))
+    else:
+        build = vision_model if known(model_type) == "vision_models" else text_model
+        settings = _settings(data, model_type, layout)
+        found = config_context(settings, build(settings, model_type))
+    return found if override is None else overridden(found, override)
 
 
 def settings_of(config: Any, *, part: str | None = None, layout: str | None = None) -> Settings:
     """Return the entries of a configuration with their defaults; for the arguments of from_config.
 
-    Raises ValueError for an unknown ``model_type`` without a layout.
+    Raises ValueError for an unknown ``model_type`` without a layout, and for entries that change
+    positions and are not read.
     """
-    from .config_facts import Settings
+    data, model_type = _located(config, part, layout, None)
+    if layout is None:
+        from .config_other import is_other, other_settings
 
+        if is_other(data, model_type):
+            return other_settings(data, model_type)
+    return _settings(data, model_type, layout)
+
+
+def _located(
+    config: Any, part: str | None, layout: str | None, override: Mapping[str, Any] | None
+) -> tuple[Mapping[str, Any], str]:
+    """Return the configuration of a part after the override, and its model type."""
     data = _read(config)
+    if override is not None:
+        from .override import override as apply_override
+
+        data = apply_override(data, override)
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
-    data, model_type = _part(data, part)
-    return Settings(data, model_type, layout)
+    return _part(data, part)
+
+
+def _settings(data: Mapping[str, Any], model_type: str, layout: str | None) -> Settings:
+    from .config_facts import Settings
+    from .config_keys import refuse_unread
+
+    settings = Settings(data, model_type, layout)
+    refuse_unread(settings)
+    return settings
 
 
 def _read(config: Any) -> Mapping[str, Any]:
@@ -102,6 +155,7 @@ def _read(config: Any) -> Mapping[str, Any]:
 def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
     """Return the configuration of this part (by default the text model), and its model type."""
     from .config_facts import known, parts
+    from .config_keys import refuse_outside
 
     model_type = data.get("model_type")
     if not isinstance(model_type, str) or not model_type:
@@ -140,7 +194,9 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             )
     if main is None:
         return data, model_type
-    return _inside(data.get(main) or {}, inner.get(main), main, model_type)
+    inside = data.get(main) or {}
+    refuse_outside(data, inside, main)
+    return _inside(inside, inner.get(main), main, model_type)
 
 
 def _inside(

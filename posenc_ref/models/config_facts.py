@@ -18,7 +18,7 @@ slice               "trailing": the last channels of a head rotate instead of th
 rotary_dim          The configuration entry with the number of rotated channels.
 partial             The default of the configuration entry ``partial_rotary_factor``.  Models
                     without this key do not read that entry.
-partial_keys        Older names of ``partial_rotary_factor``.
+partial_keys        Older names of ``partial_rotary_factor``, or of the number of rotated channels.
 base                The base, if the configuration cannot change it.
 base_keys           Configuration entries outside rope_parameters that hold the base: a list, or
                     one name for each layer type.
@@ -35,6 +35,7 @@ sections, axes,     M-RoPE: the default sections, the names of the axes in the o
 arrangement         positions, and the arrangement of the sections.
 softmax             The rule for the softmax scale (see ``config_scores``).
 query_scale         The rule for the query scale (see ``config_scores``).
+reads               Further entries that the configuration class writes or reads.
 when                Configuration entries with the values that mean a rotary encoding.
 ==================  ==============================================================================
 """

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from .config_facts import Settings
 
+#: The names in ``partial_keys`` that hold a number of channels instead of a fraction.
+COUNTS = ("rotary_dim", "qk_rope_head_dim", "attn_rotary_emb")
+
 
 class Head(NamedTuple):
     """The size of an attention head and its rotated slice, and where the two sizes come from."""
@@ -93,10 +96,15 @@ def _partial(
                 f"partial_rotary_factor is {partial!r}, but this model rotates the whole head"
             )
         return dim, settings.code
-    if "rotary_dim" in settings.conventions.get("partial_keys", ()):
-        given = settings.given("rotary_dim")
-        if given is not None and partial is None:
-            return settings.integer("rotary_dim"), settings.source("rotary_dim")
+    for key in COUNTS:
+        if key in settings.conventions.get("partial_keys", ()) and settings.given(key) is not None:
+            count = settings.integer(key)
+            if partial is not None and int(dim * partial) != count:
+                raise settings.wrong(
+                    f"{key} = {count}, but partial_rotary_factor is {partial!r}, "
+                    f"{int(dim * partial)} of {dim} channels: give one of them"
+                )
+            return count, settings.source(key)
     if partial is None:
         return int(dim * default), settings.class_default
     return int(dim * partial), "config: partial_rotary_factor"

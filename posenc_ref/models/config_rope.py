@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from posenc_ref import _validate as validate
 
 from .config_facts import Settings
+from .config_heads import COUNTS
 
 #: Keys of rope_parameters by rope_type: the required ones, then the optional ones.
 KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -34,12 +35,18 @@ KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 _COMMON = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 _SECTIONS = ("mrope_section", "xdrope_section", "mrope_interleaved")
-_SPELLINGS = ("rope_parameters", "rope_scaling")
+#: The two names of the mapping with the rotary parameters, of transformers 5 and 4.
+SPELLINGS = ("rope_parameters", "rope_scaling")
 #: Names of the rope types in other libraries.
 _ALIASES = {
     "su": "longrope", "ntk": "dynamic", "pi": "linear", "deepseek_yarn": "yarn", "none": "default",
     "mrope": "default", "p-rope": "proportional", "llama3.1": "llama3",
 }  # fmt: skip
+
+
+def rope_type_of(parameters: Mapping[str, Any]) -> Any:
+    """Return the type of scaling that rotary parameters name, or None."""
+    return parameters.get("rope_type", parameters.get("type"))
 
 
 class Rotary(NamedTuple):
@@ -78,11 +85,11 @@ def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Ro
 
 def _raw(settings: Settings) -> tuple[str, Mapping[str, Any]]:
     """Return the name of the mapping of rotary parameters, and the mapping."""
-    given = {name: settings.config.get(name) for name in _SPELLINGS}
+    given = {name: settings.config.get(name) for name in SPELLINGS}
     for name, value in given.items():
         if value is not None and not isinstance(value, Mapping):
             raise settings.wrong(f"{name} must be a mapping or null, got {value!r}")
-    both = [name for name in _SPELLINGS if given[name]]
+    both = [name for name in SPELLINGS if given[name]]
     if len(both) == 2:
         one, other = (_comparable(given[name]) for name in both)
         shared = set(one) & set(other)
@@ -186,7 +193,10 @@ def _rope_type(settings: Settings, where: str, own: Mapping[str, Any]) -> str:
 def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> tuple[float, str]:
     """Return the base and where it comes from: parameters, configuration, or class default."""
     keys = settings.conventions.get("base_keys", ["rope_theta"])
-    names = [keys[label]] if isinstance(keys, Mapping) and label in keys else [*keys]
+    if isinstance(keys, Mapping):
+        names = [keys[label]] if label in keys else [*keys]
+    else:
+        names = list(dict.fromkeys([*keys, "rope_theta"]))
     candidates = {f"{where}: rope_theta": own.get("rope_theta")} | {
         f"config: {name}": _of_label(settings, name, label) for name in names
     }
@@ -230,7 +240,7 @@ def _of_label(settings: Settings, key: str, label: str) -> Any:
 def _partial(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> float | None:
     names = ["partial_rotary_factor", *settings.conventions.get("partial_keys", ())]
     candidates = {f"{where}: partial_rotary_factor": own.get("partial_rotary_factor")}
-    candidates |= {f"config: {n}": settings.given(n) for n in names if n != "rotary_dim"}
+    candidates |= {f"config: {n}": settings.given(n) for n in names if n not in COUNTS}
     candidates["config: partial_rotary_factors"] = _of_label(
         settings, "partial_rotary_factors", label
     )

@@ -35,6 +35,7 @@ from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS, RoPE
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .config_facts import table
+from .context import Described
 from .gguf_schedule import KEYS, gguf_schedule
 from .layer_defaults import config_layer_types, config_rope_layers
 from .model_encoding import ModelEncoding
@@ -128,6 +129,16 @@ def from_gguf_metadata(
     ValueError
         The architecture is unknown or has no rotary encoding, or a key is missing or unknown.
     """
+    return described_metadata(metadata, tensors, layout=layout).model
+
+
+def described_metadata(
+    metadata: Mapping[str, Any],
+    tensors: Mapping[str, Any] | None = None,
+    *,
+    layout: str | None = None,
+) -> Described:
+    """Return the encoding that :func:`from_gguf_metadata` reads, with the lengths beside it."""
     meta = Metadata(metadata)
     known = table("gguf_architectures")["architectures"]
     if layout is not None:
@@ -151,7 +162,7 @@ def from_gguf_metadata(
     }
     if scale_source:
         provenance["softmax_scale"] = scale_source
-    return ModelEncoding(
+    model = ModelEncoding(
         str(metadata.get("general.name") or meta.architecture),
         encodings=encodings,
         layer_types=layer_types,
@@ -159,6 +170,12 @@ def from_gguf_metadata(
         query_scale=_query_scale(meta, encodings),
         provenance=provenance,
     )
+    window = meta.get("attention.sliding_window")
+    windows: dict[str, int | None] = {
+        name: int(window) for name in encodings if "sliding" in name and window
+    }
+    length = meta.get("context_length")
+    return Described(model, length and int(length), meta.name("context_length"), windows)
 
 
 def _head_dim(meta: Metadata) -> int:

@@ -16,7 +16,8 @@ from posenc_ref._json import from_dict
 from posenc_ref.encoding import Encoding
 from posenc_ref.schedules.scaling import FrequencySchedule
 
-from .config import from_config
+from .config import described_config
+from .context import Described
 from .model_encoding import ModelEncoding
 
 #: The configuration entry for each fact.
@@ -56,13 +57,16 @@ def needs(name: str) -> tuple[Need, ...]:
     return tuple(Need(fact, why) for fact, why in _entry(name).get("needs", {}).items())
 
 
-def preset(name: str, **facts: Any) -> ModelEncoding:
+def preset(name: str, *, override: Mapping[str, Any] | None = None, **facts: Any) -> ModelEncoding:
     """Return the encoding of a named model, with the source of each fact in ``provenance``.
 
     Parameters
     ----------
     name : str
-        One of :func:`presets`, such as ``"llama-3.1-8b"``, in any case.
+        One of :func:`presets`, such as ``"llama-3.1-8b"``, or the name of the model on the Hub,
+        such as ``"meta-llama/Llama-3.1-8B"``.  Capital letters do not matter.
+    override : mapping, optional
+        Entries that replace those of the model's configuration, as in :func:`from_config`.
     **facts
         The facts that no public source states: ``preset("palm", head_dim=256, base=10000.0,
         layout="half")``.  If facts are missing, the error message lists them.  Any other field of
@@ -76,18 +80,36 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
     Raises
     ------
     ValueError
-        ``name`` is unknown (the message suggests similar names), a required fact is missing, or a
-        fact is not a field of the preset's encodings.
+        ``name`` is unknown (the message suggests similar names), a required fact is missing, a
+        fact is not a field of the preset's encodings, or ``override`` is given for a preset that
+        has encodings and no configuration.
     """
-    entry, name = _entry(name), name.lower()
+    return described_preset(name, override=override, **facts).model
+
+
+def described_preset(
+    name: str, *, override: Mapping[str, Any] | None = None, **facts: Any
+) -> Described:
+    """Return the encoding that :func:`preset` returns, with the lengths beside it."""
+    name = resolve(name)
+    entry = _entry(name)
     missing = [need for need in needs(name) if need.fact not in facts]
     if missing:
         listed = "; ".join(f"{fact}= ({why})" for fact, why in missing)
         raise ValueError(f"preset {name!r} is not complete, pass {listed}")
-    made = _configured(entry, facts) if "config" in entry else _declared(entry, facts)
+    if override is not None and "config" not in entry:
+        raise ValueError(
+            f"preset {name!r} has no configuration that override could change; change a field of "
+            f"its encodings instead, such as {_field(entry)}=..."
+        )
+    if "config" in entry:
+        found = _configured(entry, facts, override)
+    else:
+        found = Described(_declared(entry, facts))
+    made = found.model
     source = _table()["sources"][entry["source"]]
     provenance = {fact: _sourced(of, source) for fact, of in made.provenance.items()}
-    return ModelEncoding(
+    made = ModelEncoding(
         name,
         encodings=made.encodings,
         layer_types=() if entry.get("layers") == "unknown" else made.layer_types,
@@ -95,6 +117,36 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
         query_scale=made.query_scale,
         provenance=provenance | dict.fromkeys(facts, _CALLER),
     )
+    hub = _hub()
+    if found.length is None and name in hub["lengths"]:
+        return found._replace(model=made, length=hub["lengths"][name], source=hub["source"])
+    return found._replace(model=made)
+
+
+def resolve(name: str) -> str:
+    """Return the preset with this name, or of the model that has this name on the Hub.
+
+    Return ``name`` itself if there is none.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
+    wanted = name.lower().removeprefix("https://huggingface.co/").rstrip("/")
+    if wanted in _table()["presets"]:
+        return wanted
+    ids = {hub_id.lower(): str(known) for hub_id, known in _hub()["ids"].items()}
+    return ids.get(wanted, name)
+
+
+def _hub() -> Mapping[str, Any]:
+    from .config_facts import table  # with the first preset
+
+    return table("hub_ids")
+
+
+def _field(entry: Mapping[str, Any]) -> str:
+    """Return the name of a field of the encodings of a preset."""
+    fields = [key for body in entry["encodings"].values() for key in body if key != "encoding"]
+    return next(iter([*entry.get("needs", {}), *fields]), "layout")
 
 
 def _table() -> Mapping[str, Any]:
@@ -105,19 +157,20 @@ def _table() -> Mapping[str, Any]:
 
 def _entry(name: str) -> Mapping[str, Any]:
     known = _table()["presets"]
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a string, got {name!r}")
-    wanted = name.lower()
-    if wanted not in known:
+    name = resolve(name)
+    if name not in known:
         import difflib  # only errors need it
 
-        near = difflib.get_close_matches(wanted, known, n=3) or [n for n in known if wanted in n]
+        wanted = name.lower()
+        ids = {hub_id.lower(): hub_id for hub_id in _hub()["ids"]} if "/" in name else {}
+        near = [ids.get(n, n) for n in difflib.get_close_matches(wanted, [*known, *ids], n=3)]
+        near = near or [n for n in known if wanted.rpartition("/")[2] in n]
         hint = f"did you mean {', '.join(map(repr, near[:5]))}? " if near else ""
         raise ValueError(
             f"preset {name!r} is not known; {hint}presets() lists all {len(known)}, and "
             "from_config reads any config.json"
         )
-    found: Mapping[str, Any] = known[wanted]
+    found: Mapping[str, Any] = known[name]
     return found
 
 
@@ -126,7 +179,9 @@ def _sourced(of: str, source: str) -> str:
     return source if of.startswith("config:") else of.replace("config:", f"{source}:")
 
 
-def _configured(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
+def _configured(
+    entry: Mapping[str, Any], facts: Mapping[str, Any], override: Mapping[str, Any] | None
+) -> Described:
     config = dict(entry["config"])
     later = dict(facts)
     needed = entry.get("needs", {})
@@ -145,8 +200,8 @@ def _configured(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEnco
                 # Classes that derive the head size from the width have no entry head_dim.
                 config |= {"hidden_size": value * 16, "num_attention_heads": 16}
     layout = later.pop("layout", None)
-    made = from_config(config, layout=layout)
-    return changed(made, later)
+    made = described_config(config, layout=layout, override=override)
+    return made._replace(model=changed(made.model, later))
 
 
 def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:

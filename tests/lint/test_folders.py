@@ -19,7 +19,8 @@ ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions", "pytest",
-    "identify", "adapters", "vectors", "external", "weights", "surveys", "cli",
+    "identify", "recordings", "adapters", "graphs", "vectors", "external", "weights", "surveys",
+    "configurations", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

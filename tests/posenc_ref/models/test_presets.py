@@ -148,8 +148,8 @@ def test_facts_of_the_caller():
 
 def test_names():
     with pytest.raises(ValueError, match=r"did you mean 'llama-3.1-8b'"):
-        preset("llama3.1-8B")
-    assert preset("Llama-3.1-8B") == preset("llama-3.1-8b")
+        preset("llama3.1-8b")
+    assert preset("Llama-3.1-8B") == preset("meta-llama/Llama-3.1-8B") == preset("llama-3.1-8b")
     with pytest.raises(ValueError, match=r"did you mean .*'qwen3-8b'"):
         preset("qwen3")
     with pytest.raises(ValueError, match=r"'zzz' is not known; presets\(\) lists all"):

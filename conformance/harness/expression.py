@@ -10,7 +10,8 @@ import dataclasses
 from typing import Any
 
 from posenc_ref._registry import CLASSES
-from posenc_ref.conformance.harness.nearest import did_you_mean
+
+from .nearest import did_you_mean
 
 #: The kinds of classes that an expression may name.
 _KINDS = ("encoding", "scaling", "query_scale")

@@ -1,0 +1,238 @@
+"""Judge or identify the parts of an ONNX model, for ``posenc check`` and ``posenc identify``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from posenc_ref import Encoding, RoPE
+from posenc_ref.conformance.check import check
+from posenc_ref.conformance.graphs.load import load_onnx
+from posenc_ref.conformance.graphs.sites import Found, Site
+from posenc_ref.conformance.harness.expected import ExpectedFailure
+from posenc_ref.conformance.harness.report import Finding, Report
+from posenc_ref.conformance.harness.run import describe
+from posenc_ref.conformance.identify.function import identify
+from posenc_ref.conformance.surveys.ndjson import recording
+
+from .loading import UsageError
+
+#: Options of ``check`` and ``identify`` that an ONNX model fixes itself.
+_FIXED = (
+    "surface", "backend", "tensor_layout", "device", "inplace", "table", "init", "signature",
+)  # fmt: skip
+
+
+def is_onnx(target: str | None) -> bool:
+    """Return whether TARGET names an ONNX model."""
+    return target is not None and target.lower().endswith(".onnx")
+
+
+def load(target: str, node: str | None, head_dim: int | None, options: Mapping[str, Any]) -> Found:
+    """Return the parts of the model that TARGET names, for options that apply to it."""
+    for name in _FIXED:
+        if options.get(name):
+            raise UsageError(
+                f"--{name.replace('_', '-')} does not apply to an ONNX model, which fixes it: "
+                "leave it out"
+            )
+    try:
+        return load_onnx(Path(target), node, head_dim)
+    except (ImportError, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+
+class SeveralParts(UsageError):
+    """A model has several different parts; ``show`` judges and prints all of them.
+
+    Its argument is whether to print JSON, and its result the exit code.
+    """
+
+    def __init__(self, target: str, found: Found, show: Callable[[bool], int]) -> None:
+        names = ", ".join([site.name for site in found.sites] + found.problems)
+        super().__init__(
+            f"{target} has no single part with one report: choose a part with --node, of {names}"
+        )
+        self.show = show
+
+
+def check_model(
+    target: str,
+    declared: Mapping[str, Any],
+    *,
+    node: str | None,
+    ndjson: Path | None,
+    head_dim: int | None,
+    known: ExpectedFailure | None,
+    **options: Any,
+) -> Report:
+    """Judge the only part of a model, or the part of ``node``.
+
+    ``declared`` are the encodings of the layer types; each part must have one of them, and each
+    encoding must occur.
+
+    Raises
+    ------
+    SeveralParts
+        If the model has several different parts, or parts that cannot be judged.
+    """
+    sizes = {e.head_dim for e in declared.values() if isinstance(e, RoPE)}
+    said = head_dim or (sizes.pop() if len(sizes) == 1 else None)
+    found = load(target, node, said, options)
+    if len(found.sites) > 1 or found.problems or (len(declared) > 1 and node is None):
+        show = partial(_show, target, found, declared, node is None, head_dim, options)
+        raise SeveralParts(target, found, show)
+    begin = time.perf_counter()
+    _, encoding, report = _judged(target, found.sites[0], declared, head_dim, options)
+    report.expected = known
+    facts: dict[str, Any] = {
+        "subject": report.subject, "surface": report.surface, "declared": report.encoding,
+        "backend": "numpy", "backend_version": "", "dtype": report.dtype,
+    }  # fmt: skip
+    with recording(ndjson, "check", encoding, **facts) as record:
+        if record is not None:
+            record.report(report, time.perf_counter() - begin)
+    return report
+
+
+def _show(
+    target: str,
+    found: Found,
+    declared: Mapping[str, Any],
+    whole: bool,
+    head_dim: int | None,
+    options: Mapping[str, Any],
+    as_json: bool,
+) -> int:
+    """Judge every distinct part of a model, print the reports, and return the exit code."""
+    judged = [(site, *_judged(target, site, declared, head_dim, options)) for site in found.sites]
+    lacking = [t for t in declared if t not in {layer_type for _, layer_type, _, _ in judged}]
+    codes = {report.exit_code for *_, report in judged}
+    problems = list(found.problems)
+    if len(declared) > 1 and whole:
+        problems += [f"no part has the encoding of the layer type {t!r}" for t in lacking]
+    code = next((c for c in (1, 2) if c in codes), 3 if problems or 3 in codes else 0)
+    if as_json:
+        parts = [
+            _described(site) | {"layer_type": layer_type, "report": report.to_dict()}
+            for site, layer_type, _, report in judged
+        ]
+        body = {"model": target, "parts": parts, "problems": problems, "exit_code": code}
+        typer.echo(json.dumps(body, indent=1))
+        return code
+    typer.echo(_headline(target, found))
+    for _, layer_type, _, report in judged:
+        typer.echo("")
+        if len(declared) > 1:
+            text = f"as layer type {layer_type!r}" if layer_type else "as no layer type"
+            typer.echo(f"judged    {text}, of {', '.join(declared)}")
+        typer.echo(str(report))
+    for problem in problems:
+        typer.echo(f"\nnot judged: {problem}")
+    return code
+
+
+def _judged(
+    target: str,
+    site: Site,
+    declared: Mapping[str, Any],
+    head_dim: int | None,
+    options: Mapping[str, Any],
+) -> tuple[str | None, Encoding | None, Report]:
+    """Return the first layer type that a part conforms to, else the first report and None."""
+    first: tuple[str | None, Encoding | None, Report] | None = None
+    settings = {k: v for k, v in options.items() if k not in (*_FIXED, "dtype")}
+    for layer_type, whole in declared.items():
+        encoding = rotated_slice(whole, site.bound.head_dim)
+        own = site.implementation(f"{target}:{site.title}")
+        expected = getattr(encoding, "head_dim", None)
+        if expected is not None and own.head_dim not in (None, expected):
+            raise UsageError(
+                f"{site.name} rotates heads of {own.head_dim} channels, and {describe(encoding)} "
+                f"has {expected}"
+            )
+        report = check(
+            own, encoding, dtype=site.bound.dtype, head_dim=head_dim, name=own.name, **settings
+        )
+        report.findings = [_reproducible(f, target, site.name) for f in report.findings]
+        report.limits += (*site.remarks, *site.bound.remarks)
+        if report.passed:
+            return layer_type, encoding, report
+        if first is None:
+            alone = layer_type if len(declared) == 1 else None
+            first = (alone, encoding, report)
+    assert first is not None
+    return first
+
+
+def _reproducible(finding: Finding, target: str, node: str) -> Finding:
+    """Return a finding with lines that load ``fn``, before those that call it."""
+    if not finding.reproduce:
+        return finding
+    lines = (
+        "from posenc_ref.conformance import from_onnx",
+        f"fn = from_onnx({target!r}, {node!r})",
+        finding.reproduce,
+    )
+    return replace(finding, reproduce="\n".join(lines))
+
+
+def rotated_slice(encoding: Encoding | None, head_dim: int) -> Encoding | None:
+    """Return the encoding for the rotated channels alone, where a part gets only these."""
+    if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
+        return replace(encoding, head_dim=head_dim, rotary_dim=None, rotary_start=0)
+    return encoding
+
+
+def identify_model(
+    target: str,
+    *,
+    node: str | None,
+    as_json: bool,
+    head_dim: int | None,
+    to: Encoding | None,
+    exit_code: Callable[[Any], int],
+    **options: Any,
+) -> int:
+    """Identify every distinct part of a model, print the cards, and return the exit code."""
+    found = load(target, node, head_dim, options)
+    cards = []
+    for site in found.sites:
+        own = site.implementation(f"{target}:{site.title}")
+        settings = {k: v for k, v in options.items() if k not in (*_FIXED, "dtype", "axes")}
+        card = identify(
+            own, to=to, axes=own.axes, dtype=site.bound.dtype, name=own.name, **settings
+        )
+        card.limits += (*site.remarks, *site.bound.remarks)
+        cards.append((site, card))
+    if len(cards) == 1 and not found.problems:
+        ((_, card),) = cards
+        typer.echo(card.to_json() if as_json else str(card))
+    elif as_json:
+        parts = [_described(site) | {"card": json.loads(c.to_json())} for site, c in cards]
+        body = {"model": target, "parts": parts, "problems": found.problems}
+        typer.echo(json.dumps(body, indent=1))
+    else:
+        typer.echo(_headline(target, found))
+        for _, card in cards:
+            typer.echo(f"\n{card}")
+        for problem in found.problems:
+            typer.echo(f"\nnot identified: {problem}")
+    return max(exit_code(card) for _, card in cards)
+
+
+def _headline(target: str, found: Found) -> str:
+    nodes = sum(len(site.names) for site in found.sites)
+    counted = f"{nodes} parts, {len(found.sites)} distinct" if nodes > 1 else "one part"
+    return f"model     {target}: {counted}"
+
+
+def _described(site: Site) -> dict[str, Any]:
+    return {"operator": site.operator, "nodes": site.names}

@@ -1,0 +1,246 @@
+"""What the frequencies of a model do in a context of a given length."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import (
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    MultiAxisRoPE,
+    NTKScaling,
+    RoPE,
+    YaRN,
+)
+from posenc_ref.accuracy import SAME_FREQUENCY
+from posenc_ref.schedules.scaling import FrequencySchedule
+
+from .angle_errors import angle_errors
+
+#: Fields of schedules with the length on which a model was trained before it was scaled.
+_TRAINED = ("original_max_position", "max_position", "train_length")
+SEEN, INSIDE, NEW = "seen", "interpolated", "never seen"
+
+Rope = RoPE | MultiAxisRoPE
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One pair of channels.
+
+    Attributes
+    ----------
+    pair : int
+        Its index.
+    trained_wavelength, wavelength : float or None
+        Positions per turn, in training and in the planned context; None for a pair that rests.
+    trained_turns, turns : float
+        Turns within the trained length, and within the planned one.
+    state : str
+        "seen" if the pair turned at least once in training, so that it saw every angle; else
+        "interpolated" if the largest angle of the planned context occurred in training; else
+        "never seen".
+    """
+
+    pair: int
+    trained_wavelength: float | None
+    wavelength: float | None
+    trained_turns: float
+    turns: float
+    state: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """A frequency schedule for the planned length, and the number of pairs with unseen angles."""
+
+    scaling: str
+    unseen: int
+    attention_factor: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pairs of one encoding at one length.
+
+    Attributes
+    ----------
+    encoding : str
+        The encoding.
+    length, trained : int
+        The planned length, and the trained one.
+    basis : str
+        Which length counts as the trained one, in words.
+    reach : int
+        The largest number of keys that a query sees: the planned length, or the window.
+    attention_factor : float
+        The factor on cos and sin at the planned length.
+    pairs : list[Pair]
+        The pairs.
+    errors : dict[str, float]
+        The largest error of an angle at the end of the context, by the dtype that computes it.
+    options : list[Option]
+        Schedules for the planned length.
+    notes : list[str]
+        Further remarks.
+    """
+
+    encoding: str
+    length: int
+    trained: int
+    basis: str
+    reach: int
+    attention_factor: float
+    pairs: list[Pair]
+    errors: dict[str, float]
+    options: list[Option] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, state: str) -> int:
+        """Return the number of pairs in a state."""
+        return sum(pair.state == state for pair in self.pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON-ready data."""
+        return asdict(self)
+
+
+def trained_length(rope: Rope) -> int | None:
+    """Return the trained length that the schedule of an encoding states, or None."""
+    found = (getattr(rope.scaling, name, None) for name in _TRAINED)
+    return next((int(n) for n in found if n is not None), None)
+
+
+def plan(
+    rope: Rope, length: int, *, trained: int | None, context: int | None, window: int | None
+) -> Plan:
+    """Return what the pairs of a rotation do in a context of ``length`` tokens.
+
+    Parameters
+    ----------
+    rope : RoPE or MultiAxisRoPE
+    length : int
+        The planned length L, in tokens.
+    trained : int, optional
+        The length L0 on which the model was trained, with the frequencies of ``rope``. By default
+        the length that the schedule of ``rope`` states, before which the model was trained
+        without the schedule; else ``context``.
+    context : int, optional
+        The length of the context that the configuration states.
+    window : int, optional
+        The number of keys that a query sees.
+
+    Raises
+    ------
+    ValueError
+        No source states the trained length, or a length is less than 1.
+    """
+    stated = trained_length(rope)
+    plain = rope.replace(scaling=None)
+    if trained is not None:
+        before, basis = rope, "given: the model was trained with these frequencies"
+    elif stated is not None:
+        trained, before = stated, plain
+        basis = f"{type(rope.scaling).__name__} states it: before the scaling"
+    elif context is not None and rope.scaling is None:
+        trained, before, basis = context, rope, "the length of the model's context"
+    else:
+        raise ValueError(
+            "the trained length is not stated: neither by the scaling nor, without one, by the "
+            "configuration; pass --trained, in tokens"
+        )
+    if length < 1 or trained < 1:
+        raise ValueError(f"lengths must be at least 1, got {length} and {trained}")
+    reach = length if window is None else min(length, window)
+    learned = trained if window is None else min(trained, window)
+    slow, now = before.frequencies(trained), rope.frequencies(length)
+    pairs = [_pair(k, *w, learned, reach) for k, w in enumerate(zip(slow, now, strict=True))]
+    made = Plan(
+        repr(rope), length, trained, basis, reach, rope.attention_factor(length), pairs,
+        angle_errors(now, length),
+    )  # fmt: skip
+    made.notes.extend(_notes(rope, length, trained, window))
+    if reach > learned:
+        made.options.extend(_options(before, rope, learned, reach))
+    return made
+
+
+def _pair(k: int, slow: float, now: float, trained: int, length: int) -> Pair:
+    turns, later = trained * slow / (2 * math.pi), length * now / (2 * math.pi)
+    # A factor of exactly length / trained fits, although its frequencies are rounded.
+    fits = length * now <= trained * slow * (1 + SAME_FREQUENCY)
+    state = SEEN if turns >= 1 else INSIDE if fits else NEW
+    waves = [2 * math.pi / w if w else None for w in (slow, now)]
+    return Pair(k, waves[0], waves[1], turns, later, state)
+
+
+def _notes(rope: Rope, length: int, trained: int, window: int | None) -> list[str]:
+    notes = []
+    scaling = rope.scaling
+    factor = getattr(scaling, "factor", None)
+    if scaling is not None and factor and trained_length(rope) is not None:
+        most = float(factor) * trained
+        where = "within" if length <= most else "beyond"
+        notes.append(
+            f"{length} is {where} factor * trained length = {factor:g} * {trained} = {most:g}"
+        )
+    if rope.depends_on_length:
+        notes.append(
+            "the frequencies depend on the length of the call: the table holds for calls of "
+            f"{length} tokens, and keys cached in shorter calls have other angles"
+        )
+    if window is not None and window < length:
+        notes.append(f"a query sees {window} keys, so no distance exceeds {window - 1}")
+    return notes
+
+
+def _options(trained: Rope, declared: Rope, learned: int, reach: int) -> list[Option]:
+    """Return schedules for ``reach`` tokens, beginning with the declared one."""
+    s = reach / learned
+    base = trained.replace(scaling=None)
+    tried: list[FrequencySchedule | None] = [declared.scaling]
+    if declared.scaling is not None:
+        tried.append(None)
+    slow = trained.frequencies(learned)
+    if trained.scaling is None:
+        tried += [LinearScaling(s), NTKScaling(s)]
+        smallest = _smallest_ntk(trained, slow, learned, s)
+        if smallest is not None:
+            tried.append(NTKScaling(smallest))
+            tried.append(DynamicNTK(max(1.0, _up((smallest - 1) / (s - 1))), learned))
+        tried += [YaRN(s, learned), Llama3Scaling(s, 1.0, 4.0, learned)]
+    found = []
+    for scaling in tried:
+        try:
+            rope = base.replace(scaling=scaling)
+        except ValueError:  # the schedule does not fit these pairs
+            continue
+        now = rope.frequencies(reach)
+        states = [_pair(0, *w, learned, reach).state for w in zip(slow, now, strict=True)]
+        name = "no scaling" if scaling is None else repr(scaling)
+        found.append(Option(name, states.count(NEW), rope.attention_factor(reach)))
+    return found
+
+
+def _smallest_ntk(rope: Rope, slow: np.ndarray, learned: int, s: float) -> float | None:
+    """Return the smallest factor of NTK-aware scaling that leaves no angle unseen, or None.
+
+    Pair k is divided by ``factor ** (2k / (d - 2))``, which must be at least s for every pair that
+    does not turn once in training.
+    """
+    d = rope.rotary_dim or 0
+    short = np.flatnonzero(learned * slow < 2 * math.pi)
+    if isinstance(rope, MultiAxisRoPE) or d < 4 or not short.size or not short[0]:
+        return None
+    return _up(float(s ** ((d - 2) / (2 * int(short[0])))))
+
+
+def _up(x: float) -> float:
+    """Return x rounded up to four digits."""
+    scale = 10.0 ** (3 - math.floor(math.log10(abs(x)))) if x else 1.0
+    return math.ceil(x * scale) / scale

@@ -1,0 +1,52 @@
+"""Run the parts of an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.adapters.onnx import open_session
+
+#: The element types of x that are tried, and the names of their dtypes.
+FLOATS = {1: "float32", 10: "float16", 16: "bfloat16", 11: "float64"}
+
+
+def numpy_dtype(name: str) -> Any:
+    """Return a NumPy dtype; bfloat16 comes from ml_dtypes."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(name)
+
+
+def session_of(proto: Any) -> tuple[Any, str]:
+    """Return a session, and a remark if ONNX Runtime has no kernel for an element type."""
+    try:
+        return open_session(proto), ""
+    except Exception as error:
+        if "NOT_IMPLEMENTED" not in str(error):
+            raise
+    return open_session(proto, "onnx"), "; run by onnx.reference, ONNX Runtime has no kernel"
+
+
+def run(session: Any, feeds: Mapping[str, np.ndarray]) -> list[Any]:
+    """Return the outputs of a session.
+
+    Raises
+    ------
+    ValueError
+        If the model rejects the inputs; the message is the part that says why.
+    """
+    try:
+        return list(session.run(None, dict(feeds)))
+    except Exception as error:
+        text = str(error).rpartition("Status Message: ")[2] or first_line(error)
+        raise ValueError(text.strip()) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type."""
+    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

@@ -1,0 +1,69 @@
+"""Name what is wrong in recorded tensors: positions, pairs, and what the angles show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import nonzero_frequencies
+from posenc_ref.conformance.rotary.diagnose import structure
+
+from . import axes
+from .call import Recorded, position_mistakes
+from .diagnose_angles import diagnose_angles
+from .measure import Seen
+
+
+def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
+    """Add findings that explain the failed cases of a layer."""
+    encoding: Rotary = run.encoding
+    judged = [call.judged() for call in calls]
+    moved = seen.tokens.moved.any()
+    if moved and match(run, judged, position_mistakes(calls)) and run.report.codes:
+        return
+    if moved and not seen.measured.pairs and len(seen.measured.odd) > 1:
+        _no_rotation(run, seen)
+        return
+    if not structure(run, encoding, seen.measured):
+        return
+    if len(seen.measured.pairs) != nonzero_frequencies(encoding).size:
+        return
+    if encoding.num_axes > 1:
+        if axes.diagnose(run, encoding, seen.angles, seen.tokens):
+            return
+    elif run.report.codes == ["layout"] and _positions_of_other_layout(run, calls, seen):
+        return
+    diagnose_angles(run, calls, seen, max(call.length for call in calls))
+
+
+def _no_rotation(run: Run, seen: Seen) -> None:
+    """Report tensors that no pairs of channels explain."""
+    x, y = (np.linalg.norm(t, axis=-1) for t in (seen.tokens.x, seen.tokens.y))
+    ratio = y[x > 0] / x[x > 0]
+    run.add(
+        "not-a-rotation",
+        "no layout of channel pairs makes the tensor after a rotation of the tensor before",
+        f"the norm of a head changes by a factor of {ratio.min():.4g} to {ratio.max():.4g}",
+        remedy="Record q and k directly before and directly after the rotation: a norm, a bias, a "
+        "scale per channel or a reshape between the two is no part of it.",
+    )
+
+
+def _positions_of_other_layout(run: Run, calls: list[Recorded], seen: Seen) -> bool:
+    """Report wrong positions of tensors that also have the other layout; return whether so."""
+    layout = seen.measured.layout()
+    fields = {"layout": layout} | ({} if seen.measured.in_out() else {"output_layout": None})
+    try:
+        other = run.encoding.replace(**fields)
+    except (TypeError, ValueError):
+        return False
+    before = len(run.report.codes)
+    judged = [replace(call, encoding=other).judged() for call in calls]
+    wrong = [one for one in judged if not run.fits(one.actual, one.truth)]
+    if wrong:
+        match(run, judged, position_mistakes(calls))
+    return len(run.report.codes) > before or not wrong

@@ -1,0 +1,138 @@
+"""Read the tensors of a recording: a .npz file, a .safetensors file, or a folder of .npy files."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF
+
+#: NumPy's name of each dtype of safetensors that a recording may use, bfloat16 excepted.
+_SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64",
+    "BOOL": "bool",
+}  # fmt: skip
+_ALLOWED = "a .npz file, a .safetensors file, or a folder of .npy files"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A recorded tensor: its values, and the dtype in which it was stored.
+
+    ``values`` are float64 or integers; ``dtype`` is a name such as ``bfloat16``, which the array
+    of the values may not have.
+    """
+
+    values: np.ndarray
+    dtype: str
+
+    @property
+    def floating(self) -> bool:
+        """Return whether the tensor was stored in a floating dtype."""
+        return self.dtype in ROUNDOFF
+
+    @classmethod
+    def of(cls, name: str, array: Any) -> Tensor:
+        """Return an array of any library as a tensor.
+
+        Raises
+        ------
+        TypeError
+            The dtype is not an integer or one of the floating dtypes that can be judged.
+        """
+        if not isinstance(array, np.ndarray) and hasattr(array, "detach"):
+            array = array.detach().cpu()
+            if str(array.dtype) == "torch.bfloat16":
+                return cls(array.double().numpy(), "bfloat16")
+        values = np.asarray(array)
+        kind = str(values.dtype)
+        if kind in ("|V2", "V2"):  # what np.save writes for bfloat16
+            return cls(_bfloat16(values.view(np.uint16)), "bfloat16")
+        if kind not in ROUNDOFF and values.dtype.kind not in "iu":
+            raise TypeError(
+                f"{name} must be an array of integers or of {', '.join(ROUNDOFF)}, got {kind}"
+            )
+        return cls(values.astype(np.float64) if kind in ROUNDOFF else values, kind)
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """Return every array of a recording by name; bfloat16 arrays have the dtype ``V2``.
+
+    The name of an array in a folder is its path in the folder, without ``.npy``. Pickled objects
+    are refused.
+
+    Raises
+    ------
+    ValueError
+        The file is missing, damaged or of another kind; the message names the file and the array.
+    ImportError
+        The file is a .safetensors file and the package safetensors is not installed.
+    """
+    if path.is_dir():
+        files = sorted(path.rglob("*.npy"))
+        if not files:
+            raise ValueError(f"{path} must hold .npy files, but it has none; allowed is {_ALLOWED}")
+        return {f.relative_to(path).with_suffix("").as_posix(): _npy(f) for f in files}
+    if not path.is_file():
+        raise ValueError(f"there is no file or folder {path}; allowed is {_ALLOWED}")
+    if path.suffix == ".npz":
+        return dict(_npz(path))
+    if path.suffix == ".safetensors":
+        return dict(_safetensors(path))
+    raise ValueError(
+        f"{path} must be {_ALLOWED}, got {path.suffix or 'no suffix'!r}; to convert tensors of "
+        "PyTorch: safetensors.torch.save_file({'q_before': q, ...}, 'recorded.safetensors')"
+    )
+
+
+def _npy(path: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as an array: {error}") from error
+
+
+def _npz(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    with path.open("rb") as stream:
+        try:
+            file = np.load(stream, allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} cannot be read as a .npz file: {error}") from error
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path} cannot be read as a .npz file: it holds a single array")
+        for name in file.files:
+            try:
+                yield name, file[name]
+            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+                raise ValueError(f"{path}: {name!r} cannot be read: {error}") from error
+
+
+def _safetensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    try:
+        import safetensors
+    except ImportError as error:
+        raise ImportError(
+            f"{path} needs the package safetensors: pip install 'posenc-ref[weights]'"
+        ) from error
+    try:
+        found = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} cannot be read as a .safetensors file: {error}") from error
+    for name, stored in found:
+        kind = stored["dtype"]
+        if kind != "BF16" and kind not in _SAFETENSORS:
+            allowed = ", ".join([*_SAFETENSORS, "BF16"])
+            raise ValueError(f"{path}: {name!r} must have a dtype among {allowed}, got {kind}")
+        dtype = np.dtype("V2" if kind == "BF16" else _SAFETENSORS[kind])
+        yield name, np.frombuffer(stored["data"], dtype).reshape(stored["shape"])
+
+
+def _bfloat16(bits: np.ndarray) -> np.ndarray:
+    """Return the bfloat16 numbers with these bits, the upper half of a float32, as float64."""
+    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)

@@ -1,0 +1,75 @@
+"""Choose the tensor layout of a recorded layer, if its shapes allow several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.conformance.harness.driver import Driver
+from posenc_ref.conformance.harness.ledger import Ledger
+from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.harness.run import Run, Settings, describe
+
+from . import limits
+from .call import Recorded
+from .files import Tensor
+from .measure import declared_channels, structure, tokens
+from .shapes import Part, blocks
+
+#: The number of elements whose errors are compared.
+_ELEMENTS = 2**17
+
+
+def run_of(after: Tensor, encoding: Rotary, settings: Settings, name: str) -> Run:
+    """Return a run that judges one recorded result."""
+    dtype = limits.effective_dtype(after)
+    report = Report(name, "apply", describe(encoding), "recorded", dtype, required=("values",))
+    return Run(Driver(_refuse, "numpy", dtype=dtype), encoding, settings, Ledger(report))
+
+
+def _refuse(*_: Any) -> Any:
+    raise RuntimeError("recorded tensors have no function to call")
+
+
+def chosen(runs: Mapping[str, Run], found: Mapping[str, list[Part]]) -> str:
+    """Return the tensor layout in which the tensors conform, or else are rotated by any encoding.
+
+    If several do, the first one of the list of layouts is taken.
+    """
+    if len(found) == 1:
+        return next(iter(found))
+
+    def misfit(layout: str) -> tuple[int, float]:
+        unpaired, wrong = 0, 0.0
+        for part in found[layout]:
+            run = runs[part.name]
+            if not part.telling.any():
+                continue
+            wrong += _wrong(run, part)
+            of = tokens(part, run.coarse)
+            every = declared_channels(run.encoding)
+            measured, maps = structure(of, every, run.encoding.frequencies(part.length))
+            unpaired += len(measured.odd)
+            if not maps.map.size and of.moved.any():
+                unpaired += of.moved.size
+        return (unpaired, wrong) if wrong else (-1, 0.0)
+
+    return min(found, key=misfit)
+
+
+def _wrong(run: Run, part: Part) -> float:
+    """Return the share of wrong elements among the first tokens."""
+    first = next(blocks(part, _ELEMENTS))
+    few = replace(
+        part,
+        x=part.x[:, :, first],
+        y=part.y[:, :, first],
+        positions=part.positions[..., first],
+    )
+    truth = Recorded(run.encoding, few, part.length).truth()
+    mask = few.finite[:, None, :, None]
+    return float(np.mean((run.scores(few.y, truth) > run.budget) & mask))

@@ -1,0 +1,74 @@
+"""Merge the reports of all tensors into one report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.report import Finding, Report
+
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> Report:
+    """Return one report of all tensors; equal findings are listed once, with their tensors.
+
+    A label names the layer and the tensor, such as ``layers.3 q``.
+    """
+    if len(reports) == 1 and not reports[0][0]:
+        return reports[0][1]
+    first = next((r for _, r in reports if r.codes), reports[0][1])
+    coarse = max((r.dtype for _, r in reports), key=ROUNDOFF.__getitem__)
+    same = {r.encoding for _, r in reports}
+    declared = same.pop() if len(same) == 1 else declared
+    whole = replace(
+        first, subject=name, encoding=declared, dtype=coarse, findings=[], limits=[], executed={},
+        controls={},
+    )  # fmt: skip
+    wrong = [label for label, r in reports if r.codes]
+    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured}"
+    if wrong:
+        whole.measured += f"; {len(wrong)} of {len(reports)} tensors deviate"
+    texts: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for label, r in reports:
+        for text in r.limits:
+            texts.setdefault(text, []).append(label)
+        for finding in r.findings:
+            found.setdefault(_alike(finding), []).append((label, finding))
+        for check, count in r.executed.items():
+            whole.executed[check] = whole.executed.get(check, 0) + count
+        whole.controls |= {f"{label}, {c}": ok for c, ok in r.controls.items()}
+    everywhere = len(reports)
+    whole.limits = [t if len(at) == everywhere else f"{listed(at)}: {t}" for t, at in texts.items()]
+    for equal in found.values():
+        labels, finding = [label for label, _ in equal], equal[0][1]
+        also = f"; also in {listed(labels[1:])}" if labels[1:] else ""
+        whole.findings.append(replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}"))
+    whole.required = tuple(dict.fromkeys(n for _, r in reports for n in r.required))
+    if any(r.missing for _, r in reports) and not wrong:
+        empty = [label for label, r in reports if r.missing]
+        whole.limits.append(f"{listed(empty)}: nothing could be judged")
+        if len(empty) == everywhere:
+            whole.executed = {}
+    scored = [(label, r.accuracy) for label, r in reports if r.accuracy is not None]
+    if scored:
+        label, worst = max(scored, key=lambda pair: pair[1].worst)
+        highest = max(a.highest for _, a in scored)
+        whole.accuracy = replace(worst, where=f"{label}, {worst.where}", highest=highest)
+    return whole
+
+
+def _alike(finding: Finding) -> tuple[str, str]:
+    """Return the code and the message, with numbers of two digits: fitted ones vary by tensor."""
+    if finding.code == "inaccurate":
+        return finding.code, ""
+    return finding.code, _NUMBER.sub(lambda n: f"{float(n[0]):.2g}", finding.message)
+
+
+def listed(labels: Sequence[str]) -> str:
+    """Return the first labels as text."""
+    more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
+    return f"{', '.join(labels[:6])}{more}"
