@@ -12,6 +12,7 @@ from .check import SURFACES, check
 from .external.command import from_command
 from .external.process import HarnessError
 from .graphs.load import from_onnx
+from .guide.explain import explain
 from .harness.codes import CODES, Code
 from .harness.expected import ExpectedFailure
 from .harness.implementation import Implementation
@@ -42,6 +43,7 @@ __all__ = [
     "check_recorded",
     "check_recorded_file",
     "compare_recorded",
+    "explain",
     "from_command",
     "from_onnx",
     "identify",

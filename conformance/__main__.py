@@ -4,34 +4,52 @@ from __future__ import annotations
 
 import sys
 
-HINT = 'The commands need typer and rich: pip install "posenc-ref[cli]"'
+HINT = 'the command line needs typer and rich: pip install "posenc-ref[cli]"'
+#: The commands that run for long; they say so before the slow imports.
+LONG = ("verify", "sweep", "gallery", "accuracy")
 
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in LONG and not {"-h", "--help"} & set(arguments):
+        _starting(arguments[0])
     try:
         from .cli import app
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich", "click"):
             raise
-        sys.exit(_plain(sys.argv[1:]))
+        sys.exit(_plain(arguments))
     app(prog_name="posenc")
+
+
+def _starting(command: str) -> None:
+    print(f"posenc {command}: starting", file=sys.stderr, flush=True)
 
 
 def _plain(arguments: list[str]) -> int:
     """Run ``posenc verify`` for NumPy, print plain text without typer, return the exit code."""
-    from .surveys.show import plain
-    from .surveys.verify import CERTIFICATE, Options, Verification, verify
-
     if arguments not in ([], ["verify"]):
-        print(f"posenc: only `posenc verify` works here. {HINT}", file=sys.stderr)
+        print(
+            f"posenc: {HINT}; without them `posenc verify` works, and in Python check, identify, "
+            "explain and load_vectors of posenc_ref.conformance",
+            file=sys.stderr,
+        )
         return 2
-    found = verify(Options(only=CERTIFICATE))
-    if all(outcome.verdict == "skipped" for outcome in found.outcomes):
-        skipped, found = found, verify(Options(only="numpy *"))
-        found = Verification(found.outcomes + skipped.outcomes, found.seconds)
+    if not arguments:
+        _starting("verify")
+    from .surveys.progress import lines
+    from .surveys.show import plain
+    from .surveys.verify import Options, Verification, verify
+    from .surveys.whole import CERTIFICATE, GOLDEN
+
+    runs = [verify(Options(only=only), progress=lines()) for only in (CERTIFICATE, GOLDEN)]
+    if any(outcome.verdict == "skipped" for outcome in runs[0].outcomes):
+        runs.append(verify(Options(only="numpy *"), progress=lines()))
+    outcomes = [outcome for found in reversed(runs) for outcome in found.outcomes]
+    found = Verification(outcomes, sum(one.seconds for one in runs))
     print(plain(found))
-    print(HINT)
+    print(f"posenc: {HINT}")
     return found.exit_code
 
 

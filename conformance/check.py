@@ -244,9 +244,11 @@ def make_run(
             f"device must be one that {library} has here, {', '.join(devices)}; got {device!r}"
         )
     if dtype not in driver.backend.dtypes:
+        numpys = dtype == "bfloat16" and library == "numpy"
+        hint = "; NumPy's bfloat16 needs ml_dtypes: pip install ml_dtypes" if numpys else ""
         raise ValueError(
             f"dtype must be one that {library} has here, {', '.join(driver.backend.dtypes)}; "
-            f"got {dtype!r}"
+            f"got {dtype!r}{hint}"
         )
     if isinstance(encoding, Rotary):
         if head_dim not in (None, encoding.head_dim):

@@ -22,7 +22,8 @@ from .harness.signatures import SURFACES
 #: A declaration: an encoding, a whole model, or None.
 Declared = Encoding | ModelEncoding | None
 
-_WORDS = {
+#: The declarations of each family, in words.
+WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
     "rotary": "rotary encodings",
@@ -93,4 +94,4 @@ def refuse(surface: str, declared: Declared) -> None:
 
 
 def _listed(families: Sequence[str]) -> str:
-    return " and ".join(_WORDS[name] for name in families)
+    return " and ".join(WORDS[name] for name in families)

@@ -51,8 +51,16 @@ def test_a_generated_page_begins_with_its_command(path):
 @pytest.mark.parametrize(
     "name",
     by_day(
-        ["fast-paths.md", "models.md", "recorded.md", "scale.md", "signatures.md", "weights.md"],
-        {"fast-paths.md", "models.md", "signatures.md"},
+        [
+            "fast-paths.md",
+            "install.md",
+            "models.md",
+            "recorded.md",
+            "scale.md",
+            "signatures.md",
+            "weights.md",
+        ],
+        {"fast-paths.md", "install.md", "models.md", "signatures.md"},
     ),
 )
 def test_the_python_of_a_page_runs(name):

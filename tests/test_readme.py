@@ -66,40 +66,6 @@ def test_the_command_that_passes_the_tests_is_what_ci_runs():
     assert command("pytest").replace("&& ", "&& CI=1 ").replace("install", "install --quiet") in ci
 
 
-def test_the_transcript_is_what_comes_out():
-    (block,) = blocks("console")
-    line, _, text = block.removeprefix("$ ").partition("\n")
-    module = [sys.executable, "-m", "posenc_ref.conformance"]
-    arguments = [*module, *line.split()[1:]]
-    run = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
-    assert run.returncode == 1, run.stderr
-    # Word for word, but for the errors: their last digits are the machine's.
-    shown, printed = (
-        [row for row in said.splitlines() if not row.startswith(("accuracy ", "errors "))]
-        for said in (text, run.stdout)
-    )
-    assert shown == printed, f"print the transcript of the README anew: {line}"
-    assert len(text.splitlines()) == len(run.stdout.splitlines())
-
-
-def test_the_identity_card_is_what_comes_out():
-    page = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```console\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    line, _, text = block.removeprefix("$ ").partition("\n")
-    module = [sys.executable, "-m", "posenc_ref.conformance"]
-    run = subprocess.run([*module, *line.split()[1:]], capture_output=True, text=True, cwd=ROOT)
-    assert run.returncode == 0, run.stderr
-
-    def words(said):
-        return re.sub(r"[\d.]+ units", "some units", " ".join(said.split()))
-
-    shown, _, rest = text.partition("...\n")
-    assert not rest
-    assert words(run.stdout).startswith(words(shown)), (
-        f"print the card of docs/judging.md anew: {line}"
-    )
-
-
 def test_the_schedule_that_the_page_adds_works():
     """It is a value like all others, and `check` judges it."""
     text = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
@@ -147,7 +113,7 @@ def test_an_example_runs(path):
 
 
 def test_every_public_encoding_is_in_the_table():
-    from posenc_ref.conformance.cli.loading import encodings
+    from posenc_ref.conformance.guide.names import encodings
 
     linked = re.findall(r"\[`(\w+)`\]\(", README)
     assert sorted(linked) == sorted(cls.__name__ for cls in encodings())

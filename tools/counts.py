@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 import posenc_ref  # noqa: E402
 from posenc_ref.conformance import load_vectors  # noqa: E402
-from posenc_ref.conformance.cli.loading import encodings  # noqa: E402
+from posenc_ref.conformance.guide.names import encodings  # noqa: E402
 from posenc_ref.conformance.vectors.files import MANIFEST, read_json, shipped  # noqa: E402
 from tests.mutants import CORRECT, WRONG  # noqa: E402
 

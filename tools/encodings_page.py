@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from posenc_ref.conformance.exact.certificate import certify_entry, dtypes  # noqa: E402
 from posenc_ref.conformance.exact.property_text import in_a_line  # noqa: E402
+from posenc_ref.conformance.guide.text import markdown  # noqa: E402
 from posenc_ref.conformance.registry import entries  # noqa: E402
 
 PAGE = ROOT / "docs/generated/encodings.md"
@@ -75,8 +76,7 @@ def said(entry, heading):
     found = re.search(rf"^{heading}\n((?: +.*\n?)+)", doc, re.MULTILINE)
     if found is None:
         raise ValueError(f"the docstring of {entry.name} must have the section {heading!r}")
-    text = " ".join(found[1].split())
-    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
+    return markdown(" ".join(found[1].split()))
 
 
 def bound(score):

@@ -24,7 +24,7 @@ def accuracy_command(
     try:
         rows = certify(entries(), FULL if full else QUICK)
     except ImportError as error:
-        raise usage_error(f'{error}; pip install "posenc-ref[cli]"') from None
+        raise usage_error(error) from None
     if as_json:
         body = [asdict(row) | {"passed": row.passed} for row in rows]
         typer.echo(json.dumps(body, indent=1))

@@ -16,9 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import posenc_ref
-from posenc_ref import Encoding, Scaling, from_dict
+from posenc_ref import Encoding, from_dict
+from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
+from posenc_ref.conformance.guide.names import encodings
 from posenc_ref.conformance.harness.expression import class_name, read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
 
@@ -104,7 +105,9 @@ def _where(error: BaseException, path: Path | None = None) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     at = [f for f in frames if path is not None and f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
-    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    install = next((f"; {b.install}" for b in backends() if b.module == absent), "")
+    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "") + install
 
 
 def _functions(owner: Any) -> list[str]:
@@ -197,19 +200,3 @@ def unread(surface: str | None) -> dict[str, int]:
     rows = {"table": 32, "weight": 1024}
     kept = {"bucket": ["table"], "ids_from_tokens": ["weight"], "configuration": [*rows]}
     return {name: rows[name] for name in kept.get(surface or "", ())}
-
-
-def encodings() -> list[type[Encoding]]:
-    """Return the public encodings that can be declared."""
-    return _dataclasses(Encoding)
-
-
-def scalings() -> list[type[Scaling]]:
-    """Return the public scalings of rotary encodings."""
-    return _dataclasses(Scaling)
-
-
-def _dataclasses(base: type) -> list[type[Any]]:
-    found = [getattr(posenc_ref, name) for name in posenc_ref.__all__]
-    classes = [c for c in found if isinstance(c, type) and issubclass(c, base)]
-    return [c for c in classes if "__dataclass_fields__" in vars(c)]  # no abstract base

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from posenc_ref.conformance.surveys.progress import lines
 from posenc_ref.conformance.surveys.tables import TextTable, plain_text
 
 #: Narrower terminals get plain tables, because folded tables break words and lose columns.
@@ -49,13 +50,13 @@ def require_among(option: str, given: Iterable[str] | None, allowed: Iterable[st
 
 @contextmanager
 def progress() -> Iterator[Any]:
-    """Yield a function ``(name, done, total)`` that updates a progress bar on standard error.
+    """Yield a function ``(name, done, total)`` that shows the progress on standard error.
 
-    If standard error is not a terminal, yield None.
+    A terminal gets a progress bar, a file or pipe plain lines.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield None
+        yield lines()
         return
     text = TextColumn("{task.description}", markup=False)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)

@@ -220,18 +220,20 @@ def format_table(rows: Sequence[Row]) -> str:
     cells = [["encoding", "positions", "elements", "error / 2**-53", *kinds]]
     for (encoding, positions), found in lines.items():
         certified = [row for row in found.values() if row.claimed and row.dtype == "float64"]
-        error = f"{certified[0].error / ROUNDOFF['float64']:.2f}" if certified else ""
+        error = f"{certified[0].error / ROUNDOFF['float64']:.2f}" if certified else "n/a"
         elements = str(sum(row.elements for row in found.values()))
-        units = [_units(found[kind]) if kind in found else "" for kind in kinds]
+        units = [_units(found[kind]) if kind in found else "n/a" for kind in kinds]
         cells.append([encoding, positions, elements, error, *units])
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = "  ".join(f"{{:{'<' if i < 2 else '>'}{w}}}" for i, w in enumerate(wide))
     text = [line.format(*row).rstrip() for row in cells]
     bound = ERROR_BOUND / ROUNDOFF["float64"]
-    text.append(
-        "The columns of the dtypes show the worst score in units of posenc_ref.accuracy. "
-        f"Certified: the errors of cos and sin are at most {bound:g} * 2**-53."
-    )
+    text += [
+        "The columns of the dtypes show the worst score in units of posenc_ref.accuracy; equal: no "
+        "error, the same numbers to the last bit.",
+        f"Certified: the errors of cos and sin are at most {bound:g} * 2**-53. n/a: no cos and sin "
+        "to certify, or values beyond the range of the dtype.",
+    ]
     return "\n".join(text)
 
 

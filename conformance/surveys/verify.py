@@ -23,11 +23,10 @@ from posenc_ref.conformance.harness.report import Report
 from .own import LABELS, ONCE, QUICK, judge_entry, labels, own_surfaces, scheduled, wide
 from .record import Outcome, Survey, judged, one_line
 from .runner import Progress, run
+from .whole import CERTIFICATE, GOLDEN, NO_MPMATH, certificate, golden_vectors
 
-CERTIFICATE = "certificate"  #: the group that judges posenc_ref with 50 digits
 #: The default dtypes for libraries.
 LIBRARY_DTYPES = ("float32", "bfloat16")
-NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
 
 
 @dataclass(frozen=True)
@@ -94,19 +93,19 @@ def verify(
 
 def _order() -> list[str]:
     libraries = dict.fromkeys(function.library for function in functions() if function.dtypes)
-    return [*(b.name for b in backends()), CERTIFICATE, *libraries]
+    return [*(b.name for b in backends()), CERTIFICATE, GOLDEN, *libraries]
 
 
 def _groups(options: Options) -> list[str]:
     """Return the names of the groups, those that take longest first."""
-    slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1}
+    slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1, GOLDEN: 2}
     found = _backends()
 
     def wanted(name: str) -> bool:
         if name in found:
             return bool(_dtypes(found[name], options))
-        if name == CERTIFICATE:
-            return options.wants(CERTIFICATE) and not options.dtypes
+        if name in (CERTIFICATE, GOLDEN):
+            return options.wants(name) and not options.dtypes
         return bool(_jobs(name, options)) or options.wants(name)
 
     return sorted(filter(wanted, _order()), key=lambda name: slow.get(name, 0))
@@ -119,14 +118,16 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome]:
         with scheduled(found):
             yield from _judge_backend(found, options)
     elif group == CERTIFICATE:
-        yield _certificate(options)
+        yield certificate(options.full)
+    elif group == GOLDEN:
+        yield golden_vectors()
     else:
         yield from _judge_library(group, options)
 
 
 def failed_group(group: str, reason: str) -> Outcome:
     """Return the outcome of a group in which not all checks could run."""
-    kinds = {CERTIFICATE: "certificate"} | dict.fromkeys(_backends(), "backend")
+    kinds = {CERTIFICATE: "certificate", GOLDEN: "vectors"} | dict.fromkeys(_backends(), "backend")
     return Outcome(kinds.get(group, "library"), group, verdict="error", reason=reason)
 
 
@@ -145,17 +146,18 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
     if backend.name in QUICK and not (options.full or options.dtypes):
         quick = QUICK[backend.name]
         for dtype in (d for d in kinds if d not in quick):
-            why = f"{backend.name} takes long; --full or --dtype {dtype} judges it"
+            why = f"{backend.name} takes long; --full or --dtype judges this dtype"
             yield blank.replace(dtype=dtype, reason=why)
         kinds = [d for d in kinds if d in quick]
         for dtype in kinds[1:]:
             if any(options.wants(backend.name, label, dtype=dtype) for label in labels()):
-                why = f"no golden vectors in {dtype}; --full or --dtype {dtype} judges them"
+                why = "no formulas in 50 digits in this dtype; --full or --dtype judges them"
                 yield blank.replace(dtype=dtype, reason=why)
         once |= set(labels())
     # Fewer channels need fewer calls; NumPy and torch get heads of full size.
     dim = 64 if options.full or backend.name in ("numpy", "torch") else 16
-    judge = check_reduced if backend.name in QUICK and not options.full else check
+    reduced = backend.name in QUICK and not options.full
+    judge = check_reduced if reduced else check
     devices = backend.devices()
     for device in devices:
         exact = wide(backend, device)
@@ -186,7 +188,10 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                 if importlib.util.find_spec("mpmath") is None:
                     yield one.replace(reason=NO_MPMATH)
                 else:
-                    vectors = partial(judge_entry, entry, backend, dtype, device, one, angles)
+                    most = (
+                        1 if judge is check_reduced and entry.encoding.family == "rotary" else None
+                    )
+                    vectors = partial(judge_entry, entry, backend, dtype, device, one, angles, most)
                     yield _timed(one, vectors)
 
 
@@ -242,26 +247,3 @@ def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
         for dtype in function.dtypes
         if (every or dtype in LIBRARY_DTYPES) and options.wants(name, function.label, dtype=dtype)
     ]
-
-
-def _certificate(options: Options) -> Outcome:
-    """Return the outcome of comparing every encoding with formulas computed with 50 digits."""
-    blank = Outcome("certificate", CERTIFICATE, label="all encodings, NumPy")
-    if importlib.util.find_spec("mpmath") is None:
-        return blank.replace(reason=NO_MPMATH)
-    from posenc_ref.conformance.exact.certificate import FULL, certify
-    from posenc_ref.conformance.exact.certificate import QUICK as SHORT
-    from posenc_ref.conformance.registry import entries
-
-    begin = time.perf_counter()
-    rows = certify(entries(), FULL if options.full else SHORT)
-    wrong = [row for row in rows if not row.passed]
-    worst = max((row.score for row in rows), default=0.0)
-    return blank.replace(
-        verdict="deviates" if wrong else "conforms" if rows else "inconclusive",
-        codes=("inaccurate",) * bool(wrong),
-        messages=tuple(f"{r.encoding}, {r.dtype}, positions {r.positions}" for r in wrong[:5]),
-        worst=worst,
-        executed=sum(row.elements for row in rows),
-        seconds=time.perf_counter() - begin,
-    )

@@ -92,7 +92,7 @@ def verify_vectors(folder: Path | None = None) -> Verified:
             found.cases += 1
             found.problems += [f"{case['id']}: {text}" for text in _case_problems(group, case)]
             if group["surface"] in SURFACES:
-                _execute(found, VectorCase.read(name, group, case))
+                execute(found, VectorCase.read(name, group, case))
     found.problems += [f"{i}: {n} cases have this id" for i, n in ids.items() if n > 1]
     again = ids.keys() & set(manifest["retired"])
     found.problems += [f"{i}: a retired id is used again" for i in sorted(again)]
@@ -152,8 +152,11 @@ def _case_problems(group: Json, case: Json) -> Iterator[str]:
         yield f"its level must be {level_of(known)!r}, because of its flags, got {case['level']!r}"
 
 
-def _execute(found: Verified, case: VectorCase) -> None:
-    """Run ``posenc_ref`` in float64 and float32; the case must reject the perturbed results."""
+def execute(found: Verified, case: VectorCase) -> None:
+    """Run ``posenc_ref`` on a case in float64 and float32, and add the problems to ``found``.
+
+    The case must reject perturbed results.
+    """
     for dtype in ("float64", "float32"):
         result = own_function(case.surface, case.encoding, dtype)(*case.arguments(dtype))
         score = case.judge(result, dtype=dtype)

@@ -18,7 +18,7 @@ from tests.lint.sources import ROOT, imported, module_name, require_none, source
 ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
-    "surfaces", "check", "assertions", "pytest",
+    "surfaces", "check", "assertions", "pytest", "guide",
     "identify", "recordings", "adapters", "graphs", "vectors", "external", "weights", "surveys",
     "configurations", "cli",
     "__init__", "__main__",

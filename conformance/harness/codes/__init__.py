@@ -8,6 +8,8 @@ from .code import Code, read
 __all__ = ["CODES", "Code"]
 
 _ENCODINGS = """
+# Channels: which ones are rotated, and which form a pair
+
 layout: Channels are paired, or table columns are arranged, in another layout than declared.
   trigger: one-hot inputs: an input channel reaches the output channels of another layout's pair
   remedy: Either rotate the declared pairs, or permute the q and k projection weights (and their
@@ -23,9 +25,32 @@ mixed-layout: cos and sin tables are built for one layout, the rotation pairs ch
   remedy: Use one layout throughout: cat(f, f) with (k, k + d/2) pairs, or repeat_interleave(f, 2)
     with (2k, 2k + 1) pairs.
 
+rotary-dim: More, fewer or other channels are rotated than declared.
+  trigger: one-hot inputs: the set of channels that pass through unchanged
+  remedy: Rotate the declared channels (rotary_dim of them, from rotary_start on) and pass the
+    others through bit for bit.
+
+proportional: Partial rotation is spread over the whole head (p-RoPE) instead of a leading slice.
+  trigger: one-hot inputs: channel k is paired with k + head_dim/2, only for the first pairs
+  remedy: Rotate the first rotary_dim channels among themselves, exponents over rotary_dim.
+
 sign: The rotation turns the other way.
   trigger: measured frequencies have the opposite sign of the declared ones
   remedy: Rotate by +angle: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin.
+
+phase-order: sin and cos are exchanged.
+  trigger: at angle 0, a column declared as sin is 1, or a column declared as cos is 0
+  remedy: Swap the two: sin first in the paper, cos first in diffusion timesteps.
+
+not-a-rotation: The map on a pair is not a rotation times a common factor.
+  trigger: the two rows of a pair's 2 x 2 block are not orthogonal with equal norm
+  remedy: Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, with the same cos and sin in both.
+
+not-linear: The output is not a linear function of x.
+  trigger: f(2x) differs from 2 f(x), or f(x + y) from f(x) + f(y)
+  remedy: The encoding must not normalise, clip or mix tokens.
+
+# Frequencies: how far each pair turns per position
 
 base: Frequencies are geometric with another base (theta, rope_theta).
   trigger: the slope of log frequency over the pair index fits another base, for every pair
@@ -44,11 +69,6 @@ frequency-spacing: Frequencies differ from the declared ones and no single rule 
   trigger: measured frequencies differ from the declared ones, and no known mistake predicts them
   remedy: Compare the printed pairs with base ** (-2k/d).
 
-rotary-dim: More, fewer or other channels are rotated than declared.
-  trigger: one-hot inputs: the set of channels that pass through unchanged
-  remedy: Rotate the declared channels (rotary_dim of them, from rotary_start on) and pass the
-    others through bit for bit.
-
 scaling-missing: The declared frequency scaling is not applied.
   trigger: measured frequencies equal the declared ones without their scaling
   remedy: Apply the configuration's rope scaling when the frequencies are built.
@@ -62,6 +82,21 @@ scaling-parameter: The declared frequency scaling is applied with another parame
   trigger: measured frequencies equal the declared rule's with one parameter changed
   remedy: Pass the declared parameter on to where the frequencies are built.
 
+position-scale: All positions are multiplied by a common factor.
+  trigger: every frequency differs from the declared one by the same ratio
+  remedy: Apply the interpolation factor once, as positions / factor.
+
+overflow: base ** x overflows half precision, so that the slow frequencies become 0.
+  trigger: the pairs that are not rotated are those whose timescale exceeds 65504
+  remedy: Compute base ** x in float32 or better.
+
+uninitialised: A table or buffer was never filled: it holds what was in memory.
+  trigger: table columns that are not sinusoids; frequencies that are all 0, or neither increase nor
+    decrease
+  remedy: Fill the table (or the non-persistent buffer) after construction and after loading.
+
+# Axes of positions: images and videos
+
 sections: Channel pairs follow other position axes than declared.
   trigger: if one position axis changes and the others are 0, other pairs rotate than declared
   remedy: Assign pairs to axes as the declared sections and arrangement say.
@@ -71,6 +106,8 @@ axis-order: The position axes are taken in another order (h and w exchanged, t l
   remedy: Stack the positions in the declared order of axes, or exchange the axes when the table
     is built.
 
+# Factors of values and logits
+
 attention-factor: cos and sin carry another attention factor than declared.
   trigger: the common amplitude of all rotated pairs
   remedy: Multiply both cos and sin by the declared factor, once.
@@ -79,21 +116,7 @@ amplitude: Values are scaled by a factor that was not declared.
   trigger: the ratio of the measured amplitude to the declared one
   remedy: Remove the factor, or declare it.
 
-not-a-rotation: The map on a pair is not a rotation times a common factor.
-  trigger: the two rows of a pair's 2 x 2 block are not orthogonal with equal norm
-  remedy: Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, with the same cos and sin in both.
-
-not-linear: The output is not a linear function of x.
-  trigger: f(2x) differs from 2 f(x), or f(x + y) from f(x) + f(y)
-  remedy: The encoding must not normalise, clip or mix tokens.
-
-phase-order: sin and cos are exchanged.
-  trigger: at angle 0, a column declared as sin is 1, or a column declared as cos is 0
-  remedy: Swap the two: sin first in the paper, cos first in diffusion timesteps.
-
-position-scale: All positions are multiplied by a common factor.
-  trigger: every frequency differs from the declared one by the same ratio
-  remedy: Apply the interpolation factor once, as positions / factor.
+# Positions: which position a token gets
 
 position-origin: All positions are shifted by a constant.
   trigger: the angles at position 0 are those of another position, the same one for every pair
@@ -120,22 +143,7 @@ decode-offset: A call that does not start at position 0 is not rotated to offset
     after it, or at the number of earlier calls
   remedy: Use the given positions (or add the length of the cache), also for single tokens.
 
-proportional: Partial rotation is spread over the whole head (p-RoPE) instead of a leading slice.
-  trigger: one-hot inputs: channel k is paired with k + head_dim/2, only for the first pairs
-  remedy: Rotate the first rotary_dim channels among themselves, exponents over rotary_dim.
-
-overflow: base ** x overflows half precision, so that the slow frequencies become 0.
-  trigger: the pairs that are not rotated are those whose timescale exceeds 65504
-  remedy: Compute base ** x in float32 or better.
-
-uninitialised: A table or buffer was never filled: it holds what was in memory.
-  trigger: table columns that are not sinusoids; frequencies that are all 0, or neither increase nor
-    decrease
-  remedy: Fill the table (or the non-persistent buffer) after construction and after loading.
-
-state: The result depends on earlier calls.
-  trigger: the same call, replayed after longer ones, returns other values
-  remedy: Make every input that cached values depend on a part of the cache's key, or do not cache.
+# Precision: rounding and the errors of cos and sin
 
 angle-precision: Angles or frequencies are computed in half precision.
   trigger: the values equal those of frequencies, timescales or angles in bfloat16 or float16
@@ -156,6 +164,8 @@ range-reduction: cos and sin themselves are inaccurate for large angles.
 inaccurate: Values are wrong by more than rounding, and no named cause explains them.
   trigger: the largest error against the reference, in units of the tolerance, with its index
   remedy: Reproduce the printed case and compare element by element.
+
+# Biases: ALiBi and other functions of the distance
 
 slopes: ALiBi slopes differ from the published recipe.
   trigger: slopes fitted from the bias, head by head
@@ -189,6 +199,8 @@ score-term: A term of the logits is missing, subtracted or multiplied by another
   trigger: a factor for every term, fitted to the logits; it is 1 for every correct term
   remedy: Compare term by term with posenc_ref's terms(q, k, q_positions, k_positions).
 
+# Buckets and indices of relative positions
+
 bucket-direction: Buckets are bidirectional where causal ones were declared, or the reverse.
   trigger: whether all keys on one side of the query share a bucket
   remedy: Encoders are bidirectional, decoders are not.
@@ -206,6 +218,8 @@ bucket-spacing: Distances are spread over the buckets by another rule.
   remedy: Half of the buckets are exact, the others logarithmic up to max_distance.
 """
 _CALLS = """
+# Calls: what every function must do
+
 mutates-input: An input array was written over.
   trigger: inputs compared with a copy taken before the call
   remedy: Work on a copy, or declare inplace=True.

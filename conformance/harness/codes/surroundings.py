@@ -1,6 +1,8 @@
 """Codes of findings outside the encoding: caches, positions, weights, layers, scales."""
 
 TEXT = """
+# Positions: which position a token gets
+
 padding: Padding tokens take up positions, or do not use the table row reserved for padding.
   trigger: positions of rows with padding, compared with counting their real tokens
   remedy: Count real tokens: cumsum(mask) - 1 (or padding_idx + cumsum(mask) for RoBERTa's rows),
@@ -15,30 +17,23 @@ shard-offset: A rank's part of the sequence (or of the heads) is treated as the 
   remedy: Give every rank the positions (and slopes) that its tokens (and heads) have in the whole;
     zig-zag shards hold chunks r and 2 size - 1 - r.
 
-permutation: Projection weights are permuted the wrong way, along the wrong axis, or across heads.
-  trigger: the permuted rows equal those of the inverse, or of another, permutation
-  remedy: Take the rows of each head in the order [0, d/2, 1, d/2 + 1, ...] to get from half to
-    interleaved pairs, in the weights of q and k.
+table-offset: Rows of a table are taken from another start than declared.
+  trigger: the rows (or row numbers) equal those of shifted positions
+  remedy: Add the declared offset once: OPT and BART start at row 2, RoBERTa at padding_idx + 1.
 
-norm-order: Norm and rotation are applied in the wrong order, or another norm than declared is used.
-  trigger: with unequal norm weights, the values equal those of another order or of another norm
-  remedy: Normalise and weight q and k over head_dim first, then rotate.
+# Axes of positions: images and videos
 
-layer-schedule: Layers with and without positional encoding are not the declared ones.
-  trigger: the flags of all layers equal those of another schedule
-  remedy: Compare the flags with the configuration's own; no_rope_layers is 1 if a layer rotates.
+token-order: Patches of an image are numbered in another order than row by row.
+  trigger: the rows equal the declared ones in column-major, or mirrored, order
+  remedy: Row-major: token = row * width + column.
+
+# Factors of values and logits
 
 softmax-scale: Logits are multiplied by another factor than declared.
   trigger: the factor, or the common ratio of the logits to the declared ones
   remedy: 1/sqrt(head_dim), unless the model states its own (DeepSeek: times mscale squared).
 
-table-offset: Rows of a table are taken from another start than declared.
-  trigger: the rows (or row numbers) equal those of shifted positions
-  remedy: Add the declared offset once: OPT and BART start at row 2, RoBERTa at padding_idx + 1.
-
-token-order: Patches of an image are numbered in another order than row by row.
-  trigger: the rows equal the declared ones in column-major, or mirrored, order
-  remedy: Row-major: token = row * width + column.
+# Buckets and indices of relative positions
 
 index-collision: Different offsets share an index, so that they share a bias.
   trigger: elements of the index matrix that are equal although their offsets differ
@@ -57,6 +52,25 @@ relative-absolute: A relative index depends on one position alone, or on both, n
     difference.
   trigger: the result equals one computed from the key's, or the query's, own position
   remedy: Index by the difference of positions.
+
+# Weights, layers and caches
+
+permutation: Projection weights are permuted the wrong way, along the wrong axis, or across heads.
+  trigger: the permuted rows equal those of the inverse, or of another, permutation
+  remedy: Take the rows of each head in the order [0, d/2, 1, d/2 + 1, ...] to get from half to
+    interleaved pairs, in the weights of q and k.
+
+norm-order: Norm and rotation are applied in the wrong order, or another norm than declared is used.
+  trigger: with unequal norm weights, the values equal those of another order or of another norm
+  remedy: Normalise and weight q and k over head_dim first, then rotate.
+
+layer-schedule: Layers with and without positional encoding are not the declared ones.
+  trigger: the flags of all layers equal those of another schedule
+  remedy: Compare the flags with the configuration's own; no_rope_layers is 1 if a layer rotates.
+
+state: The result depends on earlier calls.
+  trigger: the same call, replayed after longer ones, returns other values
+  remedy: Make every input that cached values depend on a part of the cache's key, or do not cache.
 
 stale-cache: Some cached keys are rotated twice or not at all, or with other frequencies than the
     rest.

@@ -16,6 +16,7 @@ POSITIONS = (
         plain(posenc_ref.relative_index),
         ("window",),
         _NONE,
+        meaning="the index (N, N) of the bias of every pair of N = height * width tokens",
     ),
     Surface(
         "relative_shift",

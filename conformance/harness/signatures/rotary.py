@@ -63,6 +63,7 @@ ROTARY = (
         ("q", "k", "q_positions", "k_positions"),
         ("rotary",),
         "sequences.judge_qk:judge",
+        meaning="q and k (B, H, S, D) rotated to their positions, each (S,), (B, S) or (A, B, S)",
         least=_LEAST,
     ),
     Surface(
@@ -97,6 +98,7 @@ ROTARY = (
         ("x", "offset"),
         ("rotary",),
         "sequences.judge_calls:judge",
+        meaning="each x (B, H, S, D) rotated to the positions from its offset on",
         one_map=True,
         least=_LEAST,
     ),

@@ -26,7 +26,7 @@ class Surface:
     judge: str = "functions.judge:judge"
     identify: str = ""  #: finds the encoding of an unknown function; empty: impossible
     outputs: tuple[str, ...] = ()  #: names of the results in test vectors; empty: no vectors
-    meaning: str = ""  #: describes the results on the page about test vectors
+    meaning: str = ""  #: describes the results
     one_map: bool = False  #: whether queries and keys share one map
     least: int = 0  #: the smallest ``max_position`` that the judge accepts
 

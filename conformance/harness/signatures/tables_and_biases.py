@@ -114,6 +114,7 @@ TABLES_AND_BIASES = (
         _rank_slopes,
         ("num_heads", "tp_size", "tp_rank"),
         ("alibi",),
+        meaning="the slopes (H / tp_size,) of the heads of one tensor-parallel rank",
     ),
     Surface(
         "ids_from_tokens",
@@ -131,6 +132,7 @@ TABLES_AND_BIASES = (
         lambda e, dtype: lambda n: np.asarray(posenc_ref.rows(e, n)),
         ("seq_len",),
         ("table",),
+        meaning="the rows of positions 0 .. seq_len-1, (S, dim)",
     ),
     Surface(
         "layers",
@@ -138,6 +140,7 @@ TABLES_AND_BIASES = (
         lambda model, dtype: lambda n: posenc_ref.layers(model, n),
         ("n_layers",),
         ("model",),
+        meaning="n_layers values",
     ),
     Surface(
         "softmax_scale",
@@ -145,5 +148,6 @@ TABLES_AND_BIASES = (
         lambda model, dtype: lambda: posenc_ref.softmax_scale(model),
         (),
         ("model",),
+        meaning="one number, such as 1/sqrt(head_dim)",
     ),
 )

@@ -58,7 +58,10 @@ class Gallery(Survey):
             text += f", {len(self.outcomes) - len(good)} WRONG"
         if self.absent:
             names = dict.fromkeys(function.library for function in self.absent)
-            text += f"; {len(self.absent)} not run, as {', '.join(names)} is not installed"
+            packages = [f"'{word}'" for name in names for word in LIBRARIES[name].split()]
+            text += f"; {len(self.absent)} not run, as {', '.join(names)} "
+            text += f"{'is' if len(names) == 1 else 'are'} not installed: "
+            text += f"pip install {' '.join(dict.fromkeys(packages))}"
         return f"{text} ({self.seconds:.0f} s)"
 
     def to_dict(self) -> dict[str, Any]:

@@ -73,6 +73,8 @@ def models_folder() -> Path:
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("transformers is not installed; pip install 'transformers>=5'")
+    if importlib.util.find_spec("torch") is None:
+        raise ModuleNotFoundError('torch is not installed; pip install "posenc-ref[torch]"')
     return Path(spec.origin).parent / "models"
 
 

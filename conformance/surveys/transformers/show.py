@@ -12,6 +12,11 @@ from .sweep import Sweep
 
 #: The verdict of :class:`TextTable` for each verdict of a sweep.
 STATES = {"conforms": "conforms", "deviates": "deviates", "gap": "inconclusive"}
+NONE = "none"
+LEGEND = """\
+score: the largest error in units of rounding (docs/judging.md); up to 128 pass in float32 and
+float64, 8 in bfloat16 and float16. angles: the precision in which they are computed. findings: the
+codes of mistakes, which `posenc explain` explains. none: not measured, or no finding."""
 HEAD = ["module", "what it is", "verdict", "score", "angles", "findings"]
 
 
@@ -21,7 +26,8 @@ def table(found: Sweep) -> TextTable:
     for line in found.outcomes:
         if line.verdict != "refused":
             name, encoding, verdict, *rest = cells(line)
-            rows.append([name, encoding, (verdict, STATES.get(line.verdict, "skipped")), *rest])
+            state = (verdict, STATES.get(line.verdict, "skipped"))
+            rows.append([name, encoding or NONE, state, *(cell or NONE for cell in rest)])
     return TextTable("Positional encodings of transformers", HEAD, rows, numbers=["score"])
 
 
@@ -81,4 +87,4 @@ def counts(lines: Sequence[Outcome]) -> str:
 
 def parts(found: Sweep) -> list[TextTable | str]:
     """Return the table, sentences about outcomes that do not conform, and a summary."""
-    return [table(found), "\n".join(sentences(found)), summary(found)]
+    return [table(found), LEGEND, "\n".join(sentences(found)), summary(found)]

@@ -65,7 +65,12 @@ def test_table_as_text(rows):
     assert "FAILS" not in text
     assert "at most 2 * 2**-53" in text
     lines = text.splitlines()
-    assert len(lines) == len({(row.encoding, row.positions) for row in rows}) + 2
+    assert len(lines) == len({(row.encoding, row.positions) for row in rows}) + 3
+    assert all(
+        len(re.split(" {2,}", line)) == len(re.split(" {2,}", lines[0])) for line in lines[:-2]
+    )
+    assert "equal: no error" in lines[-2]
+    assert "n/a: " in lines[-1]
     bad = Row("X", "float32", "0 .. 1", 1, 1.0, 129.0)
     assert "129.00 FAILS" in format_table([bad])
 

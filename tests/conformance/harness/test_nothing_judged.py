@@ -168,7 +168,7 @@ def test_vectors_without_a_case(posenc, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "choice", [{"surface": "aply"}, {"encoding": "Rope"}, {"flags": ["NoSuchFlag"]}]
+    "choice", [{"surface": "aply"}, {"encoding": "Ropes"}, {"flags": ["NoSuchFlag"]}]
 )
 def test_a_choice_of_vectors_that_leaves_none(choice):
     (key,) = choice

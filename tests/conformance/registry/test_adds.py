@@ -15,8 +15,7 @@ import pytest
 import posenc_ref
 from posenc_ref import _registry
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance import load_vectors, registry
-from posenc_ref.conformance.cli.explain import explain
+from posenc_ref.conformance import explain, load_vectors, registry
 from posenc_ref.conformance.exact.certificate import certify, certify_entry, format_table
 from posenc_ref.conformance.surveys.verify import Options, verify
 from posenc_ref.conformance.vectors.make import generate, recipes
@@ -147,8 +146,8 @@ def test_explain_shows_what_it_declares(entry, monkeypatch):
     monkeypatch.setattr(posenc_ref, "__all__", [*posenc_ref.__all__, "TISA"])
     monkeypatch.setattr(entry.encoding, "holds", frozenset({"symmetric"}))
     assert explain("tisa").endswith(
-        "\n\nProperties\n    symmetric        ``b(i, j) = b(j, i)``"
-        "\n    translation      ``b(i + s, j + s) = b(i, j)``"
+        "\n\nProperties\n    symmetric        `b(i, j) = b(j, i)`"
+        "\n    translation      `b(i + s, j + s) = b(i, j)`"
     )
 
 

@@ -13,6 +13,8 @@ import posenc_ref
 from posenc_ref.conformance import Accuracy, Finding, Report, cli
 from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.surveys.ndjson import FORMAT, NdjsonError, read_ndjson, recording
+from posenc_ref.conformance.surveys.verify import failed_group
+from posenc_ref.conformance.surveys.whole import CERTIFICATE, GOLDEN, golden_vectors
 from tests.conformance.recorded import (
     FACTS,
     FOUND,
@@ -118,6 +120,13 @@ def test_every_line_follows_the_schema(tmp_path, file):
             assert not validator.is_valid({k: v for k, v in line.items() if k != name}), name
         assert not validator.is_valid(line | {"extra": 1})
         assert not validator.is_valid(line | {"event": "other"})
+
+
+def test_every_group_of_verify_has_a_kind_that_the_schema_knows():
+    kinds = {failed_group(group, "r").kind for group in ("numpy", CERTIFICATE, GOLDEN, "mlx")}
+    kinds.add(golden_vectors().kind)
+    (schema,) = re.findall(r'"kind": {"enum": (\[.*?\])}', json.dumps(SCHEMA))
+    assert sorted(kinds) == sorted(json.loads(schema))
 
 
 def test_the_schema_knows_every_event(tmp_path):

@@ -1,6 +1,7 @@
 """The sweep of transformers: how it is run, kept, continued, explained and written."""
 
 import ast
+import importlib.util
 import json
 import re
 import runpy
@@ -15,6 +16,7 @@ from posenc_ref.conformance.surveys import runner
 from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
 from posenc_ref.conformance.surveys.record import Outcome, versions
 from posenc_ref.conformance.surveys.tables import plain_text
+from posenc_ref.conformance.surveys.transformers import census
 from posenc_ref.conformance.surveys.transformers import document as sweep_document
 from posenc_ref.conformance.surveys.transformers import show as sweep_show
 from posenc_ref.conformance.surveys.transformers import sweep as sweeping
@@ -215,7 +217,8 @@ def test_what_is_printed():
     )
     found = Sweep([line_of(), deviating, line_of(verdict="refused")], known=(ENTRY,))
     text = plain_text(sweep_show.parts(found))
-    assert re.search(r"m\.D\(X\) +DEVIATES +> 999 +sign", text)
+    assert re.search(r"m\.D\(X\) +none +DEVIATES +> 999 +none +sign", text)
+    assert "none: not measured, or no finding" in text
     assert "m.D(X): sign: backwards  [UNEXPLAINED]" in text
     assert "m.C(*: deviates sign" in text  # no longer so
     assert "2 judged, 1 conforming, 1 deviating, 0 our gap, 0 not drivable" in text
@@ -294,3 +297,16 @@ def test_the_document_of_this_repository_is_of_these_scripts_and_claims():
     for path in SCRIPTS:
         assert path.read_text(encoding="utf-8").strip() in text
     assert "Unexplained" not in text
+
+
+@pytest.mark.parametrize("absent", ["transformers", "torch"])
+def test_a_missing_library_is_one_line_with_what_to_install(monkeypatch, absent):
+    census._every.cache_clear()
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == absent else there(name)
+    )
+    said = CliRunner().invoke(cli.app, ["sweep", "--only", "llama"])
+    assert (said.exit_code, said.stdout) == (2, "")
+    (line,) = [line for line in said.stderr.splitlines() if "not installed" in line]
+    assert line.startswith(f"posenc: {absent} is not installed; pip install ")

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -12,14 +13,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from posenc_ref import Shaw
+from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE, Shaw, Sinusoidal, XPos
 from posenc_ref.backends import backend
-from posenc_ref.conformance import registry
+from posenc_ref.conformance import load_vectors, registry, vectors
 from posenc_ref.conformance.adapters import library
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
-from posenc_ref.conformance.surveys import show, verify
+from posenc_ref.conformance.surveys import progress, show, verify
 from posenc_ref.conformance.surveys.own import judge_entry
 from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.tables import TextTable
 from posenc_ref.conformance.surveys.verify import Options, Verification
 from posenc_ref.conformance.surveys.worker import Worker
 
@@ -105,7 +107,8 @@ def test_a_missing_backend_is_skipped_with_the_reason(monkeypatch):
     assert found.counts["conforms"] == 1
     assert found.exit_code == 0
     text = show.plain(found)
-    assert "cupy is not installed (No module named 'no_such_module'); pip install \"" in text
+    assert "  not installed (1): cupy" in text
+    assert '; pip install "posenc-ref[cupy]"' in text
     assert "1 skipped" in text
 
 
@@ -226,4 +229,170 @@ def test_without_typer_the_certificate_is_printed():
 def test_without_typer_other_commands_say_what_is_missing():
     run = without_libraries(*OTHERS, arguments=["check", "a.py:f"])
     assert (run.returncode, run.stdout) == (2, "")
+    assert len(run.stderr.splitlines()) == 1
     assert 'pip install "posenc-ref[cli]"' in run.stderr
+
+
+IN_PYTHON = """
+from posenc_ref import RoPE
+from posenc_ref.conformance import check, explain, identify, load_vectors
+
+rope = RoPE(16, layout="half")
+wrong = RoPE(16, layout="half", base=500.0)
+assert check(rope.apply, rope, "apply").verdict == "conforms"
+assert check(rope.apply, wrong, "apply").codes == ["base"]
+assert identify(rope.apply, head_dim=16).encoding == rope
+assert explain("rope").startswith("RoPE(head_dim")
+case = load_vectors(surface="apply", encoding="RoPE")[0]
+right = case.encoding.apply(*case.arguments())
+assert case.judge(right) < 128 < case.judge(-right)
+"""
+
+
+def test_python_needs_nothing_but_numpy():
+    blocked = [*OTHERS, "mpmath", "jsonschema", "transformers", "numba", "gguf", "onnx"]
+    code = "import sys\nfor name in {!r}:\n    sys.modules[name] = None\n{}"
+    command = [sys.executable, "-c", code.format(blocked, IN_PYTHON)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "sweep"])
+def test_a_long_command_answers_before_its_slow_imports(command):
+    """It says that it starts, then imports typer, which is missing here."""
+    code = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("typer", "transformers", "torch"):
+            print("imports", name, file=sys.stderr)
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["posenc", {!r}, "--dtype", "int8"]
+from posenc_ref.conformance.__main__ import main
+
+main()
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code.format(command)], capture_output=True, text=True
+    )
+    said = run.stderr.splitlines()
+    assert said[0] == f"posenc {command}: starting"
+    assert "imports typer" in said[1:]
+    assert run.stdout == ""
+
+
+def test_progress_is_plain_lines_in_a_pipe(capsys, monkeypatch):
+    def printed(*calls):
+        now = iter([0.0, *(at for at, *_ in calls)])
+        monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+        show_progress = progress.lines()
+        for _, name, done in calls:
+            show_progress(name, done, 2)
+        return capsys.readouterr().err.splitlines()
+
+    assert printed((0.0, "", 0), (1.0, "a", 1), (1.5, "b", 2)) == []
+    assert printed(
+        (0.0, "", 0), (3.0, "", 0), (4.0, "a", 0), (13.0, "b", 1), (14.0, "c", 1), (15.0, "d", 2)
+    ) == [
+        "posenc: 0 of 2 parts done after 3 s",
+        "posenc: 1 of 2 parts done after 13 s, last: b",
+        "posenc: 2 of 2 parts done after 15 s, last: d",
+    ]
+
+
+# --- the golden vectors, and rotary encodings on every library ------------------------------------
+
+
+def test_the_golden_vectors_are_judged():
+    (outcome,) = judge("golden vectors").outcomes
+    assert (outcome.verdict, outcome.kind) == ("conforms", "vectors")
+    assert outcome.executed == len(load_vectors())
+    assert f"computes all {outcome.executed} cases" in show.plain(Verification([outcome]))
+
+
+def test_a_wrong_encoding_fails_its_golden_vectors(monkeypatch):
+    monkeypatch.setattr(
+        Sinusoidal, "table", lambda e, p, **more: e.scale * np.zeros((len(p), e.dim))
+    )
+    monkeypatch.setattr(vectors, "load_vectors", lambda: load_vectors(encoding="Sinusoidal")[:3])
+    found = judge("golden vectors")
+    assert [o.verdict for o in found.outcomes] == ["deviates"]
+    assert found.exit_code == 1
+    assert "posenc_ref scores" in show.plain(found)
+
+
+@pytest.mark.parametrize("cls", [RoPE, MultiAxisRoPE, MixedRoPE, XPos])
+def test_a_wrong_rotation_is_seen_on_a_library(monkeypatch, cls):
+    pytest.importorskip("array_api_strict", reason="a library that is no NumPy")
+    only = f"array_api_strict {cls.__name__.lower()} vectors"
+    assert {o.verdict for o in judge(only, "float32").outcomes} == {"conforms"}
+    name = "apply_queries" if cls is XPos else "apply"
+    honest = getattr(cls, name)
+    monkeypatch.setattr(cls, name, lambda e, x, p, **more: honest(e, x, p + 1, **more))
+    assert {o.codes[:1] for o in judge(only, "float32").outcomes} == {("inaccurate",)}
+
+
+# --- what is printed -----------------------------------------------------------------------------
+
+
+def outcomes():
+    """Return outcomes with every kind of cell: judged, exact, once, not run, skipped, without."""
+    ours = Outcome("backend", "numpy", "2", verdict="conforms", worst=1.5, budget=128, executed=1)
+    theirs = Outcome("library", "lib", "1", verdict="conforms", worst=2.0, budget=128, executed=1)
+    return [
+        ours.replace(label="RoPE half", dtype="float64"),
+        ours.replace(label="RoPE half", dtype="float32", worst=0.0),
+        ours.replace(label="T5 bucket", dtype="float64"),
+        ours.replace(group="torch", label="RoPE half", dtype="float64"),
+        ours.replace(label="ALiBi vectors", dtype="float64", worst=0.0),
+        ours.replace(label="T5Bias vectors", dtype="float64", verdict="skipped", reason="r"),
+        ours.replace(group="torch", label="Shaw vectors", dtype="float64"),
+        theirs.replace(label="f", dtype="float32", errors={4096: 1e-5}, precision="float32 angles"),
+        theirs.replace(label="g", dtype="float32", errors={4096: 1e-2}, degrades_at=257),
+        theirs.replace(label="slopes", dtype="float32"),
+    ]
+
+
+def test_every_cell_of_every_table_has_a_number_or_an_explained_word():
+    parts = show.parts(Verification(outcomes()))
+    tables = [part for part in parts if isinstance(part, TextTable)]
+    assert len(tables) == 3
+    guide = next(part for part in parts if isinstance(part, str))
+    words = set()
+    for table in tables:
+        for row in table.rows:
+            for head, cell in zip(table.head, row, strict=True):
+                text = cell if isinstance(cell, str) else cell[0]
+                assert text, (table.title, head, row)
+                if head in table.numbers and not text[0].isdigit():
+                    words.add(text)
+    assert words == {"equal", "once", "not run", "skipped", "n/a", "never"}
+    explained = set(re.findall(r"(?m)^  (\S.*?)  +\S", guide))
+    assert words - {"never"} <= explained
+    assert "never: " in guide
+    assert {"score", "> 2**-9 at", "4Ki .. 1Mi", "angles"} <= explained
+
+
+def test_skipped_outcomes_are_grouped_by_reason():
+    reason = "torch is not installed (No module named 'torch'); pip install \"a[torch]\""
+    blank = Outcome("backend", "torch", reason=reason)
+    many = [Outcome("backend", "numpy", "2", f"{n}", reason="m is short") for n in range(9)]
+    text = show.plain(
+        Verification(
+            [
+                blank,
+                blank.replace(group="jax", reason=blank.reason.replace("torch", "jax")),
+                Outcome("backend", "dask", dtype="float64", reason="dask takes long; --full"),
+                Outcome("backend", "jax", dtype="float16", reason="jax takes long; --full"),
+                *many,
+            ]
+        )
+    )
+    assert text.splitlines()[:4] == [
+        "Skipped, by reason:",
+        '  not installed (2): torch, jax; pip install "a[torch]" "a[jax]"',
+        "  takes long; --full (2): dask float64, jax float16",
+        "  m is short (9): 9 of numpy",
+    ]

@@ -134,9 +134,14 @@ def case_of(ident):
 
 def test_load_chooses():
     with pytest.raises(
-        ValueError, match="there is no vector with surface='apply', encoding='XPos'"
+        ValueError, match=r"there is no vector with surface='apply', encoding='XPos'$"
     ):
         load_vectors(surface="apply", encoding="XPos")
+    assert load_vectors(surface="Apply", encoding="rope") == load_vectors(
+        surface="apply", encoding="RoPE"
+    )
+    with pytest.raises(ValueError, match=r"encoding='ropee'; did you mean 'RoPE' or "):
+        load_vectors(surface="apply", encoding="ropee")
     chosen = load_vectors(encoding="XPos", flags=["FirstPositions"])
     assert {case.surface for case in chosen} == {"apply_queries", "apply_keys"}
     with pytest.raises(ValueError, match="version must be one of v0, got 'v7'"):
