@@ -12,9 +12,11 @@ from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .calling import bind, takes
+from .diagnosis.reproduce_fn import runnable
 from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
+from .harness.nearest import did_you_mean
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
@@ -38,6 +40,7 @@ def check(
     head_dim: int | None = None,
     max_position: int | None = None,
     inplace: bool = False,
+    strict: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -75,6 +78,8 @@ def check(
         Judge no position beyond this one (at least 128); the report states the limit.
     inplace : bool
         Whether ``fn`` may overwrite its inputs.
+    strict : bool
+        Whether tensors that differ fail even if every logit agrees; by default they are a note.
     factory : callable, optional
         Makes a fresh instance of ``fn``, for the state tests.
     seed : int
@@ -100,9 +105,13 @@ def check(
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
-        raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")
+        raise TypeError(
+            f"encoding must be a posenc_ref encoding, such as RoPE(64, layout='half') or "
+            f"preset('llama-3.1-8b').only, got {encoding!r}"
+        )
     if surface is not None and surface not in SURFACES:
-        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+        near = did_you_mean(surface, SURFACES)
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     if surface is not None:
         refuse(surface, encoding)
     if bound is None and (surface is None or not takes(fn, surface)):
@@ -133,6 +142,7 @@ def check(
         head_dim=head_dim,
         max_position=max_position,
         inplace=inplace,
+        strict=strict,
         factory=factory,
         seed=seed,
         name=name,
@@ -181,6 +191,8 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
         run.add("shape", str(error), "a similar call returned the right shape before")
     for problem in problems() if problems else ():
         run.add("raises", *problem)
+    findings = run.report.findings
+    findings[:] = [runnable(finding, run.driver) for finding in findings]
     return run.finish()
 
 
@@ -198,6 +210,7 @@ def make_run(
     head_dim: int | None = None,
     max_position: int | None = None,
     inplace: bool = False,
+    strict: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -249,7 +262,7 @@ def make_run(
             )
         head_dim = encoding.head_dim
     head_dim = head_dim or bound.head_dim
-    settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
+    settings = Settings(angles, precision, max_position, seed, head_dim, reduced, strict)
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     report.called = bound.how
     return Run(driver, encoding, settings, Ledger(report))

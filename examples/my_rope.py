@@ -55,3 +55,9 @@ def half_precision_frequencies(x, positions):
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
     angle = positions[:, None].astype(np.float32) * rounded
     return turn(x, np.cos(angle), np.sin(angle))
+
+
+def written_in_pairs(x, positions):
+    """No mistake: results in another order, (2k, 2k + 1), of queries and keys alike."""
+    y1, y2 = np.split(apply(x, positions), 2, axis=-1)
+    return np.stack([y1, y2], axis=-1).reshape(x.shape)

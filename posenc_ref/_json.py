@@ -13,6 +13,7 @@ import numpy as np
 
 from ._namespace import dtype_like, dtype_name, is_array, to_host
 from ._registry import CLASSES
+from ._required import allowed_values, lacking
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
@@ -53,13 +54,10 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     unknown = sorted(set(body) - set(allowed))
     if unknown:
         raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
-    required = [
-        f.name
-        for f in dataclasses.fields(cls)
-        if f.default is dataclasses.MISSING and f.name not in body
-    ]
+    required = lacking(cls, [*body])
     if required:
-        raise ValueError(f"{name} needs the field {required[0]!r}")
+        what = allowed_values(cls, required[0], body)
+        raise ValueError(f"{name} needs the field {required[0]!r}{what}")
     return cls.read(body)
 
 

@@ -13,12 +13,13 @@ from ._arrays import check_queries_and_keys
 from ._json import decode, encode
 from ._namespace import Array, astype, dtype_name, is_array, widen
 from ._registry import register
+from ._required import Checked
 
 #: The repr shortens tuples that are longer than this.
 _SHOWN = 16
 
 
-class Value:
+class Value(metaclass=Checked):
     """A frozen dataclass with a JSON form, registered under its class name.
 
     The JSON form names the kind and the class: ``{"encoding": "RoPE", ...}``,

@@ -20,6 +20,7 @@ from typing import Any
 import posenc_ref
 from posenc_ref.conformance.calling.roles import parameters
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.nearest import did_you_mean
 
 from .rotary_function import Rotation, attribute, head_dim_of
 from .rotary_search import find_direct, find_rotation, ranked, rotating_functions
@@ -132,7 +133,16 @@ def rotary(
     pristine = copy.deepcopy(module)  # before any call, because modules cache results
     config = getattr(module, "config", None) or getattr(target, "config", None)
     file = sys.modules[type(module).__module__]
-    table = find_table(copy.deepcopy(module), _layer_types(module, config, layer_type))
+    tried = _layer_types(module, config, layer_type)
+    try:
+        table = find_table(copy.deepcopy(module), tried)
+    except ValueError as error:
+        if tried != (None,) or _LAYER_TYPE not in inspect.signature(module.forward).parameters:
+            raise
+        raise ValueError(
+            f"{type(module).__name__} has a table for each layer type, and neither it nor a "
+            "configuration lists them: pass layer_type="
+        ) from error
     name = f"transformers {type(module).__name__}"
     if table.layer_type is not None:
         name += f" ({table.layer_type})"
@@ -144,6 +154,12 @@ def rotary(
         if type(module).__name__ in BEFORE:
             rotation = replace(rotation, before=getattr(file, BEFORE[type(module).__name__]))
         head_dim = rotation.head_dim
+    if encoding is None and layout is not None and config is None:
+        raise ValueError(
+            f"layout={layout!r} declares the encoding of a configuration, but neither "
+            f"{type(module).__name__} nor {type(target).__name__} has one: pass "
+            "encoding=RoPE(...), or leave out layout to judge properties alone"
+        )
     if encoding is None and layout is not None and head_dim is not None:
         encoding = declared_rope(config, layout, head_dim, table.layer_type)
 
@@ -201,17 +217,28 @@ def _frequencies(module: Any, layer_type: str | None) -> Any:
 
 def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
     """Return the layer types to try: the chosen one, or all layer types of the module."""
-    kinds = layer_types(module, config)
+    kinds, name = layer_types(module, config), type(module).__name__
     if chosen is None:
         return (None,) if kinds == ("",) else (*kinds, None)
-    if kinds == ("",):
-        raise ValueError(f"{type(module).__name__} has one table for all layer types")
+    if _LAYER_TYPE not in inspect.signature(module.forward).parameters:
+        raise ValueError(
+            f"{name} has one table for all layer types: leave out layer_type={chosen!r}"
+        )
+    if kinds != ("",) and chosen not in kinds:
+        near = did_you_mean(chosen, kinds)
+        raise ValueError(
+            f"layer_type must be one of {name}'s, {', '.join(kinds)}; got {chosen!r}{near}"
+        )
     return (chosen,)
+
+
+#: The parameter of modules with a table for each layer type.
+_LAYER_TYPE = "layer_type"
 
 
 def layer_types(module: Any, config: Any) -> tuple[str, ...]:
     """Return the layer types with their own table; ("",) if all share one table."""
-    if "layer_type" not in inspect.signature(module.forward).parameters:
+    if _LAYER_TYPE not in inspect.signature(module.forward).parameters:
         return ("",)
     kinds = getattr(module, "rope_type", None)
     if not isinstance(kinds, dict) or not kinds:

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from posenc_ref import RoPE, from_config
+from posenc_ref.conformance.harness.rotated import rotated_channels
 
 
 def file_of(model: str, kind: str = "modeling") -> Any:
@@ -14,12 +15,20 @@ def file_of(model: str, kind: str = "modeling") -> Any:
 
 
 def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | None) -> RoPE | None:
-    """Return the RoPE that `from_config` reads for heads of this size, or None."""
+    """Return the RoPE that `from_config` reads for heads of this size, or None.
+
+    Raise ValueError if an unknown kind of model states no base: its default is not known.
+    """
     try:
         model = from_config(config, layout=layout)
         own = model.only if layer_type is None else model.encodings[layer_type]
     except (KeyError, TypeError, ValueError):
         return None
+    if model.provenance.get("base", "").startswith("default of PretrainedConfig"):
+        raise ValueError(
+            f"the configuration of {model.name} states no base (rope_theta), and the default of "
+            "this model is not known: pass encoding=RoPE(..., base=...)"
+        )
     found = rotated_part(own, head_dim)
     return found if isinstance(found, RoPE) and found.head_dim == head_dim else None
 
@@ -27,7 +36,7 @@ def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | Non
 def rotated_part(encoding: Any, head_dim: int | None) -> Any:
     """Return ``encoding``, limited to its rotated channels if ``head_dim`` counts only these."""
     if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
-        return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+        return rotated_channels(encoding)
     return encoding
 
 

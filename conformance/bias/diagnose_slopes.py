@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import ALiBi
 from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import half_precision
 from posenc_ref.conformance.phases.precision import rounded
@@ -74,7 +75,7 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
-    count, remedy = f"{int(bad.sum())} of {len(m)} slopes are wrong", ""
+    count, remedy = plural(int(bad.sum()), "slope is", "slopes are", len(m)) + " wrong", ""
     message = f"{count}; measured: {words}"
     for series, what_to_do, slopes in known_series(len(m), max_bias):
         if not ruler.differ(m, slopes, slopes).any():

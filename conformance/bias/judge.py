@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import ALiBi, Bias, T5Bias
+from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
 from posenc_ref.conformance.harness.run import Run
@@ -95,6 +96,15 @@ def judge_bias(run: Run) -> None:
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         run.explain(own.get(type(encoding), diagnose_other), finite)
+    if encoding.up_to_constant and not run.failures:
+        row_constants(run, (_constants(encoding, case) for case in cases))
+
+
+def _constants(encoding: Bias, case: BiasCase) -> RowConstants:
+    """Return the values at each query's own key: ``check`` leaves a constant of each row open."""
+    declared = encoding.truth(case.rows, case.rows).value
+    size = np.abs(np.where(case.judged, case.actual, 0.0)).max(axis=-1)
+    return RowConstants(case.name, case.own[..., 0], np.diagonal(declared, axis1=1, axis2=2), size)
 
 
 def _properties(encoding: Bias, longest: int) -> list[Property]:

@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from posenc_ref import Encoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
+from posenc_ref.conformance.diagnosis.layer_types import name_layer_type
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
@@ -26,7 +28,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .delivery import known_deviation, printed
 from .loading import UsageError, load_encoding, load_target
-from .models import declared_by, layer_types, load_model
+from .models import PART, declared_by, layer_types, load_model, other_layer_types, require_model
 from .onnx_model import check_model, is_onnx
 from .output import usage_errors
 from .recorded import judge_recorded
@@ -62,7 +64,8 @@ def check_command(
         ),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="The expected encoding, as JSON or @file.json.")
+        str | None,
+        typer.Option(help='The expected encoding: RoPE(64, layout="half"), JSON or @file.json.'),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="The model that has the expected encoding.")
@@ -70,12 +73,14 @@ def check_command(
     fact: Annotated[
         list[str] | None,
         typer.Option(
-            help="A value that the preset requires, NAME=VALUE: num_heads=12, weight=@rows.npy."
+            help="A value that the preset requires or that differs from the preset or "
+            "configuration, NAME=VALUE: num_heads=12, weight=@rows.npy."
         ),
     ] = None,
     config: Annotated[
         str | None, typer.Option(help="The config.json or .gguf file with the expected encoding.")
     ] = None,
+    part: Annotated[str | None, typer.Option(help=PART)] = None,
     override: Annotated[
         str | None,
         typer.Option(help="Entries that replace those of --preset or --config: JSON or @file."),
@@ -119,6 +124,10 @@ def check_command(
         float | None,
         typer.Option(help=f"The time limit for one answer to --exec (default: {TIMEOUT:g} s)."),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
@@ -178,21 +187,17 @@ def check_command(
         needed = against is None
     if not said and (head_dim is None or recorded) and not own and needed:
         raise UsageError(
-            "the expected encoding is missing: give --encoding "
-            '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
+            "the expected encoding is missing: give --encoding 'RoPE(64, layout=\"half\")', "
             "--preset llama-3.1-8b or --config config.json; "
             "`posenc explain` lists the encodings, `posenc presets` the models"
         )
     several: dict[str, Encoding] = {}
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
-    if fact and preset is None:
-        raise UsageError("--fact needs --preset")
-    if override is not None and preset is None and config is None:
-        raise UsageError("--override needs --preset or --config, whose entries it replaces")
+    model = None
+    if preset is None and config is None:
+        require_model(fact=fact, part=part, layer_type=layer_type, override=override)
     if preset is not None or config is not None:
-        model = load_model(
-            preset or config or "", facts=fact or (), surface=chosen, override=override
-        )
+        model = load_model(preset or config or "", part, fact or (), chosen, override)
         several = layer_types(model, layer_type) if graph else {}
         if recorded is not None:
             declared = model
@@ -256,8 +261,26 @@ def check_command(
         "dtype": dtype,
     }
     begin = time.perf_counter()
-    # Keep the function's own output out of the report.
-    with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
+    with (
+        recording(ndjson, "check", declared, **facts) as record,
+        redirect_stdout(sys.stderr),
+    ):  # the function may print
+        judge = partial(
+            check,
+            fn,
+            surface=chosen,
+            backend=backend,
+            dtype=dtype,
+            tensor_layout=tensor_layout,
+            device=device,
+            angles=angles,
+            precision=precision,
+            head_dim=head_dim,
+            max_position=max_position,
+            inplace=inplace,
+            strict=strict,
+            name=target if isinstance(target, str) and not own else None,
+        )
         report = (
             judge_recorded(
                 recorded,
@@ -271,22 +294,10 @@ def check_command(
                 precision=precision,
             )
             if recorded is not None
-            else check(
-                fn,
-                declared,
-                chosen,
-                backend=backend,
-                dtype=dtype,
-                tensor_layout=tensor_layout,
-                device=device,
-                angles=angles,
-                precision=precision,
-                head_dim=head_dim,
-                max_position=max_position,
-                inplace=inplace,
-                name=target if isinstance(target, str) and not own else None,
-            )
+            else judge(declared)
         )
+        if model is not None and recorded is None:
+            name_layer_type(report, other_layer_types(model, report.surface, declared), judge)
         report.expected = known
         if record is not None:
             record.report(report, time.perf_counter() - begin)

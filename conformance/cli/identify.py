@@ -14,8 +14,8 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
-from .loading import UsageError, load_encoding, load_target
-from .models import encoding_of, load_model
+from .loading import UsageError, is_encoding, load_encoding, load_target
+from .models import PART, encoding_of, load_model
 from .onnx_model import identify_model, is_onnx
 from .output import usage_errors
 from .recorded import identify_recording
@@ -59,8 +59,17 @@ def identify_command(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Also print how to convert the function to this encoding: a preset, JSON or @file."
+            help="Also print how to convert the function to this encoding: a preset, config.json, "
+            'RoPE(64, layout="half"), JSON or @file.json.'
         ),
+    ] = None,
+    part: Annotated[str | None, typer.Option(help=f"For --to. {PART}")] = None,
+    fact: Annotated[
+        list[str] | None,
+        typer.Option(help="For --to: a value that the model requires, NAME=VALUE."),
+    ] = None,
+    layer_type: Annotated[
+        str | None, typer.Option(help="For --to: the layer type, if the model has several.")
     ] = None,
     node: Annotated[
         str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
@@ -82,10 +91,14 @@ def identify_command(
         raise typer.Exit(max(map(_exit_code, cards), key=(0, 1, 3).index))
     if target is None or recorded is not None:
         raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
+    if to is None or is_encoding(to):
+        for option, value in (("--part", part), ("--fact", fact), ("--layer-type", layer_type)):
+            if value:
+                raise UsageError(f"{option} needs --to with a preset or a config.json")
     goal = None
     if to is not None:
-        is_json = to.lstrip().startswith(("{", "@"))
-        goal = load_encoding(to) if is_json else encoding_of(load_model(to), None)
+        goal = load_encoding(to) if is_encoding(to) else None
+        goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
     if is_onnx(target):
         code = identify_model(
             target,

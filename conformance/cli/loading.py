@@ -5,7 +5,6 @@ Failures raise :class:`UsageError`, which says what is expected and suggests sim
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -21,8 +20,10 @@ from posenc_ref import Encoding, from_dict
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
+from posenc_ref.conformance.harness.expression import class_name, read_expression
+from posenc_ref.conformance.harness.nearest import did_you_mean
 
-EXAMPLE = '{"encoding": "RoPE", "head_dim": 64, "layout": "half"}'
+EXAMPLE = 'RoPE(64, layout="half")'
 
 
 class UsageError(Exception):
@@ -123,17 +124,17 @@ def _functions(owner: Any) -> list[str]:
 
 def _near(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean ...?``, or some of the known names, or "" if there are none."""
-    names = {n.lower(): n for n in sorted(known)}
-    near = [names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)]
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
-    return f"; there is {', '.join(list(names.values())[:12])}" if names else ""
+    names = sorted(known, key=str.lower)
+    listed = f"; there is {', '.join(names[:12])}" if names else ""
+    return did_you_mean(name, names) or listed
 
 
 def load_encoding(text: str, surface: str | None = None) -> Encoding:
-    """Return the encoding that JSON text, or ``@file.json``, declares.
+    """Return the encoding that a text, or the text in ``@file``, declares.
 
-    Learned arrays that the surface does not use may be omitted (:func:`unread`).
+    The text is JSON, or a call such as ``RoPE(64, layout="half")``, which is read and not run.
+    Names of classes are found without case. Learned arrays that the surface does not use may be
+    omitted (:func:`unread`).
     """
     where = "--encoding"
     if text.startswith("@"):
@@ -142,32 +143,54 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
             others = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
             raise UsageError(f"--encoding: there is no file {path}{_near(path.name, others)}")
         where, text = str(path), path.read_text(encoding="utf-8")
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UsageError(
-            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
-            f"{text.strip()!r}\nwrite it like {EXAMPLE}, in single quotes for the shell"
-        ) from error
-    if not isinstance(data, dict):
-        raise UsageError(f"{where} must be a JSON object such as {EXAMPLE}, got {data!r}")
-    name = data.get("encoding")
-    for field, rows in unread(surface).items():
-        if name == _LEARNED[field]:
-            data.setdefault(field, [[0.0]] * int(data.get("num_buckets", rows)))
-    known = [c.__name__ for c in encodings()]
-    if "encoding" in data and name not in known:
-        hint = _near(str(name), known)
-        raise UsageError(f"{where}: there is no encoding {name!r}{hint}")
+    data = _declared(text, where)
+    if isinstance(data.get("encoding"), str):
+        name = data["encoding"] = class_name(data["encoding"], "encoding")
+        for field, rows in unread(surface).items():
+            if name == _LEARNED[field]:
+                data.setdefault(field, [[0.0]] * int(data.get("num_buckets", rows)))
+        known = [c.__name__ for c in encodings()]
+        if name not in known:
+            raise UsageError(f"{where}: there is no encoding {name!r}{_near(name, known)}")
     try:
         value = from_dict(data)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
     if not isinstance(value, Encoding):
-        raise UsageError(f"{where} must declare an encoding, got only a scaling")
+        raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
     return value
 
 
+def is_encoding(text: str) -> bool:
+    """Return whether a text has the form that :func:`load_encoding` reads, not that of a name."""
+    return text.lstrip().startswith(("{", "@")) or "(" in text
+
+
+def _declared(text: str, where: str) -> dict[str, Any]:
+    """Return the JSON form of the encoding that the text declares."""
+    if not text.lstrip().startswith(("{", "[", '"')):
+        try:
+            return read_expression(text)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}\nwrite it like {_SHELL}") from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
+            f"{text.strip()!r}\nwrite it like {_SHELL}"
+        ) from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{where} must be a JSON object, got {data!r}\nwrite it like {_SHELL}")
+    return data
+
+
+#: How an encoding is written on the command line.
+_SHELL = (
+    f"{EXAMPLE} or "
+    '{"encoding": "RoPE", "head_dim": 64, "layout": "half"}'
+    ", in single quotes for the shell"
+)
 #: Learned arrays that some surface does not use, each with its encoding.
 _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 

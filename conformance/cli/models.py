@@ -9,16 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, preset, presets
+from posenc_ref import Encoding, ModelEncoding, RoPE, from_dict, preset, presets
 from posenc_ref.conformance.adapters.gguf import described_gguf
+from posenc_ref.conformance.harness.expression import read_expression
+from posenc_ref.conformance.harness.nearest import did_you_mean
+from posenc_ref.conformance.harness.rotated import rotated_channels
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.models.config import described_config
 from posenc_ref.models.context import Described
-from posenc_ref.models.presets import described_preset, needs, resolve
+from posenc_ref.models.presets import changed, described_preset, needs, resolve
 
 from .loading import UsageError, unread
 
+#: The help of the option ``--part``.
+PART = (
+    'The part of a model: "rope", the rotated channels alone (64 of DeepSeek\'s 192), "vision", '
+    "the vision tower, or another part of a composite config.json."
+)
 #: The surface on which every learned table may be omitted: only configurations are read.
 LEARNED = "configuration"
 #: An example of ``--override``, as vLLM's ``--hf-overrides`` has it.
@@ -34,9 +42,11 @@ def load_model(
 ) -> ModelEncoding:
     """Return the model that a preset, a name on the Hub, a configuration or a GGUF file names.
 
-    A configuration is a ``config.json`` or its folder.  ``facts`` are ``NAME=VALUE`` for a preset
-    that requires them; learned tables that ``surface`` does not use may be omitted. ``override``
-    is JSON, or ``@file.json``, with entries that replace those of the configuration.
+    A configuration is a ``config.json`` or its folder. ``part`` is "rope", the rotated channels
+    alone, or a part of a composite model: "vision", "text_config". ``facts`` are ``NAME=VALUE``:
+    values that a preset requires, or other values for fields of the encodings. Learned tables that
+    ``surface`` does not use may be omitted. ``override`` is JSON, or ``@file.json``, with entries
+    that replace those of the configuration.
     """
     return load_described(source, part, facts, surface, override).model
 
@@ -49,23 +59,70 @@ def load_described(
     override: str | None = None,
 ) -> Described:
     """Return the model as :func:`load_model` does, with the lengths beside its encoding."""
-    path, known = Path(source), resolve(source)
     given = dict(named_value(text, "--fact") for text in facts)
     changes = None if override is None else _override(override)
     try:
-        local = path.exists() or path.suffix in (".json", ".gguf")
-        if local and (known not in presets() or "/" in source):
-            if path.suffix == ".gguf":
-                return described_gguf(path, override=changes)
-            return described_config(path, part=part, override=changes, learned=surface == LEARNED)
-        if known in presets():
-            lacking = {need.fact for need in needs(known)} - set(given)
-            for name, rows in unread(surface).items():
-                if name in lacking:
-                    given[name] = np.zeros((rows, 1))
-        return described_preset(source, override=changes, **given)
+        found = _read(source, None if part == _SLICE else part, given, surface, changes)
+        return found._replace(model=_slice(found.model)) if part == _SLICE else found
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from error
+
+
+#: The part that has only the rotated channels of each head.
+_SLICE = "rope"
+
+
+def _read(
+    source: str,
+    part: str | None,
+    facts: dict[str, Any],
+    surface: str | None,
+    changes: Mapping[str, Any] | None,
+) -> Described:
+    """Return a model with the given facts and changed entries."""
+    path, name = Path(source), resolve(source)
+    local = path.exists() or path.suffix in (".json", ".gguf")
+    if local and (name not in presets() or "/" in source):
+        layout = facts.pop("layout", None)
+        if path.suffix == ".gguf":
+            if part is not None:
+                raise UsageError(f"--part must be {_SLICE} for a .gguf file, got {part!r}")
+            found = described_gguf(path, layout=layout, override=changes)
+        else:
+            found = described_config(
+                path, part=part, layout=layout, override=changes, learned=surface == LEARNED
+            )
+        return found._replace(model=changed(found.model, facts))
+    if part is not None:
+        parts = [p.removeprefix(f"{name}-") for p in presets() if p == f"{name}-vision"]
+        if part.removesuffix("_config") not in parts:
+            raise UsageError(
+                f"--part of the preset {name} must be {' or '.join([_SLICE, *parts])}, got "
+                f"{part!r}; --config reads any part of a config.json"
+            )
+        name = f"{name}-{part.removesuffix('_config')}"
+    if name in presets():
+        lacking = {need.fact for need in needs(name)} - set(facts)
+        facts |= {
+            field: np.zeros((rows, 1))
+            for field, rows in unread(surface).items()
+            if field in lacking
+        }
+    return described_preset(name if part else source, override=changes, **facts)
+
+
+def _slice(model: ModelEncoding) -> ModelEncoding:
+    """Return the model with the rotated channels alone, and the softmax scale of the whole head."""
+    scale, cut = model.softmax_scale, dict(model.encodings)
+    for layer_type, encoding in model.encodings.items():
+        if not isinstance(encoding, RoPE | None):
+            raise UsageError(
+                f"--part {_SLICE} is for models with RoPE, {model.name} has {encoding!r}"
+            )
+        if encoding is not None:
+            cut[layer_type] = rotated_channels(encoding)
+            scale = scale or encoding.own_scale(encoding.head_dim)
+    return model.replace(encodings=cut, softmax_scale=scale)
 
 
 def refuse_idle(before: Described, after: Described, source: str, option: str) -> None:
@@ -100,7 +157,10 @@ def _override(text: str) -> Mapping[str, Any]:
 
 
 def named_value(text: str, option: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``; a value is JSON, ``@file.npy`` or a word."""
+    """Return the name and value of ``NAME=VALUE``.
+
+    A value is JSON, ``@file.npy``, a scaling such as ``YaRN(4.0, 32768)``, or a word.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise UsageError(f"{option} must be NAME=VALUE, such as num_heads=12, got {text!r}")
@@ -110,16 +170,21 @@ def named_value(text: str, option: str) -> tuple[str, Any]:
         except (OSError, ValueError) as error:
             raise UsageError(f"{option} {name}: {value[1:]} is no .npy file: {error}") from error
     try:
-        return name, json.loads(value)
+        if "(" in value:
+            return name, from_dict(read_expression(value))
+        found = json.loads(value)
     except json.JSONDecodeError:
         return name, value
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{option} {name}: {error}") from error
+    return name, from_dict(found) if isinstance(found, dict) else found
 
 
 def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
     """Return the encoding of a layer type, or the only encoding if no layer type is given."""
     if layer_type is not None and layer_type not in model.encodings:
-        listed = ", ".join(model.encodings)
-        raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}")
+        listed, near = ", ".join(model.encodings), did_you_mean(layer_type, model.encodings)
+        raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}{near}")
     try:
         found = model.only if layer_type is None else model.encodings[layer_type]
     except ValueError as error:
@@ -155,6 +220,24 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
     return ModelEncoding(
         model.name, encodings={name: encoding}, softmax_scale=model.softmax_scale, query_scale=scale
     )
+
+
+def require_model(**options: Any) -> None:
+    """Raise for an option that is given although no model is."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} needs --preset or --config")
+
+
+def other_layer_types(
+    model: ModelEncoding, surface: str, declared: Declared
+) -> dict[str, Declared]:
+    """Return the declarations of the layer types that have another encoding than ``declared``."""
+    if declared is model:
+        return {}
+    found = {t: declared_by(model, surface, t) for t, e in model.encodings.items() if e is not None}
+    own = declared.only if isinstance(declared, ModelEncoding) else declared
+    return {t: other for t, other in found.items() if model.encodings[t] != own}
 
 
 def preset_list(as_json: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .loading import UsageError
-from .models import describe, load_model, preset_list
+from .models import PART, describe, load_model, preset_list
 from .output import usage_errors
 
 
@@ -16,9 +16,7 @@ def presets_command(
     name: Annotated[
         str | None, typer.Argument(help="A preset, a config.json or its folder, or a .gguf file.")
     ] = None,
-    part: Annotated[
-        str | None, typer.Option(help="The part of a config.json: vision_config, ...")
-    ] = None,
+    part: Annotated[str | None, typer.Option(help=PART)] = None,
     override: Annotated[
         str | None, typer.Option(help="Replace entries of its configuration: JSON or @file.json.")
     ] = None,

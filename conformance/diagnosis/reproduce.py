@@ -1,4 +1,7 @@
-"""Write a minimal input that reproduces a failure of ``apply``, as lines of Python."""
+"""Write a minimal input that reproduces a failure of ``apply``, as lines of Python.
+
+:mod:`.reproduce_fn` adds the lines that define ``fn``.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ def add(run: Run, access: Access) -> None:
     findings = run.report.findings
     first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
     if first is None or run.encoding is None or run.encoding.num_axes > 1:
+        return
+    if findings[first].reproduce:  # another check has found lines of its own
         return
     try:
         lines = _lines(run, access)
@@ -62,16 +67,38 @@ def _text(
     shown = repr(run.encoding)
     if "<" in shown:  # long lists are shortened
         shown = f"...  # the declared {names[0]}"
-    note = "" if run.driver.backend_name == "numpy" else f"  # as {run.driver.backend_name} arrays"
-    if run.driver.tensor_layout != "bhsd":
-        note += f"{'' if note else '  #'} x in {run.driver.tensor_layout}"
+    sizes = {"b": 1, "h": 1, "s": length, "d": access.dim}
+    axes = _IN_LAYOUT[run.driver.tensor_layout]
+    reshaped = "" if axes == "bhsd" else f".reshape({tuple(sizes.values())})"
+    here = ", ".join({"s": str(row), "d": "{}"}.get(axis, "0") for axis in axes)
+    if run.driver.dtype == "float16":  # the expected value is not rounded to it
+        reshaped += '.astype("float64")'
+    values = f"got[{here.format(out)}]", f"expected[0, 0, {row}, {out}]"
+    if run.driver.backend_name != "numpy":
+        values = f"float({values[0]})", values[1]
     return [
         "import numpy as np",
         f"from posenc_ref import {', '.join(names)}",
         f"encoding = {shown}",
-        f'x = np.zeros((1, 1, {length}, {access.dim}), "float32")',
-        f"x[0, 0, {row}, {channel}] = 1",
-        f"got = fn(x, {positions}){note}",
-        f"expected = encoding.apply(x, {positions})",
-        f"print(got[0, 0, {row}, {out}], expected[0, 0, {row}, {out}])  # {got:.7g} {expected:.7g}",
+        f'x = np.zeros({tuple(sizes[axis] for axis in axes)}, "{_on_host(run.driver.dtype)}")',
+        f"x[{here.format(channel)}] = 1",
+        f"got = fn(x, {positions})",
+        f"expected = encoding.apply(x{reshaped}, {positions})",
+        f"print({', '.join(values)})  # {got:.7g} {expected:.7g}",
     ]
+
+
+#: The axes of x in each tensor layout, for one head: merged axes are left out.
+_IN_LAYOUT = {
+    "bhsd": "bhsd",
+    "bshd": "bshd",
+    "sbhd": "sbhd",
+    "thd": "shd",
+    "bs(hd)": "bsd",
+    "t(hd)": "sd",
+}
+
+
+def _on_host(dtype: str) -> str:
+    """Return the dtype of NumPy arrays that hold values of ``dtype``."""
+    return "float32" if dtype == "bfloat16" else dtype

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .process import Program, Session
@@ -56,9 +56,8 @@ def from_command(
     if not command:
         raise ValueError("command must name a program, got an empty list")
     if surface not in SURFACES:
-        near = difflib.get_close_matches(str(surface), SURFACES, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(SURFACES)}"
-        raise ValueError(f"surface must be a surface of check, got {surface!r}; {hint}")
+        near = did_you_mean(surface, SURFACES)
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
     hello = {

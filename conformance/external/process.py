@@ -163,12 +163,19 @@ class Session:
         if not answer.endswith(b"\n"):
             raise self._ended(what, answer)
         try:
-            return read_answer(answer, number)
+            body = read_answer(answer, number)
         except WireError as error:
             raise self._broken(
                 f"answered {what} with a line that {error}; write only answers to standard output, "
                 "one line each, and anything else to standard error"
             ) from None
+        if "call" in body and {"surface", "arguments"} & set(body):  # keys of requests alone
+            raise self._broken(
+                f"answered {what} with the request itself: it echoes what it reads. It must write "
+                'its own answer to each request, {"id": ..., "result": ...}; docs/any-language.md '
+                "describes both"
+            )
+        return body
 
     def _ended(self, what: str, answer: bytes) -> Exception:
         """Return the exception for a process that ended before it answered."""

@@ -13,6 +13,7 @@ from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, mat
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 
 from .function import Plain, PlainCall
@@ -134,6 +135,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         at = worst(run, one)
         run.add(
             row.otherwise,
-            f"{len(wrong)} of {len(calls)} results are wrong, and no known mistake explains them",
+            plural(len(wrong), "result is", "results are", len(calls))
+            + f" wrong, and no known mistake explains {'it' if len(wrong) == 1 else 'them'}",
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )

@@ -9,13 +9,13 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 
-from .report import NOTE, Accuracy, Finding, Report
+from .plural import plural
+from .report import NOTE, NOTHING, Accuracy, Finding, Report
 
 #: Codes of failures that need no diagnosis; they come first, as they often cause the others.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 #: The name, in :attr:`Report.failed`, of what can go wrong in any call: those codes but "state".
 CALLS = "calls"
-_NOTHING = "no case judged"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Ledger:
     failures: list[Failure] = field(default_factory=list)
     noted: dict[str, str] = field(default_factory=dict)  #: optional cases that failed: only a note
     worst: float = 0.0  #: the largest score
-    where: str = _NOTHING  #: the place of the largest score
+    where: str = NOTHING  #: the place of the largest score
     highest: int = 0  #: the highest position judged
     #: One judged case, perturbed as a control.
     sample: tuple[np.ndarray, Truth, np.ndarray] | None = None
@@ -58,7 +58,7 @@ class Ledger:
 
     def score(self, worst: float, where: str) -> None:
         """Record a score and its place if it is the largest so far."""
-        if worst > self.worst or self.where == _NOTHING:
+        if worst > self.worst or self.where == NOTHING:
             self.worst, self.where = worst, where
 
     def reached(self, position: int) -> None:
@@ -117,10 +117,11 @@ class Ledger:
         self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not self.report.codes:
             first = max(self.failures, key=lambda f: (f.nonfinite, f.score))
-            code, what = "inaccurate", f"off by up to {first.score:.3g} error units"
+            code, off = "inaccurate", f"off by up to {first.score:.3g} error units"
             if first.nonfinite:
-                code, what = "nonfinite", "off, or not finite"
-            text = f"{len(self.failures)} cases are {what} ({budget:g} error units pass)"
+                code, off = "nonfinite", "off, or not finite"
+            count = plural(len(self.failures), "case is", "cases are")
+            text = f"{count} {off} ({budget:g} error units pass)"
             place = f"{first.check}: {first.place}"
             self.add(code, f"{text}, and no named cause explains them", place)
         self.report.failed = self._failed()

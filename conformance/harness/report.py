@@ -12,9 +12,12 @@ from posenc_ref import SPEC_VERSION
 from .codes import CODES
 from .conventions import known
 from .expected import ExpectedFailure, unexpected, vacuous
+from .plural import plural
 from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
+#: The place of the largest error where no value was compared.
+NOTHING = "no case judged"
 #: A limit that names refused inputs and the exception.
 _REFUSED = re.compile(r"(?P<what>.*): refused \((?P<reason>.*)\)", re.DOTALL)
 
@@ -237,7 +240,8 @@ class Report:
         lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
         count = ", ".join(f"{name} {n}" for name, n in self.executed.items())
         rejected = sum(self.controls.values())
-        lines.append(f"executed  {sum(self.executed.values())} cases ({count})")
+        cases = plural(sum(self.executed.values()), "case", "cases")
+        lines.append(f"executed  {cases}" + (f" ({count})" if count else ""))
         lines.append(f"controls  {rejected} of {len(self.controls)} perturbed outputs rejected")
         if self.missing:
             lines.append(f"missing   required and not executed: {', '.join(self.missing)}")
@@ -248,8 +252,10 @@ class Report:
 
 
 def _accuracy_lines(a: Accuracy) -> list[str]:
-    score = f"{a.worst:.3g}"
-    lines = [f"accuracy  worst {score} units (budget {a.budget:g}), {a.where}"]
+    score = f"{a.worst:.3g} {'unit' if a.worst == 1 else 'units'}"
+    lines = [f"accuracy  worst {score} (budget {a.budget:g}), {a.where}"]
+    if a.where == NOTHING:
+        lines = ["accuracy  not measured: no value was judged"]
     if a.precision:
         lines.append(f"precision {a.precision}")
     if a.errors:

@@ -28,6 +28,7 @@ class Settings:
     seed: int = 0
     head_dim: int | None = None
     reduced: bool = False  #: fewer shapes, calls and positions, where calls are expensive
+    strict: bool = False  #: whether tensors must agree even if every logit does
 
     def allows(self, position: int) -> bool:
         """Return whether a position may be judged (``max_position``)."""

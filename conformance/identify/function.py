@@ -13,6 +13,7 @@ from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
@@ -24,6 +25,8 @@ from .card import Card
 SURFACES = tuple(row.name for row in JUDGED.values() if row.identify)
 #: Surfaces with inputs of ``head_dim`` channels.
 _CHANNELS = ("apply", "scores")
+#: The note of a function that passes, whose convention is among the facts of the card.
+HARMLESS = "harmless-convention"
 
 
 def identify(
@@ -87,7 +90,8 @@ def identify(
         fn = bound = replace(bound, call=bound.queries, surface="apply")
     surface = surface or (bound.surface if bound else "apply")
     if surface not in SURFACES:
-        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+        near = did_you_mean(surface, SURFACES)
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     head_dim = head_dim or (bound.head_dim if bound else None)
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
     if surface in _CHANNELS and head_dim is None:
@@ -109,6 +113,7 @@ def identify(
         _confirm(fn, run, card, options)
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
+            card.used_by = names.slices(card.encoding)
             card.closest = names.closest(card.encoding)
     if to is not None:
         add_conversion(card, to)
@@ -169,7 +174,8 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         return
     card.report = report
     known = {f.code for f in report.findings}
-    card.deviations = [f for f in card.deviations if f.code not in known] + report.findings
+    found = [f for f in report.findings if not (report.passed and f.code == HARMLESS)]
+    card.deviations = [f for f in card.deviations if f.code not in known] + found
     if card.surface != "slopes":  # refused numbers of heads are on the card
         card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     accuracy = report.accuracy

@@ -13,6 +13,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import Encoding, MixedRoPE, MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.harness.rotated import rotated_channels
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES
@@ -222,28 +223,67 @@ def used_by(encoding: Encoding) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, other in known() if is_same(other, encoding)))
 
 
+def slices(encoding: Encoding) -> tuple[str, ...]:
+    """Return the presets whose rotated channels are those of ``encoding``, with their numbers.
+
+    A function of the rotated channels alone has another ``head_dim`` and ``rotary_start``.
+    """
+    if not isinstance(encoding, RoPE):
+        return ()
+    rotated = rotated_channels(encoding)
+    found = ((name, e) for name, e in known() if isinstance(e, RoPE))
+    same = (_sliced(name, e) for name, e in found if is_same(rotated_channels(e), rotated))
+    return tuple(dict.fromkeys(same))
+
+
+def _sliced(name: str, encoding: RoPE) -> str:
+    """Return the name of a preset with the channels that it rotates."""
+    whole = encoding.rotary_dim == encoding.head_dim
+    count = "all" if whole else str(encoding.rotary_dim)
+    return f"{name} ({count} of its {encoding.head_dim} channels)"
+
+
 def closest(encoding: Encoding) -> tuple[str, ...]:
-    """Return the presets that differ in one field, else in two, with their values of these."""
+    """Return the nearest presets with their other values.
+
+    Presets with the same rule for another ``head_dim`` are nearest, then those that differ in one
+    field, then in two.
+    """
     mine = encoding.to_dict()
-    sizes = {"head_dim", "dim", "num_heads"} & set(mine)
+    fixed = {"head_dim", "dim", "num_heads"} & set(mine)
     rated: list[tuple[int, str, str]] = []
     for name, e in known():
         if type(e) is type(encoding):
             other = e.to_dict()
             apart = [f for f in mine if mine[f] != other[f]]
-            if 0 < len(apart) <= 2 and not sizes & set(apart):
+            count = len(apart)
+            if isinstance(encoding, RoPE) and _resized(e, encoding):
+                count, apart = 0, ["head_dim"]
+            if apart and count <= 2 and (count == 0 or not fixed & set(apart)):
                 values = ", ".join(f"{f}={getattr(e, f)!r}" for f in apart)
-                rated.append((len(apart), name, values))
+                rated.append((count, name, values))
     fewest = min(rated, default=(0,))[0]
-    grouped: dict[str, list[str]] = {}
+    grouped: dict[str, dict[str, None]] = {}
     for n, name, values in rated:
         if n == fewest:
-            grouped.setdefault(values, []).append(name)
+            grouped.setdefault(values, {})[name] = None  # layer types may share their values
     return tuple(
-        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}, "
+        f"{', '.join([*names][:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}, "
         f"which {'has' if len(names) == 1 else 'have'} {text}"
         for text, names in list(grouped.items())[:3]
     )
+
+
+def _resized(one: Any, other: RoPE) -> bool:
+    """Return whether two encodings differ in the size of the head alone."""
+    if one.head_dim == other.head_dim:
+        return False
+    sizes = {"head_dim": other.head_dim, "rotary_dim": other.rotary_dim}
+    alike = one.rotary_dim * other.head_dim == other.rotary_dim * one.head_dim
+    try:
+        return bool(alike and one.replace(**sizes, rotary_start=other.rotary_start) == other)
+    except ValueError:  # a scaling with a number for each pair
+        return False
 
 
 def is_same(one: Encoding, other: Encoding) -> bool:

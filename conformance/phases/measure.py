@@ -110,12 +110,11 @@ class Measured:
 
     def layout(self) -> str:
         """Return ``interleaved``, ``half``, or an empty string for other pairs."""
-        n = len(self.pairs)
-        first = min((p.a for p in self.pairs), default=0)
-        got = {(p.a - first, p.b - first) for p in self.pairs}
-        if n and got == {(2 * k, 2 * k + 1) for k in range(n)}:
-            return "interleaved"
-        return "half" if n and got == {(k, k + n) for k in range(n)} else ""
+        return _layout([(p.a, p.b) for p in self.pairs])
+
+    def output_layout(self) -> str:
+        """Return the layout of the channels that the pairs are written to."""
+        return _layout([(p.out_a, p.out_b) for p in self.pairs])
 
     def describe(self) -> str:
         """Return the pairs and their frequencies in one line."""
@@ -128,6 +127,14 @@ class Measured:
         if self.passed:
             text += f", {len(self.passed)} channels passed through"
         return text
+
+
+def _layout(pairs: list[tuple[int, int]]) -> str:
+    n, first = len(pairs), min((a for a, _ in pairs), default=0)
+    got = {(a - first, b - first) for a, b in pairs}
+    if n and got == {(2 * k, 2 * k + 1) for k in range(n)}:
+        return "interleaved"
+    return "half" if n and got == {(k, k + n) for k in range(n)} else ""
 
 
 def measure(access: Access, dtype: str) -> Measured:

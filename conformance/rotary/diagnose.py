@@ -12,6 +12,7 @@ import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run, largest
@@ -126,7 +127,11 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         c, at = next(iter(measured.moved.items()))
         run.add(
             "output-layout",
-            f"{len(measured.moved)} channels that are not rotated are copied to other channels",
+            plural(
+                len(measured.moved),
+                "channel that is not rotated is copied to another channel",
+                "channels that are not rotated are copied to other channels",
+            ),
             f"channel {c} is copied to channel {at}",
         )
         return False
@@ -184,13 +189,24 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
         return
     p = wrong[0]
     expected = wanted.get((p.a, p.b))
+    if not moved:
+        read, written = measured.layout(), measured.output_layout()
+        run.add(
+            "output-layout",
+            "pairs are written to other channels than they are read from"
+            + (f": read {read}, written {written}" if read and written else ""),
+            f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
+        )
+        return
     run.add(
         "output-layout",
-        "pairs are written to other channels than they are read from"
-        if not moved
-        else "pairs are not written to the declared channels",
+        "pairs are not written to the declared channels",
         f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}"
-        + (f", declared {min(expected)} and {max(expected)}" if expected and moved else ""),
+        + (f", declared {min(expected)} and {max(expected)}" if expected else ""),
+        remedy="Write each pair to the declared channels"
+        + (f", {min(expected)} and {max(expected)} for this one" if expected else "")
+        + ", not back to those it was read from. If q and k are both permuted, the logits equal "
+        "the declared ones; cached keys and tensors do not.",
     )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import RoPE
-from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import reproduce, same_logits
+from posenc_ref.conformance.diagnosis import reproduce
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import (  # fmt: skip
     GENERIC,
     ONE_EACH,
-    ONE_HOT,
     ONE_TOKEN,
     PER_ROW,
     REPORTED,
@@ -33,7 +31,7 @@ from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
 
 from . import diagnose as diagnose_rotary
-from . import judge_axes, judge_length, judge_robustness
+from . import judge_axes, judge_equivalence, judge_length, judge_robustness
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
 #: Positions of five rows, since a kernel may be unrolled for four.
@@ -92,9 +90,8 @@ def judge(run: Run) -> None:
     run.explain(diagnose_rotary.diagnose, access, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
-    maybe = bool(run.report.codes) and set(run.report.codes) <= set(same_logits.OF_ONE_MAP)
-    if maybe and run.report.surface == "apply" and run.encoding is not None:
-        run.explain(_logits, access)
+    if run.report.surface == "apply" and run.encoding is not None:
+        run.explain(judge_equivalence.judge, access, measured, judge)
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
 
@@ -141,7 +138,7 @@ def _slice_alone(run: Run) -> str:
     d = encoding.rotary_dim
     return (
         f"If it takes the {d} rotated channels alone, not {encoding.head_dim}: judge it against "
-        f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0)."
+        f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0) (--part rope)."
     )
 
 
@@ -238,8 +235,8 @@ def _optional(run: Run, dim: int) -> None:
     }
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
-        # If positions (B, S) are refused, these sizes might be accepted by chance.
-        if ("B = H" in case or "five" in case) and PER_ROW in refused:
+        # If positions (B, S) are refused, other sizes might be accepted by chance.
+        if case.startswith(PER_ROW) and PER_ROW in refused:
             continue
         x = run.random(shape, 7)
         try:
@@ -258,20 +255,6 @@ def _optional(run: Run, dim: int) -> None:
             run.note(case, y, truth)
         else:
             run.judge("optional inputs", case, y, truth)
-
-
-def _logits(run: Run, access: Access) -> None:
-    """Add a note if the logits are right when both queries and keys go through the function."""
-    calls = []
-    for n in range(same_logits.FEWEST):
-        sides: list[tuple[np.ndarray, Truth]] = []
-        for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
-            at = positions[positions <= access.reach(int(positions.max()))]
-            x = run.random((1, 2, at.size, access.dim), 30 + len(sides))
-            sides.append((access.rows(x, at), apply_truth(run.encoding, x, at, access.lengths(at))))
-        (q, query), (k, key) = sides
-        calls.append(same_logits.BothSides(f"call {n}", q, k, query, key))
-    same_logits.remark(run, calls)
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:

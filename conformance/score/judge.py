@@ -16,6 +16,7 @@ from posenc_ref.conformance.bias.future_mask import MASKED, masked
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
 from posenc_ref.conformance.diagnosis.match import fits, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import dense
@@ -51,6 +52,18 @@ def judge(run: Run) -> None:
     )
     if run.failures and not run.report.codes:
         run.explain(_explain, seen)
+    if first.up_to_constant and not run.failures:
+        row_constants(run, map(_constants, seen))
+
+
+def _constants(one: JudgedCall) -> RowConstants:
+    """Return the logits at each query's own key: ``check`` leaves a constant of each row open."""
+    call: Scored = one.facts
+    parts = call.parts().values()
+    value, terms = (sum(np.asarray(getattr(t, name)) for t in parts) for name in ("value", "terms"))
+    assert call.constant is not None
+    size = np.broadcast_to(np.abs(terms).max(axis=-1), call.constant.shape[:-1])
+    return RowConstants(one.case, call.constant[..., 0], call.own(np.asarray(value))[..., 0], size)
 
 
 def _probes(run: Run) -> Iterator[Probe]:

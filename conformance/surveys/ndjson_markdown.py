@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import ERROR, Finding, Report
 
 from . import show
@@ -69,7 +70,7 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
             rejected = sum(result.controls.values())
             lines.append(
                 f"- {_text(result.subject)}: **{result.verdict}** (exit code {result.exit_code}), "
-                f"{sum(result.executed.values())} cases executed, {rejected} of "
+                f"{plural(sum(result.executed.values()), 'case', 'cases')} executed, {rejected} of "
                 f"{len(result.controls)} perturbed outputs rejected"
             )
     return lines

@@ -177,7 +177,7 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                     finished.add(own.label)
                 judge_one = partial(
                     judge, own.fn, own.encoding, own.surface,
-                    backend=backend.name, dtype=dtype, device=device, angles=angles,
+                    backend=backend.name, dtype=dtype, device=device, angles=angles, strict=True,
                 )  # fmt: skip
                 yield _timed(here.replace(label=own.label, surface=own.surface), judge_one)
             for label, entry in labels().items():

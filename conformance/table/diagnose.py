@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
@@ -204,7 +205,7 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     wrong = int(np.argmax(used != at))
     run.add(
         "wrong-row",
-        f"{int((used != at).sum())} of {at.size} rows are those of other positions",
+        plural(int((used != at).sum()), "row is", "rows are", at.size) + " of other positions",
         f"position {at[wrong]} gets the row of position {used[wrong]}",
     )
     return True

@@ -15,6 +15,7 @@ from typing import Any
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.exact.bits import canonical, digest
 from posenc_ref.conformance.harness.codes import CODES
+from posenc_ref.conformance.harness.plural import plural
 
 from .case import VectorCase
 from .files import MANIFEST, cases_of, read_json, semantics, shipped
@@ -59,7 +60,9 @@ class Verified:
         ]
         if len(self.problems) > 40:
             lines.append(f"... and {len(self.problems) - 40} more")
-        lines.append("verified" if self.passed else f"{len(self.problems)} problems")
+        lines.append(
+            "verified" if self.passed else plural(len(self.problems), "problem", "problems")
+        )
         return "\n".join(line for line in lines if line)
 
 

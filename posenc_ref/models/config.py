@@ -41,8 +41,8 @@ def from_config(
     config : mapping or path
         The parsed ``config.json``, or the path of the file or of its folder.
     part : str, optional
-        The part of a composite configuration: ``part="vision_config"`` is the vision tower.
-        By default the text model.
+        The part of a composite configuration: ``part="vision_config"``, or ``"vision"``, is the
+        vision tower. By default the text model.
     layout : {"half", "interleaved"}, optional
         The layout of the weights. Required if ``model_type`` is unknown, or if these weights have
         another layout than the ones that transformers loads.
@@ -166,7 +166,12 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
     inner = parts(model_type)
     nested = [key for key, value in data.items() if isinstance(value, Mapping)]
     if part is not None:
+        if part not in data and part not in inner and f"{part}_config" in {*nested, *inner}:
+            part = f"{part}_config"
         if part not in data and part not in inner:
+            for outer in (key for key in _MAIN if key in nested):  # Qwen-Omni nests its parts
+                if {part, f"{part}_config"} & set(data[outer]):
+                    return _inside(data[outer], inner.get(outer), outer, model_type, part)
             listed = ", ".join(map(repr, dict.fromkeys([*inner, *nested])))
             allowed = f"one of {listed}" if listed else "None, because config has no parts"
             raise ValueError(f"part must be {allowed}, got {part!r}")
@@ -195,9 +200,13 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
 
 
 def _inside(
-    data: Mapping[str, Any], default: str | None, part: str, whole: str
+    data: Mapping[str, Any],
+    default: str | None,
+    part: str,
+    whole: str,
+    inner: str | None = None,
 ) -> tuple[Mapping[str, Any], str]:
-    """Return the configuration of a part and its model type.
+    """Return the configuration of a part, or of the part ``inner`` in it, and its model type.
 
     ``default`` is used if the part names no model type, or the type of the whole model, as in older
     files.
@@ -207,4 +216,4 @@ def _inside(
         model_type = default
     if not model_type:
         raise ValueError(f"{part} must name its model_type")
-    return _part({**data, "model_type": model_type}, None)
+    return _part({**data, "model_type": model_type}, inner)

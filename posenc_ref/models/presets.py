@@ -201,7 +201,7 @@ def _configured(
                 config |= {"hidden_size": value * 16, "num_attention_heads": 16}
     layout = later.pop("layout", None)
     made = described_config(config, layout=layout, override=override)
-    return made._replace(model=_changed(made.model, later))
+    return made._replace(model=changed(made.model, later))
 
 
 def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
@@ -216,7 +216,7 @@ def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncodi
         encodings=encodings,
         provenance=dict.fromkeys(sorted(fields), "config: encodings"),
     )
-    return _changed(made, {f: v for f, v in facts.items() if f not in needed})
+    return changed(made, {f: v for f, v in facts.items() if f not in needed})
 
 
 def _derived(body: dict[str, Any]) -> dict[str, Any]:
@@ -227,8 +227,8 @@ def _derived(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
-    """Return the model with some fields of every encoding changed."""
+def changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
+    """Return the model with some fields of every encoding changed, by the caller."""
     if not facts:
         return made
     encodings: dict[str, Encoding | None] = {}
@@ -248,5 +248,5 @@ def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
         layer_types=made.layer_types,
         softmax_scale=made.softmax_scale,
         query_scale=made.query_scale,
-        provenance=made.provenance,
+        provenance={**made.provenance, **dict.fromkeys(facts, _CALLER)},
     )

@@ -20,8 +20,8 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
     [
         (3, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got int"),
         (None, (ENCODING, "apply"), {}, TypeError, "fn must be callable, got NoneType"),
-        (rope(), ("RoPE", "apply"), {}, TypeError, "encoding must be a posenc_ref encoding, got "),
-        (rope(), (ENCODING, "aply"), {}, ValueError, "surface must be one of .*, got 'aply'"),
+        (rope(), ("Rope", "apply"), {}, TypeError, "such as RoPE.64, layout=.half.. .*got .Rope"),
+        (rope(), (ENCODING, "aply"), {}, ValueError, "got 'aply'; did you mean apply"),
         (
             rope(),
             (Sinusoidal(8), "apply"),

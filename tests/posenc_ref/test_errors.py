@@ -23,7 +23,12 @@ ROPE = RoPE(8, layout="half")
 
 CONSTRUCTION = [
     # RoPE
-    (lambda: RoPE(8), TypeError, "layout"),
+    (lambda: RoPE(8), TypeError, "needs the argument 'layout': .* one of 'interleaved', 'half'"),
+    (lambda: RoPE(8, "half"), TypeError, "needs the argument 'layout': layout must be one of"),
+    (lambda: RoPE(), TypeError, "needs the argument 'head_dim': head_dim must be an integer"),
+    (lambda: ALiBi(), TypeError, "'num_heads': num_heads must be an integer"),
+    (lambda: Learned(), TypeError, r"'weight': weight must be a .* array of shape \(rows, dim\)"),
+    (lambda: RoPE(8, layout="half", theta=1.0), TypeError, "unexpected keyword argument 'theta'"),
     (lambda: RoPE(8, layout="neox"), ValueError, "use 'half', which some libraries call"),
     (lambda: RoPE(8, layout="GPT-J"), ValueError, "use 'interleaved', which some libraries call"),
     (lambda: RoPE(8, layout="interleave"), ValueError, "did you mean 'interleaved'?"),

@@ -173,7 +173,11 @@ def test_replace_makes_a_checked_copy():
             ValueError,
             "RoPE has no field 'theta'; its fields are head_dim, layout, base",
         ),
-        ({"encoding": "RoPE", "head_dim": 8}, ValueError, "RoPE needs the field 'layout'"),
+        (
+            {"encoding": "RoPE", "head_dim": 8},
+            ValueError,
+            "RoPE needs the field 'layout': layout must be one of 'interleaved', 'half'",
+        ),
         ({"encoding": "ALiBi"}, ValueError, "ALiBi needs the field 'num_heads'"),
         (
             {"encoding": "Learned", "weight": {"dtype": "f99", "shape": [1, 1], "hex": "00"}},

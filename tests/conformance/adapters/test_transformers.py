@@ -1,6 +1,7 @@
 """`from_transformers` on the conventions that differ: no line of it knows a model by name."""
 
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -332,3 +333,53 @@ def test_a_model_may_have_a_choice_of_surfaces():
 def test_refusals_say_what_is_missing(target, settings, message):
     with pytest.raises(ValueError, match=message):
         from_transformers(target(), **settings)
+
+
+class Named(torch.nn.Module):
+    """A rotary module of nobody's: one table for each layer type that it is told."""
+
+    def __init__(self, types, config=None):
+        super().__init__()
+        self.layer_types, self.config = types, config
+
+    def forward(self, x, position_ids, layer_type=None):
+        base = {"global": 1e6, "local": 1e4}[layer_type]
+        w = base ** (-torch.arange(0, 16, 2) / 16)
+        angle = position_ids[..., None].float() * torch.cat([w, w])
+        return angle.cos(), angle.sin()
+
+
+Named.__name__ = "NamedRotaryEmbedding"
+Named.__module__ = "transformers.models.llama.modeling_llama"
+
+
+def test_a_module_with_two_tables_says_which_it_has():
+    importlib.import_module(Named.__module__)
+    listed = Named(["global", "local"])
+    assert from_transformers(listed, surface="cos_sin").name.endswith("(global)")
+    assert from_transformers(listed, surface="cos_sin", layer_type="local").name.endswith("(local)")
+    with pytest.raises(ValueError, match=r"must be one of .*, global, local; got 'loca'; did you"):
+        from_transformers(listed, surface="cos_sin", layer_type="loca")
+    unlisted = Named(None)
+    with pytest.raises(ValueError, match=r"neither it nor a configuration lists them: pass layer"):
+        from_transformers(unlisted, surface="cos_sin")
+    found = from_transformers(unlisted, surface="cos_sin", layer_type="global")
+    cos, _ = found.call(torch.tensor([1]))
+    assert torch.equal(cos[0], torch.cat([1e6 ** (-torch.arange(0, 16, 2) / 16)] * 2).cos())
+    with pytest.raises(ValueError, match="one table for all layer types: leave out layer_type='x'"):
+        from_transformers(make("llama", "LlamaRotaryEmbedding", "LlamaConfig", **SMALL),
+                          layer_type="x")  # fmt: skip
+
+
+def test_no_base_is_declared_that_nobody_stated():
+    module = make("llama", "LlamaRotaryEmbedding", "LlamaConfig", **SMALL)
+    assert from_transformers(module, layout="half").encoding.base == 10000.0
+    module.config = SimpleNamespace(
+        **SMALL, to_dict=lambda: SMALL | {"model_type": "model_of_nobody", "rotary_base": 5e5}
+    )
+    with pytest.raises(ValueError, match="model_of_nobody states no base"):
+        from_transformers(module, layout="half")
+    module.config = None
+    with pytest.raises(ValueError, match="layout='half' declares the encoding of a configuration"):
+        from_transformers(module, layout="half")
+    assert from_transformers(module).encoding is None

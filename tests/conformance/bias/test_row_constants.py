@@ -57,6 +57,19 @@ def test_small_constants_are_nothing(surface, encoding):
         assert check(SURFACES[surface](encoding, constant), encoding, surface).passed
 
 
+@pytest.mark.parametrize("surface", SURFACES)
+def test_constants_are_said_and_fail_a_strict_check(surface):
+    for constant, said in ((lambda i: 0.0 * i, 0), (lambda i: 0.01 * i, 1)):
+        fn = SURFACES[surface](PAST, constant)
+        report = check(fn, PAST, surface, max_position=255)
+        assert report.passed
+        assert [f.code for f in report.findings] == ["harmless-convention"] * said
+        strict = check(fn, PAST, surface, max_position=255, strict=True)
+        assert strict.codes == ["harmless-convention"] * said
+        if said:
+            assert "by a constant in each row" in strict.findings[0].message
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kept", by_day([0, 8192, 131072], {0, 131072}))
 def test_keys_may_be_counted_from_any_end(dtype, kept):

@@ -181,7 +181,7 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["users_rope.py:half", "--encoding", "@halves.json"], "did you mean half.json?"),
         (["users_rope.py:half", "--encoding", "{encoding: RoPE}"], "is not JSON"),
         (["users_rope.py:half", "--encoding", "[1]"], "must be a JSON object"),
-        (["users_rope.py:half", "--encoding", '{"encoding": "Rope"}'], "did you mean RoPE"),
+        (["users_rope.py:half", "--encoding", '{"encoding": "Ropee"}'], "did you mean RoPE"),
         (["users_rope.py:half", "--encoding", '{"head_dim": 64}'], "must name its class"),
         (["users_rope.py:half", "--encoding", '{"encoding": "RoPE"}'], "head_dim"),
         (

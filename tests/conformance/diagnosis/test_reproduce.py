@@ -1,6 +1,7 @@
 """The lines that reproduce a failure do: they run, and print what the report says."""
 
 import io
+import sys
 from contextlib import redirect_stdout
 
 import numpy as np
@@ -9,16 +10,22 @@ import pytest
 import posenc_ref
 from posenc_ref import LinearScaling, RoPE, YaRN
 from posenc_ref.conformance import check
+from posenc_ref.conformance.cli.loading import load_target
+from posenc_ref.conformance.harness.implementation import Implementation
 from tests.mutants import WRONG
 
 HALF = RoPE(32, layout="half", base=500000.0)
 
 
-def run(lines, fn):
+def run(lines, **names):
     printed = io.StringIO()
     with redirect_stdout(printed):
-        exec(lines, {"fn": fn})
+        exec(lines, names)
     return [float(n) for n in printed.getvalue().split()]
+
+
+def said(lines):
+    return [float(n) for n in lines.rpartition("#")[2].split()]
 
 
 @pytest.mark.parametrize(
@@ -36,11 +43,21 @@ def test_they_print_what_they_say(wrong, declared):
     report = check(wrong.apply, declared, "apply")
     lines = report.findings[0].reproduce
     assert lines.count("\n") < 10
-    got, expected = run(lines, wrong.apply)
-    comment = [float(n) for n in lines.rpartition("#")[2].split()]
-    assert [float(f"{v:.7g}") for v in (got, expected)] == comment
+    got, expected = run(lines, fn=wrong.apply)
+    assert [float(f"{v:.7g}") for v in (got, expected)] == said(lines)
     assert got != expected
     assert "print(got[" in str(report)
+
+
+def test_they_show_the_mistake_not_the_order_of_the_channels():
+    def fn(x, positions):
+        return RoPE(32, layout="half").apply(x, positions)[..., np.r_[0:32:2, 1:32:2]]
+
+    report = check(fn, HALF, "apply", max_position=1023)
+    assert report.codes == ["base"]
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines, fn=fn)] == said(lines)
+    assert "np.array([0]))" not in lines  # at position 0 only the order shows
 
 
 def test_functions_that_count_from_zero_get_whole_calls():
@@ -53,7 +70,7 @@ def test_functions_that_count_from_zero_get_whole_calls():
 
     report = check(from_zero, HALF, "apply")
     assert "np.arange(" in report.findings[0].reproduce
-    got, expected = run(report.findings[0].reproduce, from_zero)
+    got, expected = run(report.findings[0].reproduce, fn=from_zero)
     assert got != expected
 
 
@@ -63,3 +80,83 @@ def test_what_one_token_does_not_show_has_no_lines():
     assert report.findings[0].reproduce == ""
     right = check(HALF.apply, HALF, "apply")
     assert right.findings == []
+
+
+#: x in a tensor layout, with its heads, as (B, H, S, D); and the result back.
+MERGED = {
+    "bshd": lambda x: x.transpose(0, 2, 1, 3),
+    "sbhd": lambda x: x.transpose(1, 2, 0, 3),
+    "thd": lambda x: x.transpose(1, 0, 2)[None],
+    "bs(hd)": lambda x: x.reshape(*x.shape[:2], -1, 32).transpose(0, 2, 1, 3),
+}
+
+
+@pytest.mark.parametrize("layout", MERGED)
+def test_they_run_in_every_tensor_layout(layout):
+    wrong, back = RoPE(32, layout="half"), {"sbhd": (2, 0, 1, 3)}.get(layout, (0, 2, 1, 3))
+
+    def fn(x, positions):
+        return wrong.apply(MERGED[layout](x), positions).transpose(back).reshape(x.shape)
+
+    report = check(fn, HALF, "apply", tensor_layout=layout, max_position=255)
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines, fn=fn)] == said(lines)
+
+
+@pytest.mark.parametrize(
+    ("library", "dtype"),
+    [
+        ("torch", "float32"),
+        ("torch", "bfloat16"),
+        pytest.param("jax", "float32", marks=pytest.mark.nightly),
+    ],
+)
+def test_they_run_with_arrays_of_other_libraries(library, dtype):
+    pytest.importorskip(library, reason="the arrays of this library are what is tried")
+    wrong = RoPE(32, layout="half")
+
+    def fn(x, positions):
+        assert library in type(x).__module__
+        assert dtype in str(x.dtype)
+        return wrong.apply(x, positions)
+
+    report = check(fn, HALF, "apply", backend=library, dtype=dtype, max_position=255)
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines, theirs=fn)] == said(lines)
+
+
+WRONG_BASE = """
+import numpy as np
+from posenc_ref import RoPE
+
+def rotate(x, positions):
+    return RoPE(32, layout="half").apply(x, positions)
+
+class Rotary:
+    @staticmethod
+    def apply(x, positions):
+        return rotate(x, positions)
+
+    def __call__(self, x, positions):
+        return rotate(x, positions)
+
+rope = Rotary()
+"""
+
+
+@pytest.mark.parametrize("name", ["rotate", "Rotary.apply", "rope"])
+@pytest.mark.parametrize("inside", ["", "folder/"])
+def test_they_import_the_function_that_a_user_named(name, inside, tmp_path, monkeypatch):
+    path = tmp_path / f"{inside}port_of_rope.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(WRONG_BASE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.delitem(sys.modules, "port_of_rope", raising=False)
+    fn = load_target(f"{inside}port_of_rope.py:{name}")
+    report = check(Implementation(fn, "apply", name), HALF, "apply", max_position=255)
+    lines = report.findings[0].reproduce
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if "folder" not in p])
+    monkeypatch.delitem(sys.modules, "port_of_rope")
+    assert [float(f"{v:.7g}") for v in run(lines)] == said(lines)
+    assert ("sys.path.insert(0, 'folder')" in lines) == bool(inside)

@@ -164,6 +164,8 @@ BROKEN = {
     "refuses without a reason": ["call 1", '"refused" must be the reason'],
     "refuses and answers": ["call 1", 'one of "result" and "refused", it has refused, result'],
     "answers nothing": ["call 1", "it has nothing"],
+    "echoes": ["answered hello with the request itself: it echoes what it reads"],
+    "echoes calls": ["answered call 1, apply(float32", "itself: it echoes what it reads"],
     "null": ["call 1", "holds null; an array is"],
     "plain numbers": ["call 1", "holds plain numbers; an array is"],
     "text": ["call 1", 'holds "0.5"; an array is'],

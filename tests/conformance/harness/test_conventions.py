@@ -170,6 +170,16 @@ def test_a_finding_names_who_follows_its_convention(one):
     assert told[found[0].code] == list(found[0].known)
 
 
+def test_the_declared_convention_with_other_sizes_is_no_other_models():
+    """Qwen2-VL declares (16, 24, 24): other chunked sections are not its own."""
+    wrong = MultiAxisRoPE(128, sections=[24, 24, 16], layout="half", base=1e6)
+    declared = posenc_ref.preset("qwen2-vl").only
+    report = check(wrong.apply, declared, "apply", max_position=1023)
+    assert report.codes[0] == "sections"
+    assert "sections are chunked (24, 24, 16), declared chunked" in report.findings[0].message
+    assert report.findings[0].known == ()
+
+
 def test_a_recorded_report_keeps_who_it_is(tmp_path):
     report = judged("interleaved pairs")
     recorded = read_ndjson(record(tmp_path / "a", report))

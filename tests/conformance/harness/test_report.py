@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from posenc_ref import SPEC_VERSION, RoPE
+from posenc_ref import SPEC_VERSION, ALiBi, RoPE
 from posenc_ref.conformance import CODES, Accuracy, Finding, Report, check
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import NOTE
 from tests.conformance.handwritten import HEAD_DIM, rope
 
@@ -24,6 +25,45 @@ def strict(text):
         raise ValueError(name)
 
     return json.loads(text, parse_constant=refuse)
+
+
+def test_a_report_without_a_judged_value_says_so():
+    """An error of 0 units would read as perfect."""
+    text = str(check(lambda x, p: x[..., :-1], RoPE(8, layout="half"), "apply"))
+    assert "accuracy  not measured: no value was judged" in text
+    assert "executed  0 cases\n" in text
+    assert "worst" not in text
+
+
+def test_a_limit_is_listed_once():
+    def shared(x, positions):
+        assert positions.ndim == 1, "one row"
+        return RoPE(8, layout="half").apply(x, positions)
+
+    found = check(shared, RoPE(8, layout="half"), "apply", max_position=255)
+    assert found.passed
+    (limit,) = found.limits
+    assert limit.startswith("per-row positions (B, S): refused")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [(1, "1 of 8 slopes is wrong"), (2, "2 of 8 slopes are wrong"), (8, "8 of 8 slopes are")],
+)
+def test_a_count_agrees_with_its_verb(wrong, words):
+    def slopes(num_heads):
+        found = ALiBi(num_heads).slopes()
+        found[:wrong] *= 1.5
+        return found
+
+    assert words in check(slopes, ALiBi(8), "slopes").findings[0].message
+
+
+def test_one_case_is_off():
+    words = [plural(n, "case is", "cases are") for n in (0, 1, 2)]
+    assert words == ["0 cases are", "1 case is", "2 cases are"]
+    of_one = [plural(1, "row is", "rows are", n) for n in (1, 2)]
+    assert of_one == ["1 of 1 row is", "1 of 2 rows is"]
 
 
 @pytest.mark.parametrize(

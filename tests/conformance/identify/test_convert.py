@@ -90,10 +90,10 @@ def test_who_follows_the_advice_conforms(found, target, words):
     card = identify(found.apply, to=target, **options, **NEAR)
     assert any(words in step for step in card.conversion), str(card)
     if not card.converted:
-        assert check(found.apply, target, "apply", **NEAR).passed
+        assert check(found.apply, target, "apply", strict=True, **NEAR).passed
         return
-    assert not check(found.apply, target, "apply", **NEAR).passed
-    report = check(followed(card, found.apply), target, "apply", **NEAR)
+    assert not check(found.apply, target, "apply", strict=True, **NEAR).passed
+    report = check(followed(card, found.apply), target, "apply", strict=True, **NEAR)
     assert report.passed, f"{card.converted}\n{report}"
 
 

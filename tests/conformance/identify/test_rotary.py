@@ -24,6 +24,7 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import check, identify
+from posenc_ref.conformance.identify import names
 from tests.conformance.handwritten import rope
 
 #: Far enough for every rule of length below, and near enough to be quick.
@@ -181,6 +182,34 @@ def test_a_preset_names_its_models(name, other):
     assert card.encoding == encoding, str(card)
     assert name in card.used_by
     assert other not in card.used_by
+
+
+@pytest.mark.parametrize(
+    ("encoding", "users", "near"),
+    [
+        (
+            RoPE(64, layout="interleaved", output_layout="half",
+                 scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0)),
+            ["deepseek-r1 (64 of its 192 channels)", "deepseek-v3 (64 of its 192 channels)"],
+            "",
+        ),
+        (
+            RoPE(64, layout="half", base=500000.0),
+            [],
+            "llama-3-70b, llama-3-8b, olmo-2-13b and 2 more, which have head_dim=128",
+        ),
+        (  # one name each, though both layer types have this encoding
+            RoPE(64, layout="half", base=150000.0, scaling=YaRN(32.0, 4096)),
+            [],
+            "gpt-oss-120b, gpt-oss-20b, which have scaling=YaRN(32.0, 4096, truncate=False)",
+        ),
+    ],
+    ids=["latent attention", "another head", "one field"],
+)  # fmt: skip
+def test_models_are_named_whatever_the_size_of_their_heads(encoding, users, near):
+    assert names.used_by(encoding) == ()
+    assert [*names.slices(encoding)] == users
+    assert near in " ".join(names.closest(encoding))
 
 
 def test_what_shares_no_code_with_the_specification():

@@ -26,7 +26,7 @@ def finding(fn, encoding=HALF, **kwargs):
     [
         (
             only(lambda p: p.ndim == 1, RIGHT),
-            ["per-row positions (B, S): ", "per-row positions (B, S), other values: "],
+            ["per-row positions (B, S): "],
         ),
         (only(lambda p: p.min(initial=0) >= 0, RIGHT), ["negative positions"]),
         (only(lambda p: p.dtype.kind == "i", RIGHT), ["fractional positions"]),

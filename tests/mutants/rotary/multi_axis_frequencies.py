@@ -231,7 +231,9 @@ def wan_in_halves(x, positions):
     return turn_half(x, angles(positions, chunked(sizes), restarting(sizes)))
 
 
-@wrong("output-layout", encoding=FLUX, thread="class: cat for stack after the rotation")
+@wrong(
+    "output-layout", strict=True, encoding=FLUX, thread="class: cat for stack after the rotation"
+)
 def flux_written_in_halves(x, positions):
     """Reads adjacent pairs and writes halves."""
     y = turn_pairs(x, angles(positions, chunked((8, 28, 28)), restarting((8, 28, 28))))

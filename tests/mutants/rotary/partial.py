@@ -90,6 +90,7 @@ def proportional_third(x, positions):
 
 @wrong(
     "output-layout",
+    strict=True,
     encoding=PHI_2,
     thread="class: concat([rest, rotated])",
 )
@@ -141,14 +142,16 @@ def mla_in_halves(x, positions):
     return trailing(x, turn_half(x[..., 128:], phase(positions, inv_freq(64))))
 
 
-@wrong("output-layout", encoding=MLA, thread="vllm-project/vllm#26995")
+@wrong("output-layout", strict=True, encoding=MLA, thread="vllm-project/vllm#26995")
 def mla_written_in_halves(x, positions):
     """Reads adjacent pairs and writes halves."""
     part = np.concatenate([x[..., 128::2], x[..., 129::2]], axis=-1)
     return trailing(x, turn_half(part, phase(positions, inv_freq(64))))
 
 
-@wrong("output-layout", encoding=MLA_HF, thread="vllm-project/vllm#26995", held_out=True)
+@wrong(
+    "output-layout", strict=True, encoding=MLA_HF, thread="vllm-project/vllm#26995", held_out=True
+)
 def mla_written_in_pairs(x, positions):
     """Writes adjacent pairs where halves are declared."""
     return trailing(x, turn_pairs(x[..., 128:], phase(positions, inv_freq(64))))

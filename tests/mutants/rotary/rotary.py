@@ -144,14 +144,21 @@ def tiled_slice_tables_with_adjacent_swap(x, positions):
     return np.concatenate([part * cos + swap_pairs(part) * sin, x[..., 32:]], axis=-1)
 
 
-@wrong("output-layout", encoding=rope(64, "interleaved"), thread="vllm-project/vllm#26995")
+@wrong(
+    "output-layout", strict=True, encoding=rope(64, "interleaved"), thread="vllm-project/vllm#26995"
+)
 def reads_pairs_writes_halves(x, positions):
     """De-interleaves, rotates half-split and never interleaves back."""
     x = np.concatenate([x[..., 0::2], x[..., 1::2]], axis=-1)
     return turn_half(x, phase(positions, inv_freq(x.shape[-1])))
 
 
-@wrong("output-layout", encoding=rope(96, "half"), thread="class: view_as_real on half-split data")
+@wrong(
+    "output-layout",
+    strict=True,
+    encoding=rope(96, "half"),
+    thread="class: view_as_real on half-split data",
+)
 def reads_halves_writes_pairs(x, positions):
     """Forms x1 + i x2 from the two halves and stores the product adjacent."""
     half = x.shape[-1] // 2
@@ -161,6 +168,7 @@ def reads_halves_writes_pairs(x, positions):
 
 @wrong(
     "output-layout",
+    strict=True,
     encoding=rope(128, "interleaved", rotary_dim=64, base=50000.0),
     thread="vllm-project/vllm#26995",
     held_out=True,

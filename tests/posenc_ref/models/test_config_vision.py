@@ -58,7 +58,10 @@ def test_a_tower_is_a_part():
     assert from_config(whole, part="vision_config").only == TOWERS[1][1]
     assert from_config(whole).only.sections == (16, 24, 24)
     with pytest.raises(ValueError, match=r"part must be one of .*vision_config"):
-        from_config(whole, part="vision")
+        from_config(whole, part="visual")
+    assert from_config(whole, part="vision") == from_config(whole, part="vision_config")
+    nested = {"model_type": "qwen2_5_omni", "thinker_config": whole}
+    assert from_config(nested, part="vision").only == TOWERS[1][1]
 
 
 def test_a_tower_under_the_name_of_the_whole():

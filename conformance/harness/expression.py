@@ -1,0 +1,100 @@
+"""Read an encoding written as in Python, such as ``RoPE(64, layout="half")``, without running it.
+
+Only names of encodings and scalings, their arguments, and literals are read.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from typing import Any
+
+from posenc_ref._registry import CLASSES
+
+from .nearest import did_you_mean
+
+#: The kinds of classes that an expression may name.
+_KINDS = ("encoding", "scaling", "query_scale")
+
+
+def read_expression(text: str) -> dict[str, Any]:
+    """Return the JSON form of the encoding that ``text`` writes as a call of its class.
+
+    Parameters
+    ----------
+    text : str
+        For example ``RoPE(128, layout="half", scaling=YaRN(32.0, 4096))``.
+
+    Returns
+    -------
+    dict
+        As :func:`posenc_ref.from_dict` takes it; classes and values are not checked yet.
+
+    Raises
+    ------
+    ValueError
+        The text is no such call; the message quotes the part that cannot be read.
+    """
+    try:
+        body = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"cannot be read: {getattr(error, 'msg', error)} in {text!r}") from error
+    if not isinstance(body, ast.Call | ast.Name | ast.Attribute):
+        raise ValueError(f"must be one call, got {text!r}")
+    return _called(body)
+
+
+def class_name(name: str, kind: str) -> str:
+    """Return the name of the class of this kind, found without case, or ``name`` itself."""
+    return {known.lower(): known for known in CLASSES[kind]}.get(name.lower(), name)
+
+
+def _called(node: ast.expr) -> dict[str, Any]:
+    """Return the JSON form of a call; a bare name is a call without arguments."""
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    named = call.func
+    kind, name = _class_of(named)
+    found: dict[str, Any] = {kind: name}
+    if call.args:
+        fields = [f.name for f in dataclasses.fields(CLASSES[kind][name]) if not f.kw_only]
+        if len(call.args) > len(fields):
+            first = ast.unparse(call.args[len(fields)])
+            raise ValueError(f"{name}: give the name of the field with {first}, as in base=10000.0")
+        found |= {f: _value(a) for f, a in zip(fields, call.args, strict=False)}
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise ValueError(f"{name}: write out the fields of {ast.unparse(keyword.value)!r}")
+        if keyword.arg in found:
+            raise ValueError(f"{name}: the field {keyword.arg!r} is given twice")
+        found[keyword.arg] = _value(keyword.value)
+    return found
+
+
+def _class_of(node: ast.expr) -> tuple[str, str]:
+    """Return the kind and the name of the class that is called."""
+    module = node.value if isinstance(node, ast.Attribute) else None  # as in posenc_ref.RoPE
+    if not isinstance(module or node, ast.Name):
+        raise ValueError(f"{ast.unparse(node)!r} must be the name of a class")
+    written = node.attr if isinstance(node, ast.Attribute) else ast.unparse(node)
+    for kind in _KINDS:
+        if (name := class_name(written, kind)) in CLASSES[kind]:
+            return kind, name
+    near = did_you_mean(written, [name for kind in _KINDS for name in CLASSES[kind]])
+    raise ValueError(f"there is no encoding and no scaling {written!r}{near}")
+
+
+def _value(node: ast.expr) -> Any:
+    """Return a literal, in the types of JSON, or the JSON form of a nested call."""
+    if isinstance(node, ast.Call):
+        return _called(node)
+    try:
+        return _plain(ast.literal_eval(node))
+    except (ValueError, TypeError, SyntaxError) as error:
+        raise ValueError(
+            f"{ast.unparse(node)!r} is no value: write numbers, texts, True, False, None, tuples, "
+            "lists and nested classes"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
