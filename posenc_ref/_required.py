@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,12 @@ else:
 
     class Checked(type):
         """The metaclass of values: names a missing argument together with its allowed values."""
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            """Return the parameters of the constructor, which ``__call__`` would hide."""
+            plain = inspect.signature(cls.__init__)
+            return plain.replace(parameters=[*plain.parameters.values()][1:])
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:
             """Return an instance; raise a TypeError that names a missing argument."""

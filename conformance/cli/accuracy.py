@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .output import usage_error
+from .options.output import usage_error
 
 
 def accuracy_command(

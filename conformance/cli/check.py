@@ -26,13 +26,20 @@ from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
-from .delivery import known_deviation, printed
-from .loading import UsageError, load_encoding, load_target
-from .models import PART, declared_by, layer_types, load_model, other_layer_types, require_model
-from .onnx_model import check_model, is_onnx
-from .output import usage_errors
-from .recorded import judge_recorded
-from .targets import Init, Signature, Table, bound_target, only_surface
+from .options.delivery import known_deviation, printed
+from .options.loading import UsageError, load_encoding, load_target
+from .options.models import (
+    PART,
+    declared_by,
+    layer_types,
+    load_model,
+    other_layer_types,
+    require_model,
+)
+from .options.onnx_model import check_model, is_onnx
+from .options.output import usage_errors
+from .options.recorded import judge_recorded
+from .options.targets import Init, Signature, Table, bound_target, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)

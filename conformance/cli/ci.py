@@ -22,10 +22,10 @@ from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.runner import run
 
 from .check import check_command
-from .isolation import own_modules
-from .loading import UsageError
-from .manifest import Asked, Keys, read_manifest
-from .output import show, usage_errors
+from .options.isolation import own_modules
+from .options.loading import UsageError
+from .options.manifest import Asked, Keys, read_manifest
+from .options.output import show, usage_errors
 
 
 @usage_errors(UsageError, ValueError, OSError)

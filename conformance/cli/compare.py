@@ -13,9 +13,9 @@ from posenc_ref.conformance.compare.function import compare
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .loading import UsageError, load_target
-from .output import usage_errors
-from .targets import Init, Signature, Table, bound_target
+from .options.loading import UsageError, load_target
+from .options.output import usage_errors
+from .options.targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)

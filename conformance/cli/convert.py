@@ -16,8 +16,8 @@ from posenc_ref.conformance.weights import (
 from posenc_ref.conformance.weights.heads import CONVENTIONS, read_model, resolve
 from posenc_ref.conformance.weights.plan import ARRANGEMENTS
 
-from .loading import UsageError
-from .output import progress, usage_errors
+from .options.loading import UsageError
+from .options.output import progress, usage_errors
 
 _LAYOUTS = ", ".join(CONVENTIONS)
 

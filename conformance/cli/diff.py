@@ -10,9 +10,9 @@ import typer
 from posenc_ref.conformance.configurations.diff import diff
 from posenc_ref.models.context import Described
 
-from .loading import UsageError
-from .models import LEARNED, load_described, refuse_idle
-from .output import usage_errors
+from .options.loading import UsageError
+from .options.models import LEARNED, load_described, refuse_idle
+from .options.output import usage_errors
 
 _SOURCE = "A preset, a name on the Hub, a config.json or its folder, or a .gguf file."
 _OVERRIDE = "Entries that replace those of {}, as vLLM's --hf-overrides: JSON or @file.json."

@@ -8,7 +8,7 @@ import typer
 
 from posenc_ref.conformance.guide.explain import explain
 
-from .output import usage_errors
+from .options.output import usage_errors
 
 
 @usage_errors(ValueError)

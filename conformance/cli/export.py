@@ -16,9 +16,9 @@ from posenc_ref.conformance.graphs.export import DEFAULT_OPSET, DTYPES, KINDS, e
 from posenc_ref.conformance.graphs.load import from_onnx
 from posenc_ref.conformance.harness.report import Report
 
-from .loading import UsageError, load_encoding
-from .models import encoding_of, load_model
-from .output import usage_errors
+from .options.loading import UsageError, load_encoding
+from .options.models import encoding_of, load_model
+from .options.output import usage_errors
 
 
 @usage_errors(UsageError, ValueError, ImportError, OSError)

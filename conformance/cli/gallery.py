@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .output import progress, usage_error
+from .options.output import progress, usage_error
 
 
 def gallery_command(

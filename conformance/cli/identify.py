@@ -14,12 +14,12 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
-from .loading import UsageError, is_encoding, load_encoding, load_target
-from .models import PART, encoding_of, load_model
-from .onnx_model import identify_model, is_onnx
-from .output import usage_errors
-from .recorded import identify_recording
-from .targets import Init, Signature, Table, bound_target
+from .options.loading import UsageError, is_encoding, load_encoding, load_target
+from .options.models import PART, encoding_of, load_model
+from .options.onnx_model import identify_model, is_onnx
+from .options.output import usage_errors
+from .options.recorded import identify_recording
+from .options.targets import Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)

@@ -13,9 +13,9 @@ from posenc_ref.conformance.configurations.plan import Plan, plan
 from posenc_ref.conformance.configurations.plan_text import other_plan, plan_text
 from posenc_ref.conformance.configurations.plot import plot as draw
 
-from .loading import UsageError
-from .models import LEARNED, load_described, refuse_idle
-from .output import usage_errors
+from .options.loading import UsageError
+from .options.models import LEARNED, load_described, refuse_idle
+from .options.output import usage_errors
 
 
 @usage_errors(UsageError, ValueError, ImportError, OSError)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .loading import UsageError
-from .models import PART, describe, load_model, preset_list
-from .output import usage_errors
+from .options.loading import UsageError
+from .options.models import PART, describe, load_model, preset_list
+from .options.output import usage_errors
 
 
 @usage_errors(UsageError)

@@ -14,7 +14,7 @@ from posenc_ref.conformance.surveys.show import plain
 from posenc_ref.conformance.surveys.tables import plain_text
 from posenc_ref.conformance.surveys.verify import Verification
 
-from .output import usage_errors
+from .options.output import usage_errors
 
 
 def report_command(

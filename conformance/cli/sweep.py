@@ -21,7 +21,7 @@ from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
 from posenc_ref.conformance.surveys.transformers.show import parts
 from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, sweep
 
-from .output import progress, require_among, show, usage_error, usage_errors
+from .options.output import progress, require_among, show, usage_error, usage_errors
 
 ROTARY = "rotary"
 

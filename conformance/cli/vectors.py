@@ -10,7 +10,7 @@ import typer
 
 from posenc_ref.conformance.vectors import VectorCase, load_vectors
 
-from .output import usage_error, usage_errors
+from .options.output import usage_error, usage_errors
 
 
 def vectors_command(

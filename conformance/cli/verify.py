@@ -13,7 +13,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 from posenc_ref.conformance.surveys.show import parts
 from posenc_ref.conformance.surveys.verify import Options, verify
 
-from .output import progress, require_among, show, usage_error, usage_errors
+from .options.output import progress, require_among, show, usage_error, usage_errors
 
 
 def verify_command(

@@ -13,12 +13,13 @@ from posenc_ref import Encoding, presets
 from posenc_ref.conformance.calling.conventions import NAMES
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
+from posenc_ref.conformance.harness.nearest import find, near
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.registry import entries
 from posenc_ref.conformance.surfaces import WORDS
 from posenc_ref.encoding import Value
 
-from .names import ALIASES, encodings, find, near, scalings
+from .names import ALIASES, encodings, scalings
 from .overview import SHAPES, TOPICS, overview, signatures
 from .text import WIDTH, docstring, hanging, unmarked
 

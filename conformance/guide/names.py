@@ -1,9 +1,7 @@
-"""The names of encodings and scalings, and how a mistyped name is found."""
+"""The names of encodings and scalings."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
 
 import posenc_ref
@@ -41,19 +39,3 @@ def _dataclasses(base: type) -> list[type[Any]]:
     found = [getattr(posenc_ref, name) for name in posenc_ref.__all__]
     classes = [c for c in found if isinstance(c, type) and issubclass(c, base)]
     return [c for c in classes if "__dataclass_fields__" in vars(c)]  # no abstract base
-
-
-def key(name: str) -> str:
-    """Return a name in lower case, without hyphens, underscores and blanks."""
-    return "".join(c for c in name.lower() if c not in "-_ ")
-
-
-def find(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that equals ``name`` apart from case and punctuation, or None."""
-    return {key(one): one for one in known}.get(key(name))
-
-
-def near(name: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return the known names that are similar to ``name``, the most similar first."""
-    keys = {key(one): one for one in sorted(known)}
-    return [keys[k] for k in difflib.get_close_matches(key(name), keys, n=n, cutoff=cutoff)]

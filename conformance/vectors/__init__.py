@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from posenc_ref.conformance.guide.names import find, key, near
+from posenc_ref.conformance.harness.nearest import find, key, near
 
 from .case import VectorCase
 from .files import VERSION, all_cases, shipped

@@ -11,8 +11,8 @@ import posenc_ref as pr
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import fused
 from posenc_ref.backends.kernels import numpy_rotary, phasors
+from posenc_ref.backends.kernels.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance import check
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 
 RNG = np.random.default_rng(11)
 D = 32

@@ -375,7 +375,7 @@ def test_no_base_is_declared_that_nobody_stated():
     module = make("llama", "LlamaRotaryEmbedding", "LlamaConfig", **SMALL)
     assert from_transformers(module, layout="half").encoding.base == 10000.0
     module.config = SimpleNamespace(
-        **SMALL, to_dict=lambda: SMALL | {"model_type": "model_of_nobody", "rotary_base": 5e5}
+        **SMALL, to_dict=lambda: SMALL | {"model_type": "model_of_nobody"}
     )
     with pytest.raises(ValueError, match="model_of_nobody states no base"):
         from_transformers(module, layout="half")

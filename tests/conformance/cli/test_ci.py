@@ -13,7 +13,7 @@ from posenc_ref import RoPE
 from posenc_ref.conformance import Report
 from posenc_ref.conformance import check as check_function
 from posenc_ref.conformance.cli.ci import _check
-from posenc_ref.conformance.cli.manifest import Keys, read_manifest
+from posenc_ref.conformance.cli.options.manifest import Keys, read_manifest
 from posenc_ref.conformance.surveys.ndjson import EVENTS
 from tests.night import by_day
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import posenc_ref
 from posenc_ref import Llama3Scaling, MultiAxisRoPE, RoPE, YaRN, preset
 from posenc_ref.conformance.cli import app
-from posenc_ref.conformance.cli.loading import UsageError, load_encoding
-from posenc_ref.conformance.cli.models import load_model
+from posenc_ref.conformance.cli.options.loading import UsageError, load_encoding
+from posenc_ref.conformance.cli.options.models import load_model
 from posenc_ref.conformance.guide.names import encodings, scalings
 from posenc_ref.conformance.registry import entries
 

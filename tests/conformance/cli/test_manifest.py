@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from posenc_ref.conformance import cli
 from posenc_ref.conformance.cli.ci import _check
-from posenc_ref.conformance.cli.loading import UsageError
-from posenc_ref.conformance.cli.manifest import Keys, read_manifest
+from posenc_ref.conformance.cli.options.loading import UsageError
+from posenc_ref.conformance.cli.options.manifest import Keys, read_manifest
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
 
 MINE = """

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from posenc_ref import RoPE, from_dict, preset, presets
 from posenc_ref.conformance.adapters.gguf import from_gguf
 from posenc_ref.conformance.cli import app
-from posenc_ref.conformance.cli.loading import UsageError
-from posenc_ref.conformance.cli.models import encoding_of, load_model
+from posenc_ref.conformance.cli.options.loading import UsageError
+from posenc_ref.conformance.cli.options.models import encoding_of, load_model
 
 CODE = """
 import numpy as np

@@ -10,7 +10,7 @@ import pytest
 import posenc_ref
 from posenc_ref import LinearScaling, RoPE, YaRN
 from posenc_ref.conformance import check
-from posenc_ref.conformance.cli.loading import load_target
+from posenc_ref.conformance.cli.options.loading import load_target
 from posenc_ref.conformance.harness.implementation import Implementation
 from tests.mutants import WRONG
 

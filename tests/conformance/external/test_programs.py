@@ -234,8 +234,8 @@ def test_a_deadline_on_the_command_line(posenc, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([*ENCODING], "give either TARGET"),
-        (["rope.py:apply", "--exec", "./rope", *ENCODING], "give either TARGET"),
+        ([*ENCODING], "give one of TARGET"),
+        (["rope.py:apply", "--exec", "./rope", *ENCODING], "give one of TARGET"),
         (["rope.py:apply", "--timeout", "3", *ENCODING], "--timeout needs --exec"),
         (["--exec", "./rope"], "the expected encoding is missing"),
         (["--exec", "", *ENCODING], "name a program"),

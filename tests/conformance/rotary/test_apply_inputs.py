@@ -49,7 +49,9 @@ def test_refusals_are_limits(fn, limits):
     assert len(report.limits) >= len(limits)
     for limit in limits:
         assert any(said.startswith(limit) for said in report.limits), report.limits
-        assert f"limit     {limit}" in str(report)
+        what, _, _ = limit.partition(":")
+        shown = [line for line in str(report).splitlines() if line.startswith("limit     ")]
+        assert any(what in line for line in shown)
 
 
 @pytest.mark.parametrize("rows", [5, 8, 20, 40, 64, 512, 1000])
