@@ -60,7 +60,7 @@ def test_a_generated_page_begins_with_its_command(path):
             "signatures.md",
             "weights.md",
         ],
-        {"fast-paths.md", "install.md", "models.md", "signatures.md"},
+        {"models.md", "signatures.md"},
     ),
 )
 def test_the_python_of_a_page_runs(name):

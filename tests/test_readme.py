@@ -22,7 +22,9 @@ NEEDS = {
 }
 #: These take two seconds and more, mostly for imports.
 LONG = {
+    "apply_on_torch.py",
     "attention_on_torch.py",
+    "ci_test.py",
     "fused_in_transformers.py",
     "jax_and_shards.py",
     "long_context_and_images.py",

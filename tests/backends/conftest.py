@@ -84,9 +84,8 @@ def capabilities(backend: Backend) -> list[Place]:
 
 
 def _marks(place: Place) -> list[Any]:
-    """Return ``nightly`` for Dask beyond float32: every call makes a graph of NumPy calls."""
-    slow = place.backend.name == "dask" and place.dtype != "float32"
-    return [pytest.mark.nightly] if slow else []
+    """Return ``nightly`` for Dask, which has tests of its own: its calls make graphs of NumPy's."""
+    return [pytest.mark.nightly] if place.backend.name == "dask" else []
 
 
 def parameters() -> list[Any]:

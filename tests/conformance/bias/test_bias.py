@@ -127,8 +127,8 @@ BUCKETS = [
 ]
 
 
-#: The numbers of the functions; of those with the same codes the first.
-FIRST = {codes: number for number, (codes, *_) in reversed([*enumerate(BIASES)])}
+#: The numbers of the functions; of those with the same first code the first.
+FIRST = {codes.split()[0]: number for number, (codes, *_) in reversed([*enumerate(BIASES)])}
 
 
 @pytest.mark.parametrize("number", by_day(range(len(BIASES)), FIRST.values()))

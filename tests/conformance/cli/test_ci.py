@@ -35,6 +35,7 @@ def test_a_block_of_python_runs(block, tmp_path):
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.nightly
 def test_the_block_that_reads_a_report_reads_it(tmp_path):
     (block,) = [block for block in blocks("python") if "read_ndjson" in block]
     check(tmp_path, "default_base", tmp_path / "posenc.ndjson")
@@ -201,6 +202,7 @@ def test_the_steps_run(workflow, repository, function, code, sign):
     assert [name for name in kept if not (repository / name).is_file()] == []
 
 
+@pytest.mark.nightly
 def test_a_run_that_broke_off_makes_the_summary_red(workflow, repository):
     assert shell(step(workflow, "Check")["run"], repository).returncode == 0
     report = repository / "posenc.ndjson"
@@ -278,6 +280,7 @@ def test_the_action_judges_a_manifest(action, repository, function):
     assert [name for name in ("mine.xml", "mine.ndjson") if not (repository / name).exists()] == []
 
 
+@pytest.mark.nightly
 def test_the_action_judges_one_function(action, repository):
     (repository / "posenc.toml").unlink()
     given = {"target": "my_rope.py:other_way_round", "encoding": "@my_rope.json"}

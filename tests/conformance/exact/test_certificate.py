@@ -25,7 +25,7 @@ from posenc_ref.conformance.registry import entries
 from tests.conformance.exact.fixed_point import BITS, Exact, exact_cos_sin, geometric
 
 #: Positions in each range; `posenc accuracy` takes 48.
-FEW = 8
+FEW = 4
 
 
 @pytest.fixture(scope="module")

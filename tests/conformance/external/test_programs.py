@@ -289,6 +289,7 @@ def test_requests_are_spelled_as_on_the_page(built, tmp_path):
     assert sent_hello.startswith(hello[0].partition('"head_dim"')[0])
 
 
+@pytest.mark.nightly
 def test_the_commands_on_the_page_run(tmp_path):
     shutil.copy(FOLDER / "rope.c", tmp_path)
     needed("gcc")

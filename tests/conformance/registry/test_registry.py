@@ -52,7 +52,13 @@ def checks_of(entry):
 @pytest.mark.parametrize(
     ("entry", "name", "check_entry"),
     [
-        pytest.param(entry, name, check_entry, id=f"{entry.name}-{name}-{check_entry.__name__}")
+        pytest.param(
+            entry,
+            name,
+            check_entry,
+            id=f"{entry.name}-{name}-{check_entry.__name__}",
+            marks=() if name == next(iter(entry.examples)) else pytest.mark.nightly,
+        )
         for entry, name in EXAMPLES
         for check_entry in checks_of(entry)
     ],

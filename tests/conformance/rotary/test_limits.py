@@ -53,7 +53,7 @@ def test_a_stated_limit_of_length_is_a_limit(surface):
     assert any("at most" in limit for limit in report.limits)
 
 
-@pytest.mark.parametrize("most", by_day([5, 6, 16, 33, 63, 70, 3000], {5, 16, 70}))
+@pytest.mark.parametrize("most", by_day([5, 6, 16, 33, 63, 70, 3000], {16, 70}))
 def test_calls_are_cut_until_they_are_accepted(most):
     report = check(up_to(most, HALF.apply, lambda x, p: x.shape[2]), HALF, "apply")
     assert report.verdict == "conforms", report
@@ -65,7 +65,7 @@ NTK = pr.RoPE(D, layout="half", scaling=pr.DynamicNTK(2.0, 128))
 AXES = pr.MultiAxisRoPE(D, sections=(4, 4), layout="half")
 
 
-@pytest.mark.parametrize("most", by_day([5, 8, 300], {5, 300}))
+@pytest.mark.parametrize("most", by_day([5, 8, 300], {5}))
 @pytest.mark.parametrize("encoding", [NTK, AXES], ids=["length", "axes"])
 def test_calls_that_are_cut_keep_their_length_and_axes(encoding, most):
     def grows(x, p):

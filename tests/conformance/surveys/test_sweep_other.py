@@ -72,6 +72,7 @@ def test_every_folder_of_the_library_is_something():
         assert found[model] == kind, model
 
 
+@pytest.mark.nightly
 def test_every_kind_belongs_to_a_family():
     assert sorted(kind for family in FAMILIES.values() for kind in family) == sorted(KINDS)
     assert {place.kind for place in places()} <= set(KINDS)
