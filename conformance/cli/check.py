@@ -35,6 +35,7 @@ from .options.models import (
     load_model,
     other_layer_types,
     require_model,
+    require_one_declaration,
 )
 from .options.onnx_model import check_model, is_onnx
 from .options.output import usage_errors
@@ -186,18 +187,11 @@ def check_command(
     fn: Any = None if target is None or graph else load_target(target)
     own = isinstance(fn, Implementation)
     chosen = surface or ("apply" if fn is None else only_surface(fn))
-    said = [value for value in (encoding, preset, config) if value is not None]
-    if len(said) > 1:
-        raise UsageError("give one of --encoding, --preset and --config")
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
     if recorded is not None:
         needed = against is None
-    if not said and (head_dim is None or recorded) and not own and needed:
-        raise UsageError(
-            "the expected encoding is missing: give --encoding 'RoPE(64, layout=\"half\")', "
-            "--preset llama-3.1-8b or --config config.json; "
-            "`posenc explain` lists the encodings, `posenc presets` the models"
-        )
+    optional = own or not needed or (head_dim is not None and recorded is None)
+    require_one_declaration(encoding, preset, config, optional=optional)
     several: dict[str, Encoding] = {}
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
     model = None

@@ -156,6 +156,19 @@ def _override(text: str) -> Mapping[str, Any]:
     return changes
 
 
+def require_one_declaration(*given: str | None, optional: bool) -> None:
+    """Raise UsageError unless one of --encoding, --preset and --config is given, or optional."""
+    said = [value for value in given if value is not None]
+    if len(said) > 1:
+        raise UsageError("give one of --encoding, --preset and --config")
+    if not said and not optional:
+        raise UsageError(
+            "the expected encoding is missing: give --encoding 'RoPE(64, layout=\"half\")', "
+            "--preset llama-3.1-8b or --config config.json; "
+            "`posenc explain` lists the encodings, `posenc presets` the models"
+        )
+
+
 def named_value(text: str, option: str) -> tuple[str, Any]:
     """Return the name and value of ``NAME=VALUE``.
 
