@@ -10,26 +10,31 @@ import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
-from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.harness.report import NOTHING, Report
 from posenc_ref.conformance.harness.run import Run, Settings, describe
 from posenc_ref.conformance.surfaces import Declared
 
 from . import axes, limits
 from .angles import fit
 from .call import Recorded
-from .diagnose import diagnose
+from .diagnose import RECORD_BOTH, diagnose
 from .diagnose_angles import wrong_factor
 from .files import Tensor, read
 from .layer_encoding import of_layer
 from .layout import chosen, run_of
 from .measure import Seen, declared_channels, structure, tokens
-from .merge import merged
-from .roles import Layer, layers
+from .merge import add_stray, merged
+from .roles import Layer, layers, strays
 from .shapes import Part, blocks, readings
 from .tables import judge_tables
 
 #: The most elements of x that are judged at once.
 _BLOCK = 2**20
+#: Errors of a token that do not depend on its position.
+AT_ANY_POSITION = (
+    "nonfinite", "not-a-rotation", "layout", "output-layout", "mixed-layout", "rotary-dim",
+    "amplitude", "attention-factor",
+)  # fmt: skip
 
 
 def check_recorded(
@@ -128,8 +133,13 @@ def check_recorded_file(
         The file cannot be read, tensors are missing or do not fit, or the encoding is no rotation.
     """
     path = Path(path)
-    found = layers(read(path), roles or {}, str(path))
-    return _check(found, encoding, layer_type, tensor_layout, angles, precision, str(path))
+    arrays, roles = read(path), roles or {}
+    found = layers(arrays, roles, str(path))
+    report = _check(found, encoding, layer_type, tensor_layout, angles, precision, str(path))
+    for layer, tensor, text in strays(arrays, roles, str(path)):
+        if layer.number is None or of_layer(encoding, layer, layer_type) is not None:
+            add_stray(report, tensor, text)
+    return report
 
 
 def _check(
@@ -156,7 +166,7 @@ def _check(
             continue
         reports += _judge_layer(layer, own, tensor_layout, settings, name)
     if not reports:
-        raise ValueError(f"{name}: the model rotates nothing in the recorded layers")
+        raise ValueError(f"{name}: none of the recorded layers rotates")
     return merged(name, describe(encoding), reports)
 
 
@@ -175,8 +185,11 @@ def _judge_layer(
     length = max(p.length for p in parts)
     for part in parts:
         run = runs[part.name]
-        limits.add(run, layer, part.name, layout, others)
+        limits.add(run, layer, part, layout, others)
+        known = len(run.report.limits)
         judge_part(run, Recorded(encoding, part, length))
+        if part.unplaced:
+            _leave_open(run, known)
         alone = len(parts) == 1 and not layer.has_tables
         label = layer.label if alone else f"{layer.label} {part.name}".strip()
         yield label, run.finish()
@@ -185,12 +198,12 @@ def _judge_layer(
 def judge_part(run: Run, call: Recorded) -> None:
     """Judge one tensor, and diagnose it if it deviates."""
     encoding, part = call.encoding, call.part
-    if not part.telling.any():
-        run.limit("every input is 0 or not finite: nothing can be judged")
-        return
     if not _finite(run, part):
         return
     visible = _values(run, call)
+    if not part.telling.any():
+        _nothing_to_rotate(run, part)
+        return
     of = tokens(part, run.coarse)
     measured, maps = structure(of, declared_channels(encoding), encoding.frequencies(call.length))
     maps = axes.follow(maps, of, encoding)
@@ -215,6 +228,38 @@ def judge_part(run: Run, call: Recorded) -> None:
         run.explain(diagnose, [call], seen)
 
 
+def _leave_open(run: Run, known: int) -> None:
+    """Keep the errors that any position shows; without one, the tensor is not judged.
+
+    Only the first ``known`` limits remain: the others concern the assumed position.
+    """
+    report = run.report
+    del report.limits[known:]
+    report.findings[:] = [f for f in report.findings if f.code in AT_ANY_POSITION]
+    text = "no positions recorded, and one token has no position that could be assumed"
+    if report.codes:
+        run.limit(f"{text}: frequencies are not judged")
+        return
+    run.failures.clear()
+    run.ledger.worst, run.ledger.where = 0.0, NOTHING
+    report.executed.pop("values", None)
+    run.limit(f"{text}: nothing can be judged; record positions")
+
+
+def _nothing_to_rotate(run: Run, part: Part) -> None:
+    """Report a result that is not 0 for inputs that are; without one, nothing was judged."""
+    if run.failures:
+        run.add(
+            "not-a-rotation",
+            f"{part.name} is 0 before the rotation and not 0 after it",
+            run.failures[0].place,
+            remedy=RECORD_BOTH,
+        )
+        return
+    run.report.executed.pop("values")
+    run.limit("every input is 0 or not finite: nothing can be judged")
+
+
 def _finite(run: Run, part: Part) -> bool:
     """Report results that are not finite although the inputs are; return whether there are none."""
     bad = ~np.isfinite(part.y) & part.finite[:, None, :, None]
@@ -226,7 +271,7 @@ def _finite(run: Run, part: Part) -> bool:
             f"index {at} of (B, H, S, D), {int(bad.sum())} elements",
         )
         return False
-    if not part.finite.all():
+    if part.finite.any() and not part.finite.all():
         run.limit(
             f"{int((~part.finite).sum())} of {part.finite.size} tokens of {part.name} are not "
             "finite before the rotation: they are not judged"
