@@ -19,7 +19,7 @@ from posenc_ref.conformance.surfaces import Declared
 from .call import Recorded
 from .files import read
 from .identify import common, head_dim_of, hint, identify_part, parts_of
-from .judge import judge_part
+from .judge_part import judge_part
 from .layer_encoding import of_layer
 from .layout import run_of
 from .limits import effective_dtype

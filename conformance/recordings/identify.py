@@ -26,7 +26,7 @@ from .call import Recorded
 from .diagnose import NO_ROTATION
 from .diagnose_angles import factor_error, measured_factor
 from .files import read
-from .judge import judge_part
+from .judge_part import judge_part
 from .layout import chosen, run_of
 from .limits import effective_dtype
 from .measure import Seen, declared_channels, structure, tokens
