@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.harness.report import Finding, Report
+from posenc_ref.conformance.harness.report import NOTHING, Finding, Report
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 
@@ -28,7 +28,7 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         controls={},
     )  # fmt: skip
     wrong = [label for label, r in reports if r.codes]
-    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured}"
+    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured or 'nothing'}"
     if wrong:
         whole.measured += f"; {len(wrong)} of {len(reports)} tensors deviate"
     texts: dict[str, list[str]] = {}
@@ -54,6 +54,7 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
     else:
         add_unjudged(whole, empty)
     scored = [(label, r.accuracy) for label, r in reports if r.accuracy is not None]
+    scored = [(label, accuracy) for label, accuracy in scored if accuracy.where != NOTHING]
     if scored:
         label, worst = max(scored, key=lambda pair: pair[1].worst)
         highest = max(a.highest for _, a in scored)

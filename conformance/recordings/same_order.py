@@ -36,8 +36,8 @@ def accept(judged: Sequence[Judged], again: Callable[[Run, Recorded], object]) -
     """
     if {one.call.part.name for one in judged} != {"q", "k"} or judged[0].run.settings.strict:
         return
-    orders = [_order(one) for one in judged]
-    if any(o is None or not np.array_equal(o, orders[0]) for o in orders):
+    orders = [order for one in judged if (order := _order(one)) is not None]
+    if len(orders) < len(judged) or not np.array_equal(orders[0], orders[1]):
         return
     second = [_judged_again(one, orders[0], again) for one in judged]
     if any(ORDER in ledger.report.codes for ledger in second):
@@ -56,7 +56,7 @@ def _order(one: Judged) -> np.ndarray | None:
 
 
 def _judged_again(
-    one: Judged, order: np.ndarray | None, again: Callable[[Run, Recorded], object]
+    one: Judged, order: np.ndarray, again: Callable[[Run, Recorded], object]
 ) -> Ledger:
     """Return the ledger of a tensor with its channels put back."""
     part, first = one.call.part, one.run.report

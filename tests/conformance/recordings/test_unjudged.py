@@ -29,6 +29,7 @@ def test_a_result_that_is_not_0_for_zeros_is_an_error(after):
     report = check_recorded({"q": X, "k": 0 * X}, {"q": Y, "k": after}, P, HALF)
     assert report.codes == ["not-a-rotation"]
     assert report.findings[0].message == "k is 0 before the rotation and not 0 after it"
+    assert report.measured == "k: nothing; 1 of 2 tensors deviate"
 
 
 @pytest.mark.parametrize(("before", "after"), [(0 * X, 0 * X), (np.nan * X, Y), (np.inf * X, Y)])
@@ -113,6 +114,9 @@ def test_one_token_at_an_unknown_position(at):
         "no positions recorded, and one token has no position that could be assumed: nothing can "
         "be judged; record positions"
     )
+    both = check_recorded({"q": ONE, "k": ONE}, {"q": y, "k": y}, None, HALF)
+    assert both.missing == ["values"]
+    assert "accuracy  not measured" in str(both)
     assert check_recorded(ONE, y, at, HALF).verdict == "conforms"
     assert check_recorded(ONE, y, at + 1, HALF).verdict == "deviates"
 
