@@ -165,7 +165,7 @@ def test_replace_makes_a_checked_copy():
         (
             {"type": "llama3", "factor": 8.0},
             ValueError,
-            '\'llama3\' is {"scaling": "Llama3Scaling", ...}, with the fields factor, low_freq_factor',
+            '\'llama3\' is {"scaling": "Llama3Scaling", ...}, with the fields factor, low_freq',
         ),
         (
             {"encoding": "RoPE", "head_dim": 8, "layout": "half", "scaling": {"rope_type": "yarn"}},
