@@ -171,7 +171,6 @@ def plan(
     if length < 1 or trained < 1:
         raise ValueError(f"lengths must be at least 1, got {length} and {trained}")
     reach = length if window is None else min(length, window)
-    learned = trained if window is None else min(trained, window)
     now = rope.frequencies(length)
     angles = _angles(before, length, trained, window)
     each = zip(before.frequencies(trained), angles, now, strict=True)
@@ -181,8 +180,8 @@ def plan(
         angle_errors(now, length),
     )  # fmt: skip
     made.notes.extend(_notes(rope, before, length, window))
-    if reach > learned:
-        made.options.extend(_options(before, rope, angles, learned, reach))
+    if reach > trained:
+        made.options.extend(_options(before, rope, angles, trained, reach))
     return made
 
 
