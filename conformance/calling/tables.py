@@ -119,7 +119,7 @@ class Source:
         if values.dtype.kind not in "iu" or (values < 0).any():
             raise ValueError("positions must be integers >= 0: they select rows of a table")
         if values.max(initial=0) >= MOST_ROWS:
-            raise ValueError(f"positions must be below {MOST_ROWS}: longer tables are not made")
+            raise ValueError(f"the suite makes no table longer than {MOST_ROWS} rows")
         every = self.every_row(x, int(values.max(initial=0)) + 1)
         if values.max(initial=0) >= every[0].shape[0]:
             raise ValueError(f"positions must be below {every[0].shape[0]}, the rows of the table")

@@ -41,6 +41,11 @@ def test_wrong_functions_are_bound_as_right_ones_are():
     assert check(bind(wrong, HALF, table=numpy_ports.get_cos_sin)).codes == ["sign"]
 
 
+def test_a_limit_of_the_suite_is_not_laid_on_the_function():
+    report = check(bind(numpy_ports.rope, HALF, table=numpy_ports.get_cos_sin))
+    assert "the suite makes no table longer than 131072 rows" in str(report), report
+
+
 def test_a_batch_of_one_is_enough():
     def one_row(x, positions):
         if len(x) > 1:
