@@ -41,8 +41,8 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
     if not kinds:
         raise ValueError(
-            'data must name its class: {"encoding": "RoPE", ...} or {"scaling": ...}, '
-            f"got keys {sorted(map(str, data))}"
+            'data must name its class: {"encoding": "RoPE", ...} or {"scaling": "YaRN", ...}, '
+            f"got keys {sorted(map(str, data))}{_of_a_configuration(data)}"
         )
     known = CLASSES[kinds[0]]
     name = data[kinds[0]]
@@ -59,6 +59,20 @@ def from_dict(data: Mapping[str, Any]) -> Any:
         what = allowed_values(cls, required[0], body)
         raise ValueError(f"{name} needs the field {required[0]!r}{what}")
     return cls.read(body)
+
+
+def _of_a_configuration(data: Mapping[str, Any]) -> str:
+    """Return how to write a scaling that a configuration of a model names, or ""."""
+    written = data.get("rope_type", data.get("type"))
+    if not isinstance(written, str):
+        return ""
+    scalings = CLASSES["scaling"]
+    spellings = (written.lower(), f"{written.lower()}scaling")  # "su" is not SuNTK
+    name = next((name for name in scalings if name.lower() in spellings), None)
+    if name is None:
+        return f"; the scalings are {', '.join(sorted(scalings))}"
+    fields = ", ".join(f.name for f in dataclasses.fields(scalings[name]))
+    return f'; {written!r} is {{"scaling": "{name}", ...}}, with the fields {fields}'
 
 
 def encode(value: Any) -> Any:

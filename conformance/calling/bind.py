@@ -24,7 +24,7 @@ from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .subject import Request, Subject, subjects_of
 from .tables import NoTable
-from .trial import AGREES, PERFECT, SIZES
+from .trial import PERFECT, SIZES
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 24, 40, 48, 72, 112, 160, 192, 8)
@@ -103,16 +103,15 @@ def bind(
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
-        found = _found(request, facts_of(encoding, init, config, dim), dim)
+        facts = facts_of(encoding, init, config, dim)
+        found = _found(request, facts, dim)
         if found is not None:
+            unused = sorted(set(init or {}) - facts.used)
+            if unused:
+                raise ValueError(f"init names no parameter: {', '.join(unused)}")
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
             return replace(found, name=name or found.name, factory=fresh)
-    if surface in (None, "apply") and signature is None and _takes_two(target):
-        return Implementation(
-            target, "apply", name or _name(target), encoding, backend or "numpy",
-            tensor_layout or "bhsd", head_dim,
-        )  # fmt: skip
     raise NoConvention(_nothing_fits(request))
 
 
@@ -132,19 +131,6 @@ def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
 
 def _name(target: Any) -> str:
     return str(getattr(target, "__qualname__", type(target).__name__))
-
-
-def _takes_two(target: Any) -> bool:
-    """Return whether a function has the signature fn(x, positions), though every call failed."""
-    if not inspect.isroutine(target):
-        return False
-    try:
-        signature = inspect.signature(target)
-        signature.bind(None, None)
-    except (TypeError, ValueError):
-        return False
-    roles = {role_of(name) for name in signature.parameters}
-    return len(signature.parameters) == 2 and roles <= {"x", "positions", None}
 
 
 def takes(function: Callable[..., Any], surface: str) -> bool:
@@ -183,7 +169,7 @@ def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
                 for points, found in maker(subject, library, convention):
                     if points > best[0]:
                         best = (points, found)
-                    if points >= (PERFECT if request.rotary is None else AGREES):
+                    if points >= PERFECT:
                         return found
             except (Unbound, NoTable) as error:
                 request.tried.append(f"{convention.name}: {error}")
@@ -223,7 +209,8 @@ def _may_be(convention: Convention, subject: Subject) -> bool:
     }
     if {"cos", "sin", *TABLES} & required and not convention.table:
         return False
-    known = roles & set(VECTORS)
+    known = roles & {*VECTORS} - {"value"}
+    known = {"x"} if known == {"query"} else known
     wanted = set(convention.roles) & set(VECTORS)
     return not known or (
         wanted <= known and ("x" not in wanted or {"query", "key"} - known != set())

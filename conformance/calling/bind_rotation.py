@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .conventions import Convention
+from .facts import other_default
 from .instances import MAKES_TABLES, candidates, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound, role_of
-from .rotations import ONE_TOKEN, VECTORS, Rotation, roles_in_call, ways
+from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation, roles_in_call, ways
 from .subject import Subject, calling
 from .tables import NoTable, Source, find_source
-from .trial import ALIKE, MOVES, driver_of, returns_none, score
+from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
 
 
 def rotations(
@@ -43,9 +44,26 @@ def rotations(
             if layout == "bhsd" and library.name == "numpy" and subject.owner is None:
                 how = ""  # exactly as the surface says
             yield points, subject.implementation(library, direct, "apply", layout, how)
+    surface = request.surface or convention.surfaces[0]
     for way in ways(function, order, subject.facts, layouts, sources, request.part):
         way = replace(way, limit=subject.limit)
-        yield from _scored(subject, library, way, request.surface or convention.surfaces[0], fixed)
+        for points, found in _scored(subject, library, way, surface, fixed):
+            others = _others(subject, library, way, sources) if points >= PERFECT else []
+            more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
+            yield points, replace(found, how=found.how + more)
+
+
+def _others(
+    subject: Subject, library: Library, way: Rotation, sources: Sequence[Source]
+) -> list[str]:
+    """Return the other tables of the file with which the rotation works as well."""
+    words = []
+    for source in sources:
+        if way.source is not None and source.words != way.source.words:
+            call = library.wrapped(replace(way, source=source))
+            if _points(subject, library, call, way.layout)[0] >= PERFECT:
+                words.append(source.words)
+    return words
 
 
 def _points(
@@ -53,7 +71,7 @@ def _points(
 ) -> tuple[int, str]:
     request = subject.request
     driver = driver_of(call, library.backend, request.dtype, layout, request.axes)
-    return score(driver, subject.dim, subject.sizes, request.rotary)
+    return score(driver, subject.dim, subject.sizes)
 
 
 def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:
@@ -74,16 +92,22 @@ def _scored(
     driver = driver_of(
         library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
     )
-    if returns_none(driver, subject.dim, subject.sizes):
+    if works_in_place(driver, subject.dim, subject.sizes):
         way = replace(way, inplace=True)
     points, why = _points(subject, library, library.wrapped(way), way.layout)
-    if points and not way.positions and way.source is None and points < ALIKE + MOVES:
-        points, why = 0, "without positions, all tokens are treated alike"
+    doubtful = way.layout not in ("bhsd", "bshd") or (not way.positions and way.source is None)
+    if points and doubtful and points < ALIKE + MOVES:
+        points, why = 0, "rows or heads are not rotated alike, or all tokens are"
+    least = PERFECT if way.positions == ONE_TOKEN else 1
+    if not any(role_of(name) in VECTORS for name in subject.signature):
+        least = max(least, ALIKE + MOVES)  # the parameters were taken in order
+    points = points if points >= least else 0
     if not points:
         request.tried.append(why)
         return
     pair = surface == "apply_qk" and way.is_pair
-    call = library.wrapped(way.both if pair else way)
+    final = replace(way, judged=True)
+    call = library.wrapped(final.both if pair else final)
     surface = "apply_qk" if pair else "apply"
     how = _words(subject, way, fixed)
     yield points, subject.implementation(library, call, surface, way.layout, how)
@@ -103,7 +127,9 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
             f"{convention.call} has {len(convention.roles)} arguments without a default, "
             f"{subject.words} {len(needed)}"
         )
-    return dict(zip(needed, convention.roles, strict=True)), {}
+    known = {n: subject.facts.value(n, role_of(n)) for n in subject.signature if n not in needed}
+    fixed = {n: v for n, v in known.items() if role_of(n) in SETTINGS and v is not None}
+    return dict(zip(needed, convention.roles, strict=True)), fixed
 
 
 def _sources(subject: Subject, library: Library) -> Iterator[Source]:
@@ -155,7 +181,15 @@ def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], 
 def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
     """Return one line that says how a rotation is called."""
     names = [n if way.order[n] != "offset" else f"{n}=first position" for n in way.order]
-    names += [f"{name}={value!r}" for name, value in fixed.items()]
+    names += [
+        f"{name}={value!r}{other_default(subject.signature[name], value)}"
+        for name, value in fixed.items()
+    ]
+    left = [
+        name
+        for name in subject.signature
+        if role_of(name) in ("positions", "offset") and name not in way.order
+    ]
     vectors = [n for n, role in way.order.items() if role in VECTORS]
     shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else _shape(way.layout)
     shape = "(H * D,), one token a call" if way.positions == ONE_TOKEN else shape
@@ -166,6 +200,10 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
         shape = "" if way.shape == "as returned" else f" as {way.shape}"
         whole = "whole table" if way.positions else "rows"
         parts.append(f"{whole} of {way.source.words}{shape}")
+        if way.source.form in ("sin, cos", "sin|cos"):
+            parts.append("which has sin first")
+    if left:
+        parts.append(f"{', '.join(left)} not passed")
     if way.inplace:
         parts.append("in place")
     return "; ".join(parts)

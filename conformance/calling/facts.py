@@ -30,6 +30,8 @@ from .roles import Unbound, role_of
 
 #: The number of heads of objects that need one, and the length of tables made in advance.
 HEADS, LENGTH = 4, 131072
+#: What required parameters get if nothing states it, as for the identification of a function.
+ASSUMED: Mapping[str, Any] = {"base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0}
 #: The name of each scaling in a configuration of Hugging Face.
 _ROPE_TYPES = {
     LinearScaling: "linear",
@@ -56,24 +58,31 @@ class Facts:
     by_name: Mapping[str, Any]  #: the options NAME=VALUE of the command line
     by_role: Mapping[str, Any]
     fields: Mapping[str, Any]  #: the fields of the declared encoding
+    used: set[str] = dataclasses.field(default_factory=set)  #: the names that were asked for
 
-    def value(self, name: str, role: str | None) -> Any:
-        """Return the value for a parameter, or None if nothing is known about it."""
+    def value(self, name: str, role: str | None, *, optional: bool = False) -> Any:
+        """Return the value for a parameter, or None if nothing is known about it.
+
+        A parameter with a default has no value by the name of a field alone, and none is assumed.
+        """
         if name in self.by_name:
+            self.used.add(name)
             return self.by_name[name]
         if role is not None and role in self.by_role:
             return self.by_role[role]
-        return self.fields.get(name)
+        return None if optional else self.fields.get(name, ASSUMED.get(role or ""))
 
     def arguments(
         self,
         function: Callable[..., Any],
         also: Mapping[str, Any],
         only_required: tuple[str, ...] = (),
+        spare: Any = None,
     ) -> dict[str, Any]:
         """Return keyword arguments for ``function``; ``also`` has further values by role.
 
-        Roles in ``only_required`` are passed only to parameters without a default.
+        Roles in ``only_required`` are passed only to parameters without a default.  ``spare`` is
+        the value of a parameter of which nothing is known, if there is only one.
 
         Raises
         ------
@@ -81,8 +90,9 @@ class Facts:
             A required parameter has no known value, or NAME=VALUE names no parameter.
         """
         found: dict[str, Any] = {}
+        unknown = []
         signature = inspect.signature(function).parameters
-        heads = any(role_of(name) == "num_heads" for name in signature)
+        roles = {role_of(name) for name in signature}
         for name, parameter in signature.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
@@ -90,28 +100,47 @@ class Facts:
             optional = parameter.default is not parameter.empty
             if role in only_required and optional and name not in self.by_name:
                 continue
-            value = also[role] if role is not None and role in also else self.value(name, role)
-            if (
-                role == "width"
-                and heads
-                and "head_dim" in self.by_role
-                and name not in self.by_name
-            ):
-                value = HEADS * self.by_role["head_dim"]
+            if role is not None and role in also:
+                value = also[role]
+            elif role == "scale" and "factor" in roles and name not in self.by_name:
+                value = None  # one of the two is the whole scaling
+            else:
+                value = self.value(name, role, optional=optional)
+            whole = role == "width" or (name in ("dim", "d") and "head_dim" not in roles)
+            known = "head_dim" in self.by_role and name not in self.by_name
+            if whole and known and "num_heads" in roles:
+                value = self.by_role["num_heads"] * self.by_role["head_dim"]
             if value is not None:
                 found[name] = value
             elif not optional:
-                raise Unbound(f"no value is known for the parameter {name!r}")
+                unknown.append(name)
+        if len(unknown) == 1 and spare is not None:
+            found[unknown.pop()] = spare
+        if unknown:
+            listed = ", ".join(map(repr, unknown))
+            raise Unbound(f"no value is known for the parameter{'s'[: len(unknown) > 1]} {listed}")
         return found
 
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
         shown = []
+        signature = inspect.signature(function).parameters
         also = dict.fromkeys((*asked, "dtype", "device"), ...)
-        for name, value in self.arguments(function, also, ("dtype", "device")).items():
+        given = self.arguments(function, also, ("dtype", "device"), spare=...)
+        for name, value in given.items():
             plain = role_of(name) == "config" or value is ...
-            shown.append(name if plain else f"{name}={value!r}")
+            shown.append(
+                name if plain else f"{name}={value!r}{other_default(signature[name], value)}"
+            )
         return ", ".join(shown)
+
+
+def other_default(parameter: inspect.Parameter, value: Any) -> str:
+    """Return words about the default of a parameter if ``value`` replaces another one."""
+    default = parameter.default
+    if default is parameter.empty or default is None or default == value:
+        return ""
+    return f" (its default: {default!r})"
 
 
 def facts_of(
@@ -142,9 +171,26 @@ def facts_of(
         for name in ("num_buckets", "max_distance", "bidirectional")
         if name in fields
     }
-    by_role["config"] = Configuration(by_role, _settings(by_role) | dict(config or {}))
+    if config:
+        by_role["config"] = Configuration({}, _completed(config))
+    else:
+        by_role["config"] = Configuration(by_role, _settings(by_role))
     fields.pop("scaling", None)
     return Facts(given or {}, by_role, fields)
+
+
+def _completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the entries that transformers derives from others."""
+    found = {"rope_scaling": None, **config}
+    if "hidden_size" in config and (heads := config.get("num_attention_heads")):
+        found.setdefault("head_dim", config["hidden_size"] // heads)
+        found.setdefault("num_key_value_heads", heads)
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if "rope_theta" in scaling:
+        found.setdefault("rope_theta", scaling["rope_theta"])
+    plain = {"rope_type": "default", "rope_theta": found.get("rope_theta")}
+    found.setdefault("rope_parameters", plain | scaling)
+    return found
 
 
 class Configuration(SimpleNamespace):

@@ -67,6 +67,9 @@ def _roots(target: Any) -> Iterator[str]:
         yield base.__module__.partition(".")[0]
     function = inspect.unwrap(target) if callable(target) else target
     function = getattr(function, "func", function)  # functools.partial
+    for cell in getattr(function, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, ModuleType):
+            yield cell.cell_contents.__name__.partition(".")[0]
     scope = getattr(function, "__globals__", None)
     if scope is None:
         scope = vars(sys.modules.get(kind.__module__, ModuleType("none")))

@@ -13,8 +13,8 @@ from typing import Any
 #: The role of a parameter, and the names that libraries give it; the first match counts.
 ROLES: dict[str, str] = {
     "packed": r"x?qkv",
-    "query": r"x?q|query(_layer|_states|_rot)?|q_(states|embed|rot)",
-    "key": r"x?k|key(_layer|_states|_rot)?|k_(states|embed|rot)",
+    "query": r"x?q|query(_layer|_states|_rot)?|q_(states|embed|rot|pe|rope)",
+    "key": r"x?k|key(_layer|_states|_rot)?|k_(states|embed|rot|pe|rope)",
     "value": r"x?v|value(_layer|_states)?",
     "x": r"x|t|tensor|hidden_states|qk|states|embeds?|inputs|inp|vec(tor)?s?|x_in|input_tensor",
     "cos": r"cos(ines?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_cos|c",
@@ -28,7 +28,7 @@ ROLES: dict[str, str] = {
     "positions": r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
     r"positions_ids|indices|timesteps?",
     "offset": r"(seq_?(len)?_|pos(ition)?_|kv_|cache_|rope_)?offsets?|start(_pos(ition)?|_index)?|"
-    r"past_len(gth)?|input_offset",
+    r"past_len(gth)?|input_offset|index_pos",
     "image": r"pixel_values",
     "points": r"keypoints",
     "coordinates": r"ref_pos",

@@ -18,12 +18,18 @@ from .tables import SHAPES, Rows, Source
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
-VECTORS = ("query", "key", "x", "packed")
+VECTORS = ("query", "key", "value", "x", "packed")
 _CALL = {*VECTORS, "cos", "sin", "positions", "offset", "length", *TABLES}
 #: Tensor layouts with one axis for the tokens of all batch rows.
 FLAT = ("thd", "t(hd)")
+#: Roles of positions, and of settings that a function gets from the declaration.
+_PLACES = ("positions", "offset")
+SETTINGS = ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor")
 #: How positions are passed to a function that takes them.
 FORMS = ("as given", "(1, S)", "(B, S)")
+#: How the positions of several axes are passed besides (A, B, S).
+ONE_ROW = ("(A, S)", "(S, A)")  # a call for each row of the batch
+AXES_FORMS = (*ONE_ROW, "(B, S, A)")
 #: The form of a function that rotates the flat vectors of one token at a position.
 ONE_TOKEN = "one token"
 
@@ -42,18 +48,22 @@ class Rotation:
     part: tuple[int, int] | None = None  #: the first channel that is passed, and the end
     inplace: bool = False  #: whether it returns None, and overwrites its vectors
     limit: int | None = None  #: the number of positions that its object was made for
+    judged: bool = False  #: whether values are looked at, which no trial does
 
     def __call__(self, x: Any, positions: Any) -> Any:
         """Return x rotated; both halves of a pair get x."""
-        result = self._rotate({"x": x, "query": x, "key": _copy(x)}, positions)
-        return result[0] if isinstance(result, tuple | list) else result
+        same = {"x": x, "query": x, "key": _copy(x), "value": _copy(x)}
+        result = self._rotate(same, positions)
+        return result[0] if isinstance(result, tuple) else result
 
     def both(self, q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; their positions must be equal."""
         if q_positions.shape != k_positions.shape or bool((q_positions != k_positions).any()):
-            raise ValueError("queries and keys must have equal positions: the function has one")
-        result = self._rotate({"query": q, "key": k}, q_positions)
-        if not isinstance(result, tuple | list) or len(result) < 2:
+            raise ValueError(
+                "queries and keys must have equal positions: the function takes one set"
+            )
+        result = self._rotate({"query": q, "key": k, "value": _copy(k)}, q_positions)
+        if not isinstance(result, tuple) or len(result) < 2:
             raise ValueError(f"expected (q, k), got {type(result).__name__}")
         return result[0], result[1]
 
@@ -70,6 +80,12 @@ class Rotation:
             and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
         ):
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
+        if self.positions in ONE_ROW and len(positions.shape) == 3 and positions.shape[1] > 1:
+            rows = [
+                self._once({r: v[n : n + 1] for r, v in vectors.items()}, positions[:, n : n + 1])
+                for n in range(positions.shape[1])
+            ]
+            return _joined_tokens(rows)
         if self.positions == ONE_TOKEN:
             tokens = [
                 self._once({r: v[n] for r, v in vectors.items()}, positions[n])
@@ -87,7 +103,7 @@ class Rotation:
         return self._once(vectors, positions)
 
     def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
-        if "packed" in self.order.values():  # (B, S, 3, H, D); the values are not looked at
+        if "packed" in self.order.values():  # (B, S, 3, H, D)
             if vectors["query"].shape != vectors["key"].shape:
                 raise ValueError("queries and keys must have equal shapes: one array holds both")
             three = [vectors["query"], vectors["key"], vectors["key"]]
@@ -100,16 +116,30 @@ class Rotation:
         roles |= self._where(first, positions)
         arguments = {name: roles[role] for name, role in self.order.items() if role in roles}
         result = self._called(arguments)
+        if isinstance(result, Mapping):
+            result = tuple(result.values())
+        in_order = [role for role in self.order.values() if role in whole]
         if self.inplace and result is None:
-            result = tuple(roles[role] for role in roles if role in VECTORS)
-            result = result if len(result) > 1 else result[0]
+            result = tuple(roles[role] for role in in_order)
         if "packed" in whole:
+            result = result[0] if isinstance(result, tuple) else result
+            self._require_same(result[:, :, 2], whole["packed"][:, :, 2])
             return result[:, :, 0], result[:, :, 1]
-        if self.part is None:
+        parts = tuple(result) if isinstance(result, tuple | list) else (result,)
+        if result is None or len(parts) < len(set(in_order) - {"value"}):
             return result
-        parts = result if isinstance(result, tuple | list) else (result,)
-        joined = [self._joined(p, v) for p, v in zip(parts, whole.values(), strict=False)]
-        return joined[0] if len(joined) == 1 else tuple(joined)
+        named = dict(zip(in_order, parts, strict=False))  # results follow the parameters
+        if "value" in named:
+            self._require_same(named.pop("value"), whole["value"])
+        if self.part is not None:
+            named = {role: self._joined(part, whole[role]) for role, part in named.items()}
+        found = tuple(named[role] for role in ("query", "key", "x") if role in named)
+        return found[0] if len(found) == 1 else found
+
+    def _require_same(self, after: Any, before: Any) -> None:
+        """Raise ValueError if the values, which no rotation may change, have changed."""
+        if self.judged and not np.array_equal(to_host(after), to_host(before), equal_nan=True):
+            raise ValueError("the values (v) are changed: only queries and keys are rotated")
 
     def _called(self, arguments: dict[str, Any]) -> Any:
         """Call the function: by position where the parameter has no name, else by name."""
@@ -182,6 +212,7 @@ def ways(
     roles = set(order.values())
     if "packed" in roles:
         layouts = [layout for layout in layouts if layout == "bshd"]
+    required_names = _required(function)
     required = {
         role_ for name, role_ in order.items()
         if inspect.signature(function).parameters[name].default is inspect.Parameter.empty
@@ -190,10 +221,11 @@ def ways(
         bool({"cos", "sin", *TABLES} & roles) and not {"positions", "offset"} & roles
     )
     parts = [None, part] if part is not None else [None]
+    forms: tuple[str, ...]
     if tables:
-        gathers = "positions" in required
-        order = {n: r for n, r in order.items() if gathers or r not in ("positions", "offset")}
-        forms = FORMS if gathers else ("",)
+        gathers = bool({"positions", "offset"} & required)
+        order = {n: r for n, r in order.items() if n in required_names or r not in _PLACES}
+        forms = ("offset",) if "offset" in required else FORMS if gathers else ("",)
         for cut, source, shape, layout, form in itertools.product(
             parts, sources, SHAPES, layouts, forms
         ):
@@ -201,7 +233,8 @@ def ways(
         return
     order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
     if "positions" in roles:
-        order, forms = {n: r for n, r in order.items() if r != "offset"}, FORMS
+        order = {n: r for n, r in order.items() if r != "offset"}
+        forms = (*FORMS, *AXES_FORMS)
     else:
         forms = ("offset",) if "offset" in roles else ("",)
     for cut, layout, form in itertools.product(parts, layouts, forms):
@@ -222,6 +255,7 @@ def roles_in_call(
     """
     order: dict[str, str] = {}
     fixed: dict[str, Any] = {}
+    unknown: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -230,18 +264,30 @@ def roles_in_call(
             fixed[name] = facts.by_name[name]
         elif role in _CALL and role not in order.values():
             order[name] = role
-        elif role in ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor"):
-            value = facts.value(name, role)
-            if value is not None:
-                fixed[name] = value
-            elif parameter.default is parameter.empty:
-                raise Unbound(f"no value is known for the parameter {name!r}")
+        elif role in SETTINGS and (value := facts.value(name, role)) is not None:
+            fixed[name] = value
         elif parameter.default is parameter.empty:
             value = facts.value(name, role)
             if value is None:
-                raise Unbound(f"no value is known for the parameter {name!r}")
-            fixed[name] = value
+                unknown.append(name)
+            else:
+                fixed[name] = value
+    if fixed.keys() >= {"factor", "scale"} and "scale" not in facts.by_name:
+        del fixed["scale"]  # one of the two is the whole scaling
+    pair = {"query", "key"} <= {*order.values()}
+    placed = {"cos", "sin", *_PLACES, *TABLES} & {*order.values()}
+    if len(unknown) == 1 and pair and not placed:
+        order[unknown.pop()] = "positions"
+    if unknown:
+        raise Unbound(f"no value is known for the parameter {unknown[0]!r}")
+    if "query" in order.values() and not {"key", "packed"} & {*order.values()}:
+        order = {name: "x" if role == "query" else role for name, role in order.items()}
     return order, fixed
+
+
+def _required(function: Callable[..., Any]) -> set[str]:
+    signature = inspect.signature(function).parameters
+    return {name for name, p in signature.items() if p.default is p.empty}
 
 
 def _restarts(positions: Any) -> list[int]:
@@ -281,7 +327,11 @@ def window_start(positions: Any) -> int:
 
 def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
     """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
-    if form == "as given" or positions.ndim > 1 or layout in ("thd", "t(hd)"):
+    if positions.ndim == 3 and form != "as given":
+        if form == "(B, S, A)":
+            return namespace(positions).moveaxis(positions, 0, -1)
+        return positions[:, 0] if form == "(A, S)" else positions[:, 0].T
+    if form == "as given" or positions.ndim > 1 or layout in FLAT:
         return positions
     xp = namespace(positions)
     batch = x.shape[1] if layout == "sbhd" else x.shape[0]

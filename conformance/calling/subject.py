@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, RoPE, Rotary, XPos
+from posenc_ref import Encoding, RoPE
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.implementation import Implementation
 
@@ -38,12 +38,6 @@ class Request:
     dtype: str
     axes: int
     tried: list[str]
-
-    @property
-    def rotary(self) -> Rotary | None:
-        """Return the declared rotation of queries and keys alike, or None."""
-        found = self.encoding
-        return found if isinstance(found, Rotary) and not isinstance(found, XPos) else None
 
     @property
     def part(self) -> tuple[int, int] | None:
@@ -127,7 +121,9 @@ def subjects_of(request: Request, facts: Facts, dim: int) -> Iterator[Subject]:
         try:
             inspect.signature(function)
         except (TypeError, ValueError):
-            request.tried.append(f"{words} has no signature that Python can read")
+            request.tried.append(
+                f"{words} has no readable signature; wrap it in def f(x, positions)"
+            )
             continue
         yield Subject(
             function, owner, words, _scope(function, owner), facts, dim, request, limit=limit

@@ -119,11 +119,11 @@ class Source:
         if values.dtype.kind not in "iu" or (values < 0).any():
             raise ValueError("positions must be integers >= 0: they select rows of a table")
         if values.max(initial=0) >= MOST_ROWS:
-            raise ValueError(f"positions must be below {MOST_ROWS}: longer tables are not made")
+            raise ValueError(f"the suite makes no table longer than {MOST_ROWS} rows")
         every = self.every_row(x, int(values.max(initial=0)) + 1)
         if values.max(initial=0) >= every[0].shape[0]:
             raise ValueError(f"positions must be below {every[0].shape[0]}, the rows of the table")
-        return Rows(tuple(part[positions] for part in every), batched)
+        return Rows(tuple(_selected(part, positions, values, x) for part in every), batched)
 
     def every_row(self, x: Any, length: int) -> tuple[Any, ...]:
         """Return the rows of positions 0 .. length-1, each part as (length, ...)."""
@@ -172,7 +172,8 @@ class Source:
         also.setdefault("x", xp.zeros(shape, dtype=x.dtype))
         if "device" in also and also["device"] is None:
             del also["device"]
-        return self.call(**self.facts.arguments(self.call, also))
+        spare = length if positions is None else positions
+        return self.call(**self.facts.arguments(self.call, also, spare=spare))
 
     def _parts(self, raw: Any) -> tuple[Any, ...]:
         parts = tuple(raw) if isinstance(raw, tuple | list) else (raw,)
@@ -198,7 +199,7 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
             return _measured(trial, like)
         except Exception as error:
             tried.append(f"{kind}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-    raise NoTable(f"{words} gives no table: {'; '.join(dict.fromkeys(tried))}")
+    raise NoTable(f"{words} makes no table: {'; '.join(list(dict.fromkeys(tried))[:2])}")
 
 
 def _kinds(call: Callable[..., Any]) -> Iterator[str]:
@@ -253,6 +254,14 @@ def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     if any(n != 1 for n in shape[:axis]) or len(shape) < axis + 2:
         raise ValueError(f"a table of shape {shape} has other axes before its rows")
     return (*shape[:axis], -1, *shape[axis + 1 :])
+
+
+def _selected(part: Any, positions: Any, values: np.ndarray, x: Any) -> Any:
+    """Return rows of a table, as an array of x's library; tables may be NumPy's."""
+    if isinstance(part, np.ndarray) and not isinstance(x, np.ndarray):
+        xp = namespace(x)
+        return xp.asarray(part[values], dtype=x.dtype) if part.dtype.kind == "f" else part[values]
+    return part[positions]
 
 
 def _row_axis(template: tuple[int, ...]) -> int:

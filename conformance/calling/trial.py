@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+
+from .libraries import to_host
 
 #: Batch, heads and tokens of trial inputs; the next ones are for functions that refuse the first.
 SIZES = ((2, 3, 5), (1, 3, 5), (1, 1, 5))
@@ -19,24 +20,24 @@ SIZES = ((2, 3, 5), (1, 3, 5), (1, 1, 5))
 COARSE = 2.0**-6
 #: The points for treating rows and heads alike, and for treating tokens not alike.
 ALIKE = MOVES = 4
-#: The score of a way that passes every test, and of one that agrees with the declared encoding.
-PERFECT, AGREES = ALIKE + MOVES + 2, ALIKE + MOVES + 3
+#: The score of a way that passes every test.
+PERFECT = ALIKE + MOVES + 2
 
 
-def score(
-    driver: Driver, dim: int, sizes: tuple[int, int, int], encoding: Rotary | None
-) -> tuple[int, str]:
+def score(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> tuple[int, str]:
     """Return the score of a way to rotate, and why it is 0.
 
     A rotation keeps the shape.  It treats batch rows and heads alike and tokens not, keeps the
     numbers of a vector at position 0, in any order and times any factor (1 point), and doubles
-    when its input doubles (1 point).  One point more if it agrees with the declared ``encoding``:
-    of several tables in a file, that one is meant.
+    when its input doubles (1 point).
     """
     batch, heads, length = sizes
     vector = np.linspace(1.0, 2.0, dim)
     x = np.broadcast_to(vector, (batch, heads, length, dim)).copy()
     at = np.arange(length)
+    if driver.axes > 1:  # every axis has other positions, so that none is taken for another
+        rows = np.broadcast_to(at, (batch, length))
+        at = np.stack([rows * (axis + 1) for axis in range(driver.axes)])
     try:
         with np.errstate(all="ignore"):
             y, twice = driver.apply(x, at), driver.apply(2 * x, at)
@@ -48,8 +49,6 @@ def score(
     ratio = np.sort(np.abs(y[0, 0, 0])) / vector
     points += _alike(ratio, ratio[:1]) and ratio[0] > 0
     points += _alike(twice, 2 * y)
-    if points == PERFECT and encoding is not None:
-        points += _alike(y, encoding.apply(x, at))
     return max(int(points), 1), ""
 
 
@@ -58,14 +57,23 @@ def _alike(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.abs(a - b).max() <= COARSE * np.abs(a).max())
 
 
-def returns_none(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> bool:
-    """Return whether a call succeeds without a result, as a function in place does."""
+def works_in_place(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> bool:
+    """Return whether a call overwrites its vectors on purpose: it returns None, or them."""
     batch, heads, length = sizes
-    given, at = driver.arguments(np.ones((batch, heads, length, dim)), np.arange(length))
+    vectors = np.random.default_rng(1).standard_normal((batch, heads, length, dim))
+    host, at = driver.arguments(vectors, np.arange(length))
+    x, positions = (
+        driver.backend.asarray(a, k, None) for a, k in ((host, driver.dtype), (at, "int64"))
+    )
     try:
-        return driver.call(given, at) is None
-    except Refused:
+        result = driver.fn(x, positions)
+    except Exception:  # the score says so
         return False
+    if result is None:
+        return True
+    after, y = np.asarray(to_host(x)), np.asarray(to_host(result))
+    same = y.shape == after.shape and np.shares_memory(y, after)
+    return bool(same and not np.array_equal(after, host.astype(after.dtype)))
 
 
 def driver_of(call: Callable[..., Any], backend: str, dtype: str, layout: str, axes: int) -> Driver:

@@ -158,10 +158,10 @@ def check_command(
     How a function is called is found out from its parameters: vectors with positions, an offset,
     or tables that its file makes; flat or separate heads; in place or not. A class is instantiated.
     The report says how it was called; `posenc explain signatures` lists what is recognised. With
-    --surface, the function gets the arguments that `posenc explain SURFACE` shows. A program gets
-    them as lines of JSON. Recorded tensors need no function. Exits with 0 if it conforms, 1 if it
-    deviates, 2 for a usage error or a program that does not answer, 3 if the check was
-    inconclusive.
+    --surface, a function that takes the arguments that `posenc explain SURFACE` shows gets exactly
+    these; any other is bound to that surface. A program gets them as lines of JSON. Recorded
+    tensors need no function. Exits with 0 if it conforms, 1 if it deviates, 2 for a usage error or
+    a program that does not answer, 3 if the check was inconclusive.
     """
     if [target, command, recorded].count(None) != 2:
         raise UsageError(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref import Encoding, MultiAxisRoPE, RoPE
 from posenc_ref.conformance.configurations.plan import Plan, plan
 from posenc_ref.conformance.configurations.plan_text import other_plan, plan_text
 from posenc_ref.conformance.configurations.plot import plot as draw
@@ -27,7 +27,10 @@ def plan_command(
     length: Annotated[int, typer.Option(help="The planned length of the context, in tokens.")],
     trained: Annotated[
         int | None,
-        typer.Option(help="The length on which the model was trained, if it is not stated."),
+        typer.Option(
+            help="The length on which the model was trained, with these frequencies. By default "
+            "its context, or the original length that the scaling states."
+        ),
     ] = None,
     override: Annotated[
         str | None,
@@ -52,8 +55,10 @@ def plan_command(
     float32 and bfloat16, and which frequency scalings leave no angle unseen.
     """
     found = load_described(model, part, fact or (), LEARNED, override)
+    shipped = found
     if override is not None:
-        refuse_idle(load_described(model, part, fact or (), LEARNED), found, model, "--override")
+        shipped = load_described(model, part, fact or (), LEARNED)
+        refuse_idle(shipped, found, model, "--override")
     encodings = found.model.encodings
     if layer_type is not None and layer_type not in encodings:
         raise UsageError(f"--layer-type must be one of {', '.join(encodings)}, got {layer_type!r}")
@@ -66,12 +71,14 @@ def plan_command(
         if not isinstance(encoding, RoPE | MultiAxisRoPE):
             parts.append(f"{head}\n{other_plan(encoding, length)}")
             continue
+        own = _alike(shipped.model.encodings.get(name), encoding)
         made = plan(
             encoding,
             length,
             trained=trained,
-            context=found.length,
+            context=None if own is None else (found if own == encoding else shipped).length,
             window=found.windows.get(name),
+            shipped=own,
         )
         if "sliding" in name and name not in found.windows:
             made.notes.append("the window of these layers is unknown; no distance exceeds it")
@@ -83,3 +90,10 @@ def plan_command(
         draw(plans, plot)
     data: dict[str, Any] = {name: made.to_dict() for name, made in plans}
     typer.echo(json.dumps(data, indent=1) if as_json else "\n\n".join(parts))
+
+
+def _alike(shipped: Encoding | None, planned: RoPE | MultiAxisRoPE) -> RoPE | MultiAxisRoPE | None:
+    """Return the encoding without the override, if it has pairs to compare with the planned."""
+    if not isinstance(shipped, RoPE | MultiAxisRoPE):
+        return None
+    return shipped if len(shipped.pairs()[0]) == len(planned.pairs()[0]) else None

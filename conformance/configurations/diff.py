@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from posenc_ref import Encoding, ModelEncoding
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.report import short_length
 from posenc_ref.models.context import Described
 from posenc_ref.rotary import Rotary
@@ -146,13 +147,7 @@ def _aligned(a: ModelEncoding, b: ModelEncoding) -> list[tuple[tuple[str | None,
 
 
 def _layers(numbers: list[int], whole: int, types: tuple[str, str]) -> str:
-    runs: list[list[int]] = []
-    for i in numbers:
-        if runs and i == runs[-1][1] + 1:
-            runs[-1][1] = i
-        else:
-            runs.append([i, i])
-    said = ", ".join(str(i) if i == j else f"{i}-{j}" for i, j in runs)
+    said = ranges(numbers)
     named = types[0] if types[0] == types[1] else f"{types[0]} against {types[1]}"
     if len(numbers) == whole:
         return f"every layer ({whole}, {named})"

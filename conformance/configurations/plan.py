@@ -18,6 +18,7 @@ from posenc_ref import (
     YaRN,
 )
 from posenc_ref.accuracy import SAME_FREQUENCY
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .angle_errors import angle_errors
@@ -117,7 +118,13 @@ def trained_length(rope: Rope) -> int | None:
 
 
 def plan(
-    rope: Rope, length: int, *, trained: int | None, context: int | None, window: int | None
+    rope: Rope,
+    length: int,
+    *,
+    trained: int | None,
+    context: int | None,
+    window: int | None,
+    shipped: Rope | None = None,
 ) -> Plan:
     """Return what the pairs of a rotation do in a context of ``length`` tokens.
 
@@ -128,27 +135,34 @@ def plan(
         The planned length L, in tokens.
     trained : int, optional
         The length L0 on which the model was trained, with the frequencies of ``rope``. By default
-        the length that the schedule of ``rope`` states, before which the model was trained
-        without the schedule; else ``context``.
+        ``context``, with the frequencies of ``shipped``, if its schedule states no length or a
+        shorter one; else the length that the schedule of ``rope`` states, up to which the model
+        was trained without the schedule.
     context : int, optional
-        The length of the context that the configuration states.
+        The length of the context that the configuration of ``shipped`` states.
     window : int, optional
         The number of keys that a query sees.
+    shipped : RoPE or MultiAxisRoPE, optional
+        The encoding of the model as it was trained; by default ``rope``.
 
     Raises
     ------
     ValueError
         No source states the trained length, or a length is less than 1.
     """
-    stated = trained_length(rope)
-    plain = rope.replace(scaling=None)
+    shipped = rope if shipped is None else shipped
+    stated, original = trained_length(rope), trained_length(shipped)
     if trained is not None:
         before, basis = rope, "given: the model was trained with these frequencies"
+    elif context is not None and shipped.scaling is None:
+        trained, before, basis = context, shipped, "the length of the model's context"
+    elif context is not None and original is not None and context > original:
+        trained, before = context, shipped
+        basis = "its context, with its own scaling; --trained N states another"
     elif stated is not None:
-        trained, before = stated, plain
-        basis = f"{type(rope.scaling).__name__} states it: before the scaling"
-    elif context is not None and rope.scaling is None:
-        trained, before, basis = context, rope, "the length of the model's context"
+        trained, before = stated, rope.replace(scaling=None)
+        name = type(rope.scaling).__name__
+        basis = f"{name} states it: before the scaling; --trained N states the length with it"
     else:
         raise ValueError(
             "the trained length is not stated: neither by the scaling nor, without one, by the "
@@ -157,37 +171,56 @@ def plan(
     if length < 1 or trained < 1:
         raise ValueError(f"lengths must be at least 1, got {length} and {trained}")
     reach = length if window is None else min(length, window)
-    learned = trained if window is None else min(trained, window)
-    slow, now = before.frequencies(trained), rope.frequencies(length)
-    pairs = [_pair(k, *w, learned, reach) for k, w in enumerate(zip(slow, now, strict=True))]
+    now = rope.frequencies(length)
+    angles = _angles(before, length, trained, window)
+    each = zip(before.frequencies(trained), angles, now, strict=True)
+    pairs = [_pair(k, *w, reach) for k, w in enumerate(each)]
     made = Plan(
         repr(rope), length, trained, basis, reach, rope.attention_factor(length), pairs,
         angle_errors(now, length),
     )  # fmt: skip
-    made.notes.extend(_notes(rope, length, trained, window))
-    if reach > learned:
-        made.options.extend(_options(before, rope, learned, reach))
+    made.notes.extend(_notes(rope, before, length, window))
+    if reach > trained:
+        made.options.extend(_options(before, rope, angles, trained, reach))
     return made
 
 
-def _pair(k: int, slow: float, now: float, trained: int, length: int) -> Pair:
-    turns, later = trained * slow / (2 * math.pi), length * now / (2 * math.pi)
-    # A factor of exactly length / trained fits, although its frequencies are rounded.
-    fits = length * now <= trained * slow * (1 + SAME_FREQUENCY)
-    state = SEEN if turns >= 1 else INSIDE if fits else NEW
+def _angles(before: Rope, length: int, trained: int, window: int | None) -> np.ndarray:
+    """Return the largest angle of every pair in training, in radians.
+
+    Frequencies that depend on the length of the call were those of shorter calls, too: the
+    schedule's own length, and the planned one.
+    """
+    shorter = {trained_length(before) or trained, length} if before.depends_on_length else set()
+    calls = {trained, *(n for n in shorter if n <= trained)}
+    most = trained if window is None else window
+    return np.max([min(n, most) * before.frequencies(n) for n in calls], axis=0)  # type: ignore[no-any-return]
+
+
+def _pair(k: int, slow: float, angle: float, now: float, reach: int) -> Pair:
+    turns, later = angle / (2 * math.pi), reach * now / (2 * math.pi)
     waves = [2 * math.pi / w if w else None for w in (slow, now)]
-    return Pair(k, waves[0], waves[1], turns, later, state)
+    return Pair(k, waves[0], waves[1], turns, later, _state(angle, reach * now))
 
 
-def _notes(rope: Rope, length: int, trained: int, window: int | None) -> list[str]:
+def _state(trained: float, planned: float) -> str:
+    """Return the state of a pair from its largest angles, in training and planned."""
+    if trained >= 2 * math.pi:
+        return SEEN
+    # A factor of exactly length / trained fits, although its frequencies are rounded.
+    return INSIDE if planned <= trained * (1 + SAME_FREQUENCY) else NEW
+
+
+def _notes(rope: Rope, before: Rope, length: int, window: int | None) -> list[str]:
     notes = []
-    scaling = rope.scaling
-    factor = getattr(scaling, "factor", None)
-    if scaling is not None and factor and trained_length(rope) is not None:
-        most = float(factor) * trained
+    original, factor = trained_length(rope), getattr(rope.scaling, "factor", None)
+    if original is not None and before == rope:
+        notes.append(_unscaled(rope, original, length, window))
+    elif original is not None and factor:
+        most = float(factor) * original
         where = "within" if length <= most else "beyond"
         notes.append(
-            f"{length} is {where} factor * trained length = {factor:g} * {trained} = {most:g}"
+            f"{length} is {where} factor * original length = {factor:g} * {original} = {most:g}"
         )
     if rope.depends_on_length:
         notes.append(
@@ -199,14 +232,32 @@ def _notes(rope: Rope, length: int, trained: int, window: int | None) -> list[st
     return notes
 
 
-def _options(trained: Rope, declared: Rope, learned: int, reach: int) -> list[Option]:
+def _unscaled(rope: Rope, original: int, length: int, window: int | None) -> str:
+    """Return how far the pairs reach beyond their angles before the scaling, in words."""
+    most = max(original, length) if window is None else window
+    slow = min(original, most) * rope.replace(scaling=None).frequencies(original)
+    now = min(length, most) * rope.frequencies(length)
+    beyond = [k for k, w in enumerate(zip(slow, now, strict=True)) if _state(*w) == NEW]
+    said = f"before the scaling (original length {original}), "
+    if not beyond:
+        return said + "every pair turned at least once or as far as planned"
+    far = max(float(now[k] / slow[k]) if slow[k] else math.inf for k in beyond)
+    pairs = f"{plural(len(beyond), 'pair', 'pairs')} turned less than once and less far than "
+    return f"{said}{pairs}planned: {ranges(beyond)}, now up to {far:.4g} times as far"
+
+
+def _options(
+    trained: Rope, declared: Rope, angles: np.ndarray, learned: int, reach: int
+) -> list[Option]:
     """Return schedules for ``reach`` tokens, beginning with the declared one."""
     s = reach / learned
     base = trained.replace(scaling=None)
-    tried: list[FrequencySchedule | None] = [declared.scaling]
-    if declared.scaling is not None:
-        tried.append(None)
+    tried: list[FrequencySchedule | None] = [declared.scaling, trained.scaling, None]
+    tried = [known for i, known in enumerate(tried) if known not in tried[:i]]
     slow = trained.frequencies(learned)
+    factor = getattr(trained.scaling, "factor", None)
+    if trained.scaling is not None and factor:
+        tried.append(trained.scaling.replace(factor=factor * s))
     if trained.scaling is None:
         tried += [LinearScaling(s), NTKScaling(s)]
         smallest = _smallest_ntk(trained, slow, learned, s)
@@ -214,15 +265,17 @@ def _options(trained: Rope, declared: Rope, learned: int, reach: int) -> list[Op
             tried.append(NTKScaling(smallest))
             tried.append(DynamicNTK(max(1.0, _up((smallest - 1) / (s - 1))), learned))
         tried += [YaRN(s, learned), Llama3Scaling(s, 1.0, 4.0, learned)]
-    found = []
+    found: list[Option] = []
     for scaling in tried:
         try:
-            rope = base.replace(scaling=scaling)
+            rope = base.replace(scaling=scaling) if found else declared
         except ValueError:  # the schedule does not fit these pairs
             continue
-        now = rope.frequencies(reach)
-        states = [_pair(0, *w, learned, reach).state for w in zip(slow, now, strict=True)]
+        now = reach * rope.frequencies(reach)
+        states = [_state(*w) for w in zip(angles, now, strict=True)]
         name = "no scaling" if scaling is None else repr(scaling)
+        if rope.replace(scaling=None) != base:
+            name = repr(rope)
         found.append(Option(name, states.count(NEW), rope.attention_factor(reach)))
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_ref import ALiBi, Encoding, Learned, T5Bias
 from posenc_ref.bias import Bias
+from posenc_ref.conformance.harness.plural import ranges
 
 from .plan import INSIDE, NEW, SEEN, Plan
 from .words import learned_size
@@ -30,7 +31,7 @@ def plan_text(plan: Plan) -> str:
         most = max(p.turns / p.trained_turns if p.trained_turns else math.inf for p in new)
         lines.append(
             f"unseen    {len(new)} pairs reach angles that never occurred in training: "
-            f"{_runs([p.pair for p in new])}, up to {most:.4g} times as far"
+            f"{ranges([p.pair for p in new])}, up to {most:.4g} times as far"
         )
     else:
         lines.append("unseen    no pair reaches an angle that never occurred in training")
@@ -87,13 +88,3 @@ def other_plan(encoding: Encoding | None, length: int) -> str:
 
 def _wave(length: float | None) -> str:
     return "at rest" if length is None else f"{length:.6g}"
-
-
-def _runs(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for i in numbers:
-        if runs and i == runs[-1][1] + 1:
-            runs[-1][1] = i
-        else:
-            runs.append([i, i])
-    return ", ".join(str(i) if i == j else f"{i}-{j}" for i, j in runs)

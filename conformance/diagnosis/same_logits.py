@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF, Truth
-from posenc_ref.conformance.harness.report import ERROR, NOTE
+from posenc_ref.conformance.harness.report import ERROR, NOTE, OF_LOGITS
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import logits
 
@@ -66,12 +66,12 @@ def excused(
 
     A strict check keeps the failures.
     """
-    worst, where = 0.0, ""
+    worst, where = 0.0, OF_LOGITS
     for one in calls:
         score = _scores(run, one)
         run.count("logits")
         if score.size and score.max() > worst:
-            worst, where = float(score.max()), f"logits, {one.case}"
+            worst, where = float(score.max()), f"{OF_LOGITS}, {one.case}"
     if worst > run.budget or len(calls) < FEWEST:
         return False
     if not run.settings.strict:

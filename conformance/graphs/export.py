@@ -106,7 +106,10 @@ def _check(
                 f"{name} has {encoding.num_axes} position axes: export what='apply' without length"
             )
     elif isinstance(encoding, Table) and length is None:
-        raise ValueError(f"length must be given for {name}: its rows are stored in the model")
+        raise ValueError(
+            f"length must be given for {name}, --length N on the command line: the model stores "
+            "the rows of positions 0 .. N-1"
+        )
     elif isinstance(encoding, Bias) and length is not None:
         raise ValueError(f"length is not used for {name}: the model takes any positions")
 

@@ -1,6 +1,8 @@
-"""Agree a noun and its verb with a number."""
+"""Agree a noun and its verb with a number, and write numbers as ranges."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 def plural(count: int, one: str, many: str, of: int | None = None) -> str:
@@ -12,3 +14,14 @@ def plural(count: int, one: str, many: str, of: int | None = None) -> str:
         return f"{count} {one if count == 1 else many}"
     noun = (one if of == 1 else many).partition(" ")[0]
     return f"{count} of {of} {noun} {(one if count == 1 else many).partition(' ')[2]}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return ascending integers with those that follow each other as a range: ``0-3, 5``."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -18,6 +18,8 @@ from .probes import SCAN
 ERROR, NOTE = "error", "note"
 #: The place of the largest error where no value was compared.
 NOTHING = "no case judged"
+#: The beginning of the place of the largest error where logits were compared instead of tensors.
+OF_LOGITS = "logits"
 #: A limit that names refused inputs and the exception.
 _REFUSED = re.compile(r"(?P<what>.*): refused \((?P<reason>.*)\)", re.DOTALL)
 
@@ -260,8 +262,10 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
         lines.append(f"precision {a.precision}")
     if a.errors:
         errors = ", ".join(f"{short_length(p)}: {e:.1e}" for p, e in a.errors.items())
-        lines.append(f"errors    absolute, at the end of a context of {errors}")
-        if a.degrades_at is not None:
+        tensors = a.where.startswith(OF_LOGITS)
+        what = "of tensors, from the convention in the note" if tensors else "absolute"
+        lines.append(f"errors    {what}, at the end of a context of {errors}")
+        if a.degrades_at is not None and not tensors:
             gaps = "" if a.degrades_at < SCAN else " of those tried"
             lines.append(f"          first error over 2**-9 at position {a.degrades_at}{gaps}")
     short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.harness.plural import ranges
+
 from .checkpoint import Checkpoint, open_checkpoint
 from .heads import Model
 from .names import parse
@@ -257,11 +259,4 @@ def _layers(layers: list[int | None]) -> str:
     numbers = sorted(n for n in layers if n is not None)
     if not numbers:
         return ""
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and runs[-1][-1] == n - 1:
-            runs[-1] = [runs[-1][0], n]
-        else:
-            runs.append([n, n])
-    text = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
-    return f"layer{'s' if len(numbers) > 1 else ''} {text}"
+    return f"layer{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"

@@ -162,6 +162,17 @@ def test_replace_makes_a_checked_copy():
         ([1], TypeError, "data must be a mapping"),
         ({"head_dim": 8}, ValueError, "must name its class.*got keys .'head_dim'"),
         ({"encoding": 3}, ValueError, "must name its class"),
+        (
+            {"type": "llama3", "factor": 8.0},
+            ValueError,
+            '\'llama3\' is {"scaling": "Llama3Scaling", ...}, with the fields factor, low_freq',
+        ),
+        (
+            {"encoding": "RoPE", "head_dim": 8, "layout": "half", "scaling": {"rope_type": "yarn"}},
+            ValueError,
+            '\'yarn\' is {"scaling": "YaRN", ...}, with the fields factor, original_max_position',
+        ),
+        ({"type": "su"}, ValueError, "the scalings are DynamicNTK, .*YaRN"),
         ({"encoding": "Rope"}, ValueError, "encoding must be one of ALiBi.*RoPE.*got 'Rope'"),
         (
             {"scaling": "NoSuchRule"},

@@ -58,7 +58,7 @@ def test_json():
         ((HALF, "examples/my_rope.py:nothing"), "has no 'nothing'"),
         (
             (HALF, "examples/my_rope.py:angles"),
-            "no calling convention fits angles(positions, dim, base)",
+            "surface must be the same for both functions",
         ),
         ((HALF, HALF, "--surface", "aply"), "surface must be one of apply"),
         ((HALF, HALF, "--backend", "tf"), "backend must be one of numpy"),

@@ -140,7 +140,21 @@ def test_plan(checkpoint, tmp_path):
     again = run("plan", checkpoint, "--length", 65536, "--plot", tmp_path / "plan.svg")
     assert (again.exit_code, "exists already" in again.output) == (2, True)
     body = json.loads(run("plan", checkpoint, "--length", 131072, "--json").output)
-    assert body["llama, layers of type full_attention"]["trained"] == 8192
+    made = body["llama, layers of type full_attention"]
+    assert made["trained"] == 131072
+    assert "never seen" not in [pair["state"] for pair in made["pairs"]]
+    # An override is planned, not trained.
+    plain = '{"rope_scaling": null, "max_position_embeddings": 262144}'
+    tried = run("plan", checkpoint, "--length", 131072, "--json", "--override", plain)
+    (other,) = json.loads(tried.output).values()
+    assert other["trained"] == 131072
+    for p, own in zip(other["pairs"], made["pairs"], strict=True):
+        assert p["trained_turns"] == own["trained_turns"]
+    assert other["pairs"][-1]["state"] == "never seen"
+    longer = run("plan", checkpoint, "--length", 8, "--json", "--override",
+                 '{"max_position_embeddings": 262144}')  # fmt: skip
+    (stated,) = json.loads(longer.output).values()
+    assert stated["trained"] == 262144
 
 
 def test_plan_needs_a_length_of_training():

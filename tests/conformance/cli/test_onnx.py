@@ -187,7 +187,7 @@ def test_export_of_a_table_needs_a_length_and_an_onnx_name(tmp_path):
     sinusoidal = '{"encoding": "Sinusoidal", "dim": 32}'
     refused = posenc("export", sinusoidal, "-o", tmp_path / "table.onnx")
     assert refused.exit_code == 2
-    assert "length must be given" in refused.output
+    assert "length must be given for Sinusoidal, --length N on the command" in refused.output
     assert posenc("export", ROPE, "-o", tmp_path / "rope.txt").exit_code == 2
     written = posenc("export", sinusoidal, "-o", tmp_path / "table.onnx", "--length", 64)
     assert written.exit_code == 0, written.output

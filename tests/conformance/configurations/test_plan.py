@@ -14,6 +14,7 @@ from posenc_ref import (
     Learned,
     LinearScaling,
     Llama3Scaling,
+    LongRoPE,
     MultiAxisRoPE,
     Proportional,
     RoPE,
@@ -56,18 +57,79 @@ def test_pairs_against_mpmath():
 
 def test_a_scaling_states_the_trained_length():
     rope = RoPE(128, layout="half", base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))
-    inside = planned(rope, 65536, context=131072)
+    inside = planned(rope, 65536)
     assert (inside.trained, inside.count(NEW)) == (8192, 0)
     assert close(inside.pairs[0].trained_wavelength, 2 * math.pi)
-    assert "65536 is within factor * trained length = 8 * 8192 = 65536" in inside.notes
+    assert "65536 is within factor * original length = 8 * 8192 = 65536" in inside.notes
     beyond = planned(rope, 65537)
     assert beyond.count(NEW) == 64 - beyond.count(SEEN) > 0
-    assert "65537 is beyond factor * trained length" in plan_text(beyond)
+    assert "65537 is beyond factor * original length" in plan_text(beyond)
     given = planned(rope, 131072, trained=131072)
     assert given.count(NEW) == 0
     # The slowest pair as trained: divided by 8.
     slowest = 2 * math.pi * 8 * 500000 ** (126 / 128)
     assert close(given.pairs[-1].trained_wavelength, slowest)
+
+
+def test_a_longer_context_was_trained_with_the_scaling():
+    """Llama 3.1 states 131072, and was trained on 8192 tokens before the scaling."""
+    rope = RoPE(128, layout="half", base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))
+    found = planned(rope, 131072, context=131072)
+    text = plan_text(found)
+    assert (found.trained, found.count(NEW), found.options) == (131072, 0, [])
+    assert "trained   131072 tokens (its context, with its own scaling" in text
+    assert "--trained N states another" in text
+    assert "no pair reaches an angle that never occurred in training" in text
+    # The pairs that turn less than once in 8192 tokens are divided by 8, and planned 16 times.
+    slow = [k for k in range(64) if 8192 * 500000 ** (-k / 64) < 2 * math.pi]
+    assert (slow[0], slow[-1], len(slow)) == (35, 63, 29)
+    assert (
+        "before the scaling (original length 8192), 29 pairs turned less than once and less far "
+        "than planned: 35-63, now up to 2 times as far"
+    ) in text
+    within = planned(rope, 65536, context=131072)
+    assert "every pair turned at least once or as far as planned" in plan_text(within)
+    longer = planned(rope, 262144, context=131072)
+    turned = sum(131072 * 500000 ** (-k / 64) / 8 >= 2 * math.pi for k in range(64))
+    assert longer.count(NEW) == 64 - turned == 25
+    fits = {o.scaling: o.unseen for o in longer.options}
+    assert fits["Llama3Scaling(8.0, 1.0, 4.0, 8192)"] == fits["no scaling"] == 25
+    assert fits["Llama3Scaling(16.0, 1.0, 4.0, 8192)"] == 0
+    assert len(fits) == len(longer.options) == 3
+
+
+def test_a_context_of_the_original_length_says_nothing_of_the_scaling():
+    """Qwen2.5 states 32768, and YaRN is set by the user."""
+    rope = RoPE(128, layout="half", base=1e6, scaling=YaRN(4.0, 32768))
+    found = planned(rope, 131072, context=32768)
+    assert (found.trained, found.count(NEW)) == (32768, 0)
+    assert "before the scaling; --trained N states the length with it" in found.basis
+
+
+def test_shorter_calls_were_trained_with_their_own_frequencies():
+    """LongRoPE divides by other factors in calls of up to 4096 tokens: none of them is new."""
+    rope = RoPE(8, layout="half", scaling=LongRoPE((1.0,) * 4, (64.0,) * 4, 4096, factor=32.0))
+    for length in (4096, 5000, 131072):
+        assert planned(rope, length, context=131072).count(NEW) == 0, length
+    # The last pair, with frequency 1/1000, turns 4096 / 1000 or 131072 / 64000 radians.
+    (*_, last) = planned(rope, 200000, context=131072).pairs
+    assert close(last.trained_turns, 4.096 / (2 * math.pi))
+    assert (last.state, planned(rope, 300000, context=131072).pairs[-1].state) == (
+        "interpolated", NEW,
+    )  # fmt: skip
+
+
+def test_the_model_was_trained_without_the_override():
+    shipped = RoPE(64, layout="half", base=10000.0)
+    tried = RoPE(64, layout="half", base=80000.0, scaling=LinearScaling(2.0))
+    found = plan(tried, 16384, trained=None, context=8192, window=None, shipped=shipped)
+    plain = planned(shipped, 16384, context=8192)
+    assert found.trained == 8192
+    for p, own, w in zip(found.pairs, plain.pairs, 80000.0 ** (-np.arange(32) / 32), strict=True):
+        assert (p.trained_turns, p.trained_wavelength) == (own.trained_turns, own.wavelength)
+        assert close(p.wavelength, 4 * math.pi / w)
+    assert (found.options[0].scaling, found.options[0].unseen) == (repr(tried), 0)
+    assert found.options[1] == plain.options[0]
 
 
 def test_the_trained_length_is_needed():
@@ -123,6 +185,12 @@ def test_windows_limit_the_distances():
     found = planned(LLAMA2, 100000, context=4096, window=1024)
     assert (found.reach, found.count(NEW), found.options) == (1024, 0, [])
     assert "a query sees 1024 keys, so no distance exceeds 1023" in plan_text(found)
+    # In training, too, no distance exceeded the window.
+    assert found.count(SEEN) == sum(1024 * 10000 ** (-k / 64) >= 2 * math.pi for k in range(64))
+    assert close(found.pairs[0].trained_turns, 1024 / (2 * math.pi))
+    wider = planned(LLAMA2, 100000, context=4096, window=8192)
+    assert close(wider.pairs[0].trained_turns, 4096 / (2 * math.pi))
+    assert wider.count(NEW) == 64 - wider.count(SEEN) > 0
 
 
 def test_errors_of_angles():

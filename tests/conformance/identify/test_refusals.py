@@ -173,9 +173,10 @@ def torch_only():
     return apply
 
 
-def test_the_library_is_told():
+def test_the_library_is_found():
     fn = torch_only()
-    card = identify(fn, head_dim=8)
+    assert identify(fn, head_dim=8, max_position=1024).backend == "torch"
+    card = identify(fn, "apply", head_dim=8, max_position=1024)
     assert said(card, "pass backend='torch', or --backend torch"), str(card)
     card = identify(fn, head_dim=8, backend="torch", max_position=1024)
     assert card.encoding == PLAIN, str(card)
