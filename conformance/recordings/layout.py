@@ -40,7 +40,8 @@ def chosen(runs: Mapping[str, Run], found: Mapping[str, list[Part]]) -> str:
     """Return the tensor layout in which the tensors conform, or else are rotated by any encoding.
 
     If several do, the first one of the list of layouts is taken. One token at an unknown position
-    fits if it is rotated at all.
+    fits if it is rotated at all; so do several rows of one in the first layout only, since rows are
+    often tokens.
     """
     if len(found) == 1:
         return next(iter(found))
@@ -55,7 +56,8 @@ def chosen(runs: Mapping[str, Run], found: Mapping[str, list[Part]]) -> str:
             every = declared_channels(run.encoding)
             measured, maps = structure(of, every, run.encoding.frequencies(part.length))
             unpaired += len(measured.odd)
-            if part.unplaced and _turns(maps):
+            usual = len(part.x) == 1 or layout == next(iter(found))
+            if part.unplaced and usual and _turns(maps):
                 placed = False
             else:
                 wrong += 1.0 if part.unplaced else _wrong(run, part)

@@ -94,6 +94,8 @@ def test_other_tensors_are_not_taken_for_recorded_ones(tmp_path):
         "layers__0__v_after": X,
     }
     assert of_file(tmp_path, **layer(0), **layer(1), positions=P, **other).verdict == "conforms"
+    alone = {"q_before": X, "q_after": Y, "positions": P, "x": X, "k": np.float32(50)}
+    assert of_file(tmp_path, **alone).verdict == "conforms"
 
 
 def test_a_layer_without_rotation_needs_no_counterpart(tmp_path):
@@ -154,3 +156,27 @@ def test_a_copy_of_many_tokens_is_not_taken_for_one_token():
     few = X[:, :, :2].transpose(0, 2, 1, 3)[:, :1]  # (B, S, H, D) of one token
     y = rope()(few, np.array([9]))
     assert check_recorded(few, y, None, HALF).verdict == "inconclusive"
+
+
+def test_two_tokens_of_one_head_are_not_taken_for_one_token():
+    x = X[:, :1, :2]
+    write = lambda t: t.transpose(0, 2, 1, 3)  # noqa: E731
+    right, wrong = (rope(base=base)(x, P[:2]) for base in (1e4, 5e5))
+    assert check_recorded(write(x), write(right), None, HALF).verdict == "conforms"
+    assert check_recorded(write(x), write(wrong), None, HALF).codes == ["base"]
+    many = rope(base=5e5)(X, P)  # (1, S, H, D) is also one token of S rows
+    assert check_recorded(write(X), write(many), None, HALF).codes == ["base"]
+
+
+def test_one_token_of_each_row():
+    rows = np.random.default_rng(1).standard_normal((3, 4, 1, DIM)).astype(np.float32)
+    y = np.concatenate(
+        [rope()(row[None], np.array([n])) for row, n in zip(rows, (7, 90, 400), strict=True)]
+    )
+    assert check_recorded(rows, y, None, HALF).verdict == "inconclusive"
+    assert check_recorded(rows, y, np.array([[7], [90], [400]]), HALF).verdict == "conforms"
+
+
+def test_an_error_is_not_listed_as_unjudged():
+    report = check_recorded({"q": X, "k": X}, {"q": Y, "k": Y * np.nan}, P, HALF)
+    assert (report.codes, report.missing) == (["nonfinite"], [])
