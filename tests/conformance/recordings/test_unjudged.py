@@ -171,10 +171,10 @@ def test_two_tokens_of_one_head_are_not_taken_for_one_token():
 def test_one_token_of_each_row():
     rows = np.random.default_rng(1).standard_normal((3, 4, 1, DIM)).astype(np.float32)
     y = np.concatenate(
-        [rope()(row[None], np.array([n])) for row, n in zip(rows, (7, 90, 400), strict=True)]
+        [rope()(row[None], np.array([n])) for row, n in zip(rows, (1, 90, 400), strict=True)]
     )
     assert check_recorded(rows, y, None, HALF).verdict == "inconclusive"
-    assert check_recorded(rows, y, np.array([[7], [90], [400]]), HALF).verdict == "conforms"
+    assert check_recorded(rows, y, np.array([[1], [90], [400]]), HALF).verdict == "conforms"
 
 
 def test_an_error_is_not_listed_as_unjudged():
