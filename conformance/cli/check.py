@@ -293,6 +293,7 @@ def check_command(
                 tensor_layout=tensor_layout,
                 angles=angles,
                 precision=precision,
+                strict=strict,
             )
             if recorded is not None
             else judge(declared)

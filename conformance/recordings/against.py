@@ -19,12 +19,12 @@ from posenc_ref.conformance.surfaces import Declared
 from .call import Recorded
 from .files import read
 from .identify import common, head_dim_of, hint, identify_part, parts_of
-from .judge import judge_part
+from .judge_part import judge_part
 from .layer_encoding import of_layer
 from .layout import run_of
 from .limits import effective_dtype
-from .merge import merged
-from .roles import Layer, layers
+from .merge import add_stray, merged
+from .roles import Layer, layers, strays
 from .shapes import Part
 
 
@@ -77,7 +77,8 @@ def compare_recorded(
         A file cannot be read, tensors do not fit, or the recordings have no layer in common.
     """
     path, other = Path(path), Path(other)
-    mine, others = (layers(read(p), roles or {}, str(p)) for p in (path, other))
+    arrays = [(read(p), roles or {}, str(p)) for p in (path, other)]
+    mine, others = (layers(*recording) for recording in arrays)
     both, alone = _matched(mine, others, path, other)
     pairs: list[_Both] = []
     for one, two in both:
@@ -118,6 +119,9 @@ def compare_recorded(
     if wrong:
         report.measured += ": the first is " + ": ".join(text for text in wrong[0] if text)
     report.limits += [f"{p}: layer {label} is not in the other recording" for p, label in alone]
+    for recording in arrays:
+        for _, name, words in strays(*recording):
+            add_stray(report, f"{recording[2]}: {name}", f"{recording[2]}: {words}")
     return report
 
 

@@ -17,6 +17,13 @@ from .call import Recorded, position_mistakes
 from .diagnose_angles import diagnose_angles
 from .measure import Seen
 
+#: The message about tensors that no pairs of channels explain.
+NO_ROTATION = "the second tensor is no rotation of the first under any known pairing"
+RECORD_BOTH = (
+    "Record q and k directly before and directly after the rotation: a norm, a bias, a scale per "
+    "channel or a reshape between the two is no part of it."
+)
+
 
 def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
     """Add findings that explain the failed cases of a layer."""
@@ -46,10 +53,9 @@ def _no_rotation(run: Run, seen: Seen) -> None:
     ratio = y[x > 0] / x[x > 0]
     run.add(
         "not-a-rotation",
-        "no layout of channel pairs makes the tensor after a rotation of the tensor before",
+        NO_ROTATION,
         f"the norm of a head changes by a factor of {ratio.min():.4g} to {ratio.max():.4g}",
-        remedy="Record q and k directly before and directly after the rotation: a norm, a bias, a "
-        "scale per channel or a reshape between the two is no part of it.",
+        remedy=RECORD_BOTH,
     )
 
 

@@ -23,9 +23,10 @@ from posenc_ref.conformance.identify.rotary import (
 
 from .angles import cleaned, fit
 from .call import Recorded
+from .diagnose import NO_ROTATION
 from .diagnose_angles import factor_error, measured_factor
 from .files import read
-from .judge import judge_part
+from .judge_part import judge_part
 from .layout import chosen, run_of
 from .limits import effective_dtype
 from .measure import Seen, declared_channels, structure, tokens
@@ -58,9 +59,7 @@ def _identify(part: Part, dtype: str, card: Card) -> None:
     every = structures(usual.head_dim, measured) if measured.pairs else []
     if not measured.pairs or measured.odd:
         raise Unidentified(
-            "the tensors before and after are equal"
-            if not of.moved.any()
-            else "no layout of channel pairs makes the tensor after a rotation of the one before"
+            "the tensors before and after are equal" if not of.moved.any() else NO_ROTATION
         )
     describe_pairs(card, measured, every)
     if not seen.certain:

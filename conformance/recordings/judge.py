@@ -6,30 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from posenc_ref import Rotary, XPos
+from posenc_ref import Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 from posenc_ref.conformance.harness.report import Report
-from posenc_ref.conformance.harness.run import Run, Settings, describe
+from posenc_ref.conformance.harness.run import Settings, describe
 from posenc_ref.conformance.surfaces import Declared
 
-from . import axes, limits
-from .angles import fit
+from . import limits, same_order
 from .call import Recorded
-from .diagnose import diagnose
-from .diagnose_angles import wrong_factor
 from .files import Tensor, read
+from .judge_part import judge_placed
 from .layer_encoding import of_layer
 from .layout import chosen, run_of
-from .measure import Seen, declared_channels, structure, tokens
-from .merge import merged
-from .roles import Layer, layers
-from .shapes import Part, blocks, readings
+from .merge import add_stray, merged
+from .roles import Layer, layers, strays
+from .shapes import readings
 from .tables import judge_tables
-
-#: The most elements of x that are judged at once.
-_BLOCK = 2**20
 
 
 def check_recorded(
@@ -41,6 +33,7 @@ def check_recorded(
     tensor_layout: str | None = None,
     angles: str | None = None,
     precision: str | None = None,
+    strict: bool = False,
     name: str = "recorded tensors",
 ) -> Report:
     """Judge recorded tensors: ``after`` must be the rotation of ``before`` by ``encoding``.
@@ -60,6 +53,8 @@ def check_recorded(
         sequences. By default the layout that fits the shapes, and the rotation if several fit.
     angles, precision
         As in :func:`check`.
+    strict : bool
+        Whether q and k with the same wrong order of channels deviate, although every logit agrees.
     name : str
         The name of the tensors in the report.
 
@@ -88,7 +83,8 @@ def check_recorded(
     if positions is not None:
         tensors["positions"] = positions
     layer = Layer("", {r: Tensor.of(r, t) for r, t in tensors.items()}, {r: r for r in tensors})
-    return _check([layer], encoding, None, tensor_layout, angles, precision, name)
+    settings = _settings(angles, precision, strict)
+    return _check([layer], encoding, None, tensor_layout, settings, name)
 
 
 def check_recorded_file(
@@ -100,6 +96,7 @@ def check_recorded_file(
     tensor_layout: str | None = None,
     angles: str | None = None,
     precision: str | None = None,
+    strict: bool = False,
 ) -> Report:
     """Judge the tensors of a file as :func:`check_recorded` does, layer by layer.
 
@@ -114,7 +111,7 @@ def check_recorded_file(
         the layer. Other tensors are recognised by their names.
     layer_type : str, optional
         The layer type of all layers, if ``encoding`` is a model.
-    tensor_layout, angles, precision
+    tensor_layout, angles, precision, strict
         As in :func:`check_recorded`.
 
     Returns
@@ -128,8 +125,24 @@ def check_recorded_file(
         The file cannot be read, tensors are missing or do not fit, or the encoding is no rotation.
     """
     path = Path(path)
-    found = layers(read(path), roles or {}, str(path))
-    return _check(found, encoding, layer_type, tensor_layout, angles, precision, str(path))
+    arrays, roles = read(path), roles or {}
+    found = layers(arrays, roles, str(path))
+    settings = _settings(angles, precision, strict)
+    report = _check(found, encoding, layer_type, tensor_layout, settings, str(path))
+    for layer, tensor, text in strays(arrays, roles, str(path)):
+        if layer.number is None or of_layer(encoding, layer, layer_type) is not None:
+            add_stray(report, tensor, text)
+    return report
+
+
+def _settings(angles: str | None, precision: str | None, strict: bool) -> Settings:
+    for argument, value, allowed in (
+        ("angles", angles, ANGLES),
+        ("precision", precision, tuple(ROUNDOFF)),
+    ):
+        if value is not None and value not in allowed:
+            raise ValueError(f"{argument} must be one of {', '.join(allowed)}, got {value!r}")
+    return Settings(angles=angles, precision=precision, strict=strict)
 
 
 def _check(
@@ -137,18 +150,10 @@ def _check(
     encoding: Declared,
     layer_type: str | None,
     tensor_layout: str | None,
-    angles: str | None,
-    precision: str | None,
+    settings: Settings,
     name: str,
 ) -> Report:
     """Judge every layer, and return one report."""
-    for argument, value, allowed in (
-        ("angles", angles, ANGLES),
-        ("precision", precision, tuple(ROUNDOFF)),
-    ):
-        if value is not None and value not in allowed:
-            raise ValueError(f"{argument} must be one of {', '.join(allowed)}, got {value!r}")
-    settings = Settings(angles=angles, precision=precision)
     reports: list[tuple[str, Report]] = []
     for layer in recorded:
         own = of_layer(encoding, layer, layer_type)
@@ -156,7 +161,7 @@ def _check(
             continue
         reports += _judge_layer(layer, own, tensor_layout, settings, name)
     if not reports:
-        raise ValueError(f"{name}: the model rotates nothing in the recorded layers")
+        raise ValueError(f"{name}: none of the recorded layers rotates")
     return merged(name, describe(encoding), reports)
 
 
@@ -173,79 +178,13 @@ def _judge_layer(
     others = [key for key, parts in found.items() if key != layout and parts[0].x.shape[2] > 1]
     parts = found[layout]
     length = max(p.length for p in parts)
+    judged = []
     for part in parts:
-        run = runs[part.name]
-        limits.add(run, layer, part.name, layout, others)
-        judge_part(run, Recorded(encoding, part, length))
+        run, call = runs[part.name], Recorded(encoding, part, length)
+        limits.add(run, layer, part, layout, others)
+        judged.append(same_order.Judged(run, call, judge_placed(run, call)))
+    same_order.accept(judged, judge_placed)
+    for part in parts:
         alone = len(parts) == 1 and not layer.has_tables
         label = layer.label if alone else f"{layer.label} {part.name}".strip()
-        yield label, run.finish()
-
-
-def judge_part(run: Run, call: Recorded) -> None:
-    """Judge one tensor, and diagnose it if it deviates."""
-    encoding, part = call.encoding, call.part
-    if not part.telling.any():
-        run.limit("every input is 0 or not finite: nothing can be judged")
-        return
-    if not _finite(run, part):
-        return
-    visible = _values(run, call)
-    of = tokens(part, run.coarse)
-    measured, maps = structure(of, declared_channels(encoding), encoding.frequencies(call.length))
-    maps = axes.follow(maps, of, encoding)
-    seen = Seen(of, measured, maps, fit(maps, encoding.offset))
-    if seen.certain and (encoding.num_axes == 1 or encoding.axes() is not None):
-        measured.phases = seen.fitted.phases
-    run.report.measured = measured.describe()
-    if not visible and not run.failures:
-        run.report.executed.pop("values")
-        run.limit(
-            "the declared rotation changes no element by more than the tolerance at these "
-            "positions: record later positions"
-        )
-        return
-    if seen.coarse and maps.valid.any() and not isinstance(encoding, XPos):
-        run.count("fitted parameters")
-        wrong = wrong_factor(encoding.attention_factor(call.length), seen)
-        if wrong and not run.failures:
-            run.failed("fitted parameters", "least squares", np.inf, wrong)
-    limits.open_questions(run, encoding, seen)
-    if run.failures:
-        run.explain(diagnose, [call], seen)
-
-
-def _finite(run: Run, part: Part) -> bool:
-    """Report results that are not finite although the inputs are; return whether there are none."""
-    bad = ~np.isfinite(part.y) & part.finite[:, None, :, None]
-    if bad.any():
-        at = tuple(int(i) for i in np.argwhere(bad)[0])
-        run.add(
-            "nonfinite",
-            f"{part.y[at]} in {part.name} after the rotation, for a finite {part.name} before it",
-            f"index {at} of (B, H, S, D), {int(bad.sum())} elements",
-        )
-        return False
-    if not part.finite.all():
-        run.limit(
-            f"{int((~part.finite).sum())} of {part.finite.size} tokens of {part.name} are not "
-            "finite before the rotation: they are not judged"
-        )
-    return True
-
-
-def _values(run: Run, call: Recorded) -> int:
-    """Judge all elements of one tensor; return how many the declared rotation visibly changes."""
-    part, visible = call.part, 0
-    for some in blocks(part, _BLOCK):
-        truth = call.truth(some)
-        mask = np.broadcast_to(part.finite[:, some][:, None, :, None], truth.value.shape)
-        last = min(some.stop, part.x.shape[2]) - 1
-        case = f"{part.name}, tokens {some.start}..{last}"
-        case += f" counted from {some.start}" if some.start else ""
-        run.judge("values", case, part.y[:, :, some], truth, mask)
-        x = np.where(mask, part.x[:, :, some], 0.0)
-        visible += int((run.scores(x, truth) > run.budget).sum())
-    judged = np.abs(part.positions[..., part.telling])
-    run.reached(int(judged.max(initial=0)))
-    return visible
+        yield label, runs[part.name].finish()

@@ -15,9 +15,10 @@ from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Run, Settings, describe
 
 from . import limits
+from .angles import Angles
 from .call import Recorded
 from .files import Tensor
-from .measure import declared_channels, structure, tokens
+from .measure import MISFIT, declared_channels, structure, tokens
 from .shapes import Part, blocks
 
 #: The number of elements whose errors are compared.
@@ -38,27 +39,38 @@ def _refuse(*_: Any) -> Any:
 def chosen(runs: Mapping[str, Run], found: Mapping[str, list[Part]]) -> str:
     """Return the tensor layout in which the tensors conform, or else are rotated by any encoding.
 
-    If several do, the first one of the list of layouts is taken.
+    If several do, the first one of the list of layouts is taken. One token at an unknown position
+    fits if it is rotated at all; so do several rows of one in the first layout only, since rows are
+    often tokens.
     """
     if len(found) == 1:
         return next(iter(found))
 
     def misfit(layout: str) -> tuple[int, float]:
-        unpaired, wrong = 0, 0.0
+        unpaired, wrong, placed = 0, 0.0, True
         for part in found[layout]:
             run = runs[part.name]
             if not part.telling.any():
                 continue
-            wrong += _wrong(run, part)
             of = tokens(part, run.coarse)
             every = declared_channels(run.encoding)
             measured, maps = structure(of, every, run.encoding.frequencies(part.length))
             unpaired += len(measured.odd)
+            usual = len(part.x) == 1 or layout == next(iter(found))
+            if part.unplaced and usual and _turns(maps):
+                placed = False
+            else:
+                wrong += 1.0 if part.unplaced else _wrong(run, part)
             if not maps.map.size and of.moved.any():
                 unpaired += of.moved.size
-        return (unpaired, wrong) if wrong else (-1, 0.0)
+        return (unpaired, wrong) if wrong or not placed else (-1, 0.0)
 
     return min(found, key=misfit)
+
+
+def _turns(maps: Angles) -> bool:
+    """Return whether pairs turn by different angles, unlike tensors that are copied or negated."""
+    return bool((np.abs(maps.map - maps.map[:, :1]) > MISFIT).any())
 
 
 def _wrong(run: Run, part: Part) -> float:

@@ -16,6 +16,7 @@ from . import axes
 from .files import Tensor
 from .measure import Seen
 from .roles import Layer
+from .shapes import Part
 
 #: A frequency with a larger relative uncertainty is listed.
 _CERTAIN = 2.0**-10
@@ -38,26 +39,27 @@ def effective_dtype(after: Tensor) -> str:
     return after.dtype
 
 
-def add(run: Run, layer: Layer, tensor: str, layout: str, others: Sequence[str]) -> None:
+def add(run: Run, layer: Layer, part: Part, layout: str, others: Sequence[str]) -> None:
     """Add what was assumed about roles, positions, tensor layout and dtype."""
-    if not set(layer.names) & {"positions", f"{tensor}_positions"}:
-        run.limit("no positions were recorded: tokens are taken to have positions 0, 1, 2, ...")
+    if part.assumed and not part.unplaced:
+        run.limit("no positions recorded; 0, 1, 2, ... assumed")
     if others:
         run.limit(
             f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, "
             "which fits best; --tensor-layout decides"
         )
-    add_dtype(run, layer.tensors[f"{tensor}_after"])
+    add_dtype(run, layer.tensors[f"{part.name}_after"])
     missing = {"q": "k", "k": "q"}.get("".join(layer.rotated))
     if missing:
-        run.limit(f"only {tensor} was recorded: {missing} is not judged")
+        words = f"only {part.name} was recorded before and after the rotation"
+        run.limit(f"{words}: {missing} is not judged")
 
 
 def add_dtype(run: Run, after: Tensor) -> None:
     """Add that values are judged in a coarser dtype than they were stored in."""
     if run.dtype != after.dtype:
-        words = f"every value is a {run.dtype} number stored as {after.dtype}"
-        run.limit(f"{words}: judged as {run.dtype}")
+        words = f"{after.dtype} tensor, but all values are {run.dtype}"
+        run.limit(f"{words}; judged as {run.dtype}")
 
 
 def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:
@@ -68,10 +70,13 @@ def open_questions(run: Run, encoding: Rotary, seen: Seen) -> None:
             run.limit(text)
         return
     at = np.unique(seen.tokens.positions[0])
-    if at.size == 1:
+    distance = abs(at[0] + encoding.offset)
+    if at.size == 1 and not distance:
+        run.limit(f"every token has position {at[0]:g}: frequencies are not judged")
+    elif at.size == 1:
         run.limit(
             f"every token has position {at[0]:g}: another origin, or frequencies that differ by "
-            f"multiples of 2 pi / {abs(at[0]):g}, would give the same tensors"
+            f"multiples of 2 pi / {distance:g}, would give the same tensors"
         )
     elif seen.fitted.period.size and seen.fitted.period.min() < 2 * np.pi:
         step = round(2 * np.pi / float(seen.fitted.period.min()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.harness.report import Finding, Report
+from posenc_ref.conformance.harness.report import NOTHING, Finding, Report
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 
@@ -28,7 +28,7 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         controls={},
     )  # fmt: skip
     wrong = [label for label, r in reports if r.codes]
-    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured}"
+    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured or 'nothing'}"
     if wrong:
         whole.measured += f"; {len(wrong)} of {len(reports)} tensors deviate"
     texts: dict[str, list[str]] = {}
@@ -48,17 +48,29 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         also = f"; also in {listed(labels[1:])}" if labels[1:] else ""
         whole.findings.append(replace(finding, evidence=f"{labels[0]}: {finding.evidence}{also}"))
     whole.required = tuple(dict.fromkeys(n for _, r in reports for n in r.required))
-    if any(r.missing for _, r in reports) and not wrong:
-        empty = [label for label, r in reports if r.missing]
-        whole.limits.append(f"{listed(empty)}: nothing could be judged")
-        if len(empty) == everywhere:
-            whole.executed = {}
+    empty = [label for label, r in reports if r.missing and not r.codes]
+    if len(empty) == everywhere:
+        whole.executed = {}
+    else:
+        add_unjudged(whole, empty)
     scored = [(label, r.accuracy) for label, r in reports if r.accuracy is not None]
+    scored = [(label, accuracy) for label, accuracy in scored if accuracy.where != NOTHING]
     if scored:
         label, worst = max(scored, key=lambda pair: pair[1].worst)
         highest = max(a.highest for _, a in scored)
         whole.accuracy = replace(worst, where=f"{label}, {worst.where}", highest=highest)
     return whole
+
+
+def add_unjudged(report: Report, labels: Sequence[str]) -> None:
+    """Require the values of tensors that could not be judged: the report is then inconclusive."""
+    report.required += tuple(f"values of {label}" for label in labels)
+
+
+def add_stray(report: Report, name: str, text: str) -> None:
+    """Add the name of a tensor that lacks its counterpart, and a sentence about it."""
+    report.limits.append(text)
+    add_unjudged(report, [name])
 
 
 def _alike(finding: Finding) -> tuple[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from .files import Tensor
 
@@ -16,6 +18,8 @@ TABLES = ("cos", "sin")
 #: Every role that a tensor may have.
 ROLES = (*(f"{t}_{when}" for t in ROTATED for when in ("before", "after")), *POSITIONS,
          *TABLES)  # fmt: skip
+#: Roles of tensors that are judged together.
+_PAIRS = (TABLES, *((f"{t}_before", f"{t}_after") for t in ROTATED))
 
 #: The words of a name that name the tensor, and the moment at which it was recorded.
 _TENSOR = {
@@ -111,21 +115,7 @@ def layers(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> l
         A role or a name is unknown, two tensors have the same role, or nothing was recorded both
         before and after the rotation.
     """
-    found: dict[str, Layer] = {}
-    given = _given(arrays, roles, where)
-    taken = {role for role, _ in given.values()}
-    for name in arrays:
-        known = given.get(name) or role_of(name)
-        if known is None or (name not in given and known[0] in taken):
-            continue
-        role, label = known
-        layer = found.setdefault(label, Layer(label))
-        if role in layer.names:
-            raise ValueError(
-                f"{where}: both {layer.names[role]!r} and {name!r} look like {role}"
-                f"{f' of {label}' if label else ''}; say which one is: --role {role}=NAME"
-            )
-        layer.names[role] = name
+    found = _named(arrays, roles, where)
     complete = [part for part in found.values() if part_is_whole(part)]
     if not complete:
         held = ", ".join(f"{name} {tuple(getattr(a, 'shape', ()))}" for name, a in arrays.items())
@@ -148,10 +138,56 @@ def layers(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> l
     return sorted(complete, key=lambda part: [_ordered(w) for w in part.label.split(".")])
 
 
+def strays(
+    arrays: Mapping[str, np.ndarray], roles: Mapping[str, str], where: str
+) -> Iterator[tuple[Layer, str, str]]:
+    """Yield tensors recorded only before or only after the rotation: layer, name and a sentence.
+
+    A layer without any other tensor counts if its label differs from that of a judged layer in
+    numbers only, or if the name says "after": other names may mean anything. So may ``x``, where q
+    or k was recorded.
+    """
+    found = _named(arrays, roles, where).values()
+    judged = {re.sub(r"\d+", "N", part.label) for part in found if part_is_whole(part)}
+    main = any(role[0] in "qk" for part in found for role in part.names)
+    for part in found:
+        for pair in _PAIRS:
+            alone = set(pair) & set(part.names)
+            if len(alone) != 1 or (main and "x_before" in pair):
+                continue
+            (role,) = alone
+            (other,) = set(pair) - alone
+            array = arrays[part.names[role]]
+            usual = re.sub(r"\d+", "N", part.label) in judged or role.endswith("_after")
+            if usual and array.ndim > 1 and array.dtype.kind in "fV":
+                what, without = (r.replace("_", " ") for r in (role, other))
+                name = part.names[role]
+                yield part, name, f"{name} ({what}) was recorded without {without}: not judged"
+
+
 def part_is_whole(part: Layer) -> bool:
     """Return whether a tensor was recorded before and after the rotation, or cos and sin were."""
-    pairs = [TABLES, *((f"{t}_before", f"{t}_after") for t in ROTATED)]
-    return any(set(pair) <= set(part.names) for pair in pairs)
+    return any(set(pair) <= set(part.names) for pair in _PAIRS)
+
+
+def _named(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> dict[str, Layer]:
+    """Return the names of the tensors of every layer, by role."""
+    found: dict[str, Layer] = {}
+    given = _given(arrays, roles, where)
+    taken = {role for role, _ in given.values()}
+    for name in arrays:
+        known = given.get(name) or role_of(name)
+        if known is None or (name not in given and known[0] in taken):
+            continue
+        role, label = known
+        layer = found.setdefault(label, Layer(label))
+        if role in layer.names:
+            raise ValueError(
+                f"{where}: both {layer.names[role]!r} and {name!r} look like {role}"
+                f"{f' of {label}' if label else ''}; say which one is: --role {role}=NAME"
+            )
+        layer.names[role] = name
+    return found
 
 
 def _given(

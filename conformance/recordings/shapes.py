@@ -35,6 +35,12 @@ class Part:
     x: np.ndarray
     y: np.ndarray
     positions: np.ndarray
+    assumed: bool = False  #: whether no positions were recorded
+
+    @property
+    def unplaced(self) -> bool:
+        """Return whether nothing says where the tokens are: one a row, as in a decoding step."""
+        return self.assumed and self.x.shape[2] == 1
 
     @property
     def finite(self) -> np.ndarray:
@@ -113,7 +119,7 @@ def _part(layer: Layer, name: str, layout: str, dim: int, axes: int) -> Part | N
     batch, length = x.shape[0], x.shape[2]
     if positions is None:
         shape = (batch, length) if axes == 1 else (axes, batch, length)
-        return Part(name, x, y, np.broadcast_to(np.arange(length), shape))
+        return Part(name, x, y, np.broadcast_to(np.arange(length), shape), assumed=True)
     at = _positions(positions, batch, length, axes)
     return None if at is None else Part(name, x, y, at)
 

@@ -54,16 +54,21 @@ def judge_tables(
         )
     both = [_flat(t) for t in (cos, sin)]
     positions = _positions(layer, both[0].shape[:2], encoding.num_axes)
-    if positions is None:
-        run.limit("no positions with the shape of cos were recorded: its rows are 0, 1, 2, ...")
-        batch, rows = both[0].shape[:2]
-        axes = (encoding.num_axes,) if encoding.num_axes > 1 else ()
-        positions = np.broadcast_to(np.arange(rows), (*axes, batch, rows))
+    batch, rows = both[0].shape[:2]
     if isinstance(encoding, XPos):
-        run.limit("the scale of xPos may be in its tables or not: cos and sin are not judged")
+        run.limit(
+            "the scale of xPos may be in its tables or not: cos and sin are not judged; record q "
+            "and k without them"
+        )
+    elif positions is None and rows == 1:
+        run.limit("no position of the only row of cos was recorded: cos and sin are not judged")
+    elif positions is None:
+        run.limit("no positions with the shape of cos were recorded: its rows are 0, 1, 2, ...")
+        axes = (encoding.num_axes,) if encoding.num_axes > 1 else ()
+        assumed = np.broadcast_to(np.arange(rows), (*axes, batch, rows))
+        _judge(run, [_columns(t, count) for t in both], assumed)
     else:
-        columns = [_columns(t, count) for t in both]
-        _judge(run, columns, positions)
+        _judge(run, [_columns(t, count) for t in both], positions)
     yield f"{layer.label} cos and sin".strip() if layer.rotated else layer.label, run.finish()
 
 

@@ -36,11 +36,11 @@ def judge(run: Run, access: Access, measured: Measured, again: Callable[[Run], N
     """
     codes = set(run.report.codes)
     if ORDER in codes and not run.settings.strict:
-        order = _order(run.encoding, measured)
+        order = order_of(run.encoding, measured)
         if order is not None:
             second = _judged_again(run, order, again)
             if ORDER not in second.report.codes:
-                _replace(run, second, order)
+                replace_findings(run, second, order, same_logits.ONE_MAP)
                 return
     if codes and codes <= set(same_logits.OF_ONE_MAP):
         calls = _calls(run, access)
@@ -48,8 +48,11 @@ def judge(run: Run, access: Access, measured: Measured, again: Callable[[Run], N
             same_logits.remark(run, calls)
 
 
-def _replace(run: Run, second: Ledger, order: np.ndarray) -> None:
-    """Replace the findings by those of the second check, and a note about the order."""
+def replace_findings(run: Run, second: Ledger, order: np.ndarray, why: str) -> None:
+    """Replace the findings by those of the second check, and a note about the order.
+
+    ``why`` says why, or if, logits do not depend on the order.
+    """
     (found,) = (f for f in run.report.findings if f.code == ORDER)
     passed, ledger = second.report.passed, run.ledger
     ledger.failures[:], ledger.noted = second.failures, second.noted
@@ -59,7 +62,7 @@ def _replace(run: Run, second: Ledger, order: np.ndarray) -> None:
     tensors = same_logits.TENSORS if passed else "the order of the channels changes no logit"
     same_logits.accept(
         run,
-        f"{tensors}, {same_logits.ONE_MAP}: {found.message}",
+        f"{tensors}, {why}: {found.message}",
         found.evidence + ("; with the channels put back every case conforms" if passed else ""),
         (ORDER,),
     )
@@ -89,7 +92,7 @@ def _calls(run: Run, access: Access) -> list[same_logits.BothSides]:
     return calls
 
 
-def _order(encoding: Rotary, measured: Measured) -> np.ndarray | None:
+def order_of(encoding: Rotary, measured: Measured) -> np.ndarray | None:
     """Return the measured channel for each declared channel of the result, None if unknown."""
     order = np.arange(encoding.head_dim)
     for c, at in measured.moved.items():

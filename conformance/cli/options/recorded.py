@@ -26,6 +26,7 @@ def judge_recorded(
     tensor_layout: str | None,
     angles: str | None,
     precision: str | None,
+    strict: bool,
 ) -> Report:
     """Judge a recording against an encoding, or against another recording."""
     named = dict(_role(text) for text in roles)
@@ -47,6 +48,7 @@ def judge_recorded(
         tensor_layout=tensor_layout,
         angles=angles,
         precision=precision,
+        strict=strict,
     )
 
 

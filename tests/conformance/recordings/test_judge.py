@@ -130,7 +130,7 @@ WRONG = {
     "mixed": (HALF, mixed, P, "mixed-layout", "turn by different angles"),
     "no minus": (HALF, rope(block=lambda c, s, p: (c, s, s, c)), P, "not-a-rotation", "a pair"),
     "a norm between": (HALF, normed, P,
-                       "not-a-rotation", "no layout of channel pairs"),
+                       "not-a-rotation", "no rotation of the first"),
     "NaN": (HALF, rope(after=lambda y, p: np.where(p[:, None] == 7, np.nan, y)), P, "nonfinite",
             "nan in q after"),
 }  # fmt: skip
@@ -181,7 +181,7 @@ def test_bfloat16_numbers_in_float32_are_judged_as_bfloat16():
     report = check_recorded(x.astype(np.float32), y, P, HALF)
     assert report.verdict == "conforms"
     assert report.dtype == "bfloat16"
-    assert any("bfloat16 number stored as float32" in text for text in report.limits)
+    assert any("float32 tensor, but all values are bfloat16" in text for text in report.limits)
 
 
 Q, K = draw(1, 4, 60, DIM), draw(1, 2, 60, DIM, seed=1)
