@@ -91,6 +91,7 @@ def test_the_best_code_comes_first(judged, held_out):
     assert share >= RIGHT_FIRST, others
 
 
+@pytest.mark.nightly
 def test_every_code_has_a_case(judged):
     names = select(read())
     cases = [case for case in WRONG + CORRECT if case.name in names]

@@ -137,7 +137,10 @@ def test_one_report_of_many_functions(ci, tmp_path):
         (WRONG + 'expect = ["base", "sign"]\nreason = "issue 12"\n', 1),
         (RIGHT + '[[check]]\ntarget = "port.py:nothing"\n', 2),
         (WRONG + '[[check]]\ntarget = "port.py:nothing"\n', 1),
-        ('[[check]]\ntarget = "port.py:refusing"\nexpect = "raises"\nreason = "issue 12"\n', 3),
+        (
+            '[[check]]\ntarget = "port.py:refusing"\nsurface = "apply"\nexpect = "raises"\nreason = "issue 12"\n',
+            3,
+        ),
         (RIGHT + WRONG.replace("other_base", "nothing") + 'expect = "base"\nreason = "n"\n', 2),
     ],
 )
@@ -347,7 +350,8 @@ def check(manifest, monkeypatch):
     ],
 )
 def test_an_expected_deviation(check, function, expected, exit_code, words):
-    options = [part for code in expected for part in ("--expect", code)]
+    options = ["--surface", "apply"]  # a function that refuses every call fits no convention
+    options += [part for code in expected for part in ("--expect", code)]
     result = check(function, *options, "--reason", "issue 12", "--ndjson", "r.ndjson")
     assert result.exit_code == exit_code, result.output
     assert words in result.stdout

@@ -102,6 +102,7 @@ def build_alibi_tensor(mask): return mask
     ]
 
 
+@pytest.mark.nightly
 def test_a_handful_of_real_models_conform():
     found = judged(
         "bert.BertEmbeddings*", "opt.OPTDecoder*", "roberta.Rob*", "vit.ViTE*", "mbart.*Encoder*"
