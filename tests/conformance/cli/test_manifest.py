@@ -138,7 +138,8 @@ def test_one_report_of_many_functions(ci, tmp_path):
         (RIGHT + '[[check]]\ntarget = "port.py:nothing"\n', 2),
         (WRONG + '[[check]]\ntarget = "port.py:nothing"\n', 1),
         (
-            '[[check]]\ntarget = "port.py:refusing"\nsurface = "apply"\nexpect = "raises"\nreason = "issue 12"\n',
+            '[[check]]\ntarget = "port.py:refusing"\nsurface = "apply"\n'
+            'expect = "raises"\nreason = "issue 12"\n',
             3,
         ),
         (RIGHT + WRONG.replace("other_base", "nothing") + 'expect = "base"\nreason = "n"\n', 2),
