@@ -19,6 +19,7 @@ from posenc_ref.backends.kernels import torch_rotary
 from posenc_ref.conformance import check
 from tests.backends.kernels.rotary_cases import NO_RESERVE
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
+from tests.night import by_day
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 triton_model = pytest.importorskip(
@@ -113,7 +114,9 @@ def test_the_suite_passes():
     assert os.environ.get("TRITON_INTERPRET") or len(triton_model.LAUNCHES) > before + 50
 
 
-@pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
+@pytest.mark.parametrize(
+    "name", by_day(["half-trailing", "interleaved-partial"], {"interleaved-partial"})
+)
 def test_gradients(name, rng):
     encoding = ROTARY[name]
     x, fast = tensor(rng, 2, 3, D, dtype="float64", grad=True), fused(encoding)

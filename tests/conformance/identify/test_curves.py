@@ -28,8 +28,8 @@ def of(encoding):
     "encoding",
     [
         pr.Kerple(R1, R2),
-        pr.Kerple(R1, R2, form="power"),
-        pr.Sandwich(4, 32),
+        pytest.param(pr.Kerple(R1, R2, form="power"), marks=pytest.mark.nightly),
+        pytest.param(pr.Sandwich(4, 32), marks=pytest.mark.nightly),
         pr.Sandwich(3, 10),
     ],
     ids=str,
