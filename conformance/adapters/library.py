@@ -93,22 +93,6 @@ def require_indices(positions: Any) -> None:
         raise ValueError("positions must be integers from 0: they are indices of a table")
 
 
-def window_start(positions: Any) -> int:
-    """Return the first position, or raise ValueError if the positions are not contiguous.
-
-    All rows of a batch must have the same positions.
-    """
-    rows = np.atleast_2d(np.asarray(positions))
-    if not rows.size:
-        return 0
-    if (rows != rows[0]).any():
-        raise ValueError("rows of a batch must have equal positions: the function takes an offset")
-    start = int(rows[0, 0])
-    if start < 0 or (rows[0] != np.arange(start, start + rows.shape[1])).any():
-        raise ValueError("positions must be contiguous integers >= 0: the function takes an offset")
-    return start
-
-
 @functools.cache
 def functions() -> tuple[LibraryFunction, ...]:
     """Return every function, including those of libraries that are not installed."""

@@ -18,9 +18,10 @@ from posenc_ref import (
     Sinusoidal,
     YaRN,
 )
+from posenc_ref.conformance.calling.rotations import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, window_start
+from .library import LibraryFunction, functions_of
 from .transformers_rotary import LONG, SHORT
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")

@@ -10,9 +10,9 @@ from typing import Any
 
 import posenc_ref
 from posenc_ref.conformance.calling.roles import bind, parameters
+from posenc_ref.conformance.calling.rotations import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import window_start
 from .rotary_function import attribute
 from .rotary_table import S, describe, length_of
 from .transformers_config import on_host

@@ -315,8 +315,8 @@ def window_start(positions: Any) -> int:
     rows = np.atleast_2d(np.asarray(to_host(positions)))
     if not rows.size:
         return 0
-    if rows.dtype.kind not in "iu" or rows.ndim > 2:
-        raise ValueError("positions must be integers: the function takes an offset")
+    if rows.ndim > 2:
+        raise ValueError("positions must have one axis: the function takes an offset")
     if (rows != rows[0]).any():
         raise ValueError("rows of a batch must have equal positions: the function takes an offset")
     start = int(rows[0, 0])

@@ -204,14 +204,14 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     at = positions.astype(np.float64)
     angles = np.arctan2(sin, cos)
     start = angles[0]
-    w = _wrap(angles[1] - start) / at[1]
+    w = wrap(angles[1] - start) / at[1]
     for i in range(2, at.size):
         expected = w * at[i]
-        w = (expected + _wrap(angles[i] - start - expected)) / at[i]
+        w = (expected + wrap(angles[i] - start - expected)) / at[i]
     sigma = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at[-1]) / at[-1]
     angle = np.abs(w) * at[:, None]
     slack = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"] * angle)
-    misfit = np.abs(_wrap(angles - start - at[:, None] * w))
+    misfit = np.abs(wrap(angles - start - at[:, None] * w))
     amplitude = np.hypot(cos, sin)
     steady = np.abs(amplitude - amplitude[0]) <= 2 * slack * np.abs(amplitude[0])
     linear = bool((misfit <= 2 * slack).all() and steady.all())
@@ -251,5 +251,6 @@ def unaliased(tables: Tables, dtype: str) -> Phases:
     return finer if finer.linear and np.abs(finer.frequencies).max() >= np.pi else phases
 
 
-def _wrap(angle: np.ndarray) -> np.ndarray:
+def wrap(angle: np.ndarray) -> np.ndarray:
+    """Return angles in radians without whole turns: from -pi to pi."""
     return np.asarray(angle - 2 * np.pi * np.rint(angle / (2 * np.pi)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import SIGMAS
-from posenc_ref.conformance.phases.measure import Phases
+from posenc_ref.conformance.phases.measure import Phases, wrap
 
 #: The standard error of an angle, in roundoffs; outputs and tables are both rounded.
 _ROUNDINGS = 1.0
@@ -82,7 +82,7 @@ def fit(angles: Angles, origin: float = 0.0) -> Fitted:
     )
     sigma = np.maximum(sigma, roundoff * np.minimum(1.0, np.abs(w)) * ROUNDOFF["float32"])
     linear = all(line.linear for line in lines)
-    phases = Phases(w, sigma, _wrap(start), np.array(amplitude), linear)
+    phases = Phases(w, sigma, wrap(start), np.array(amplitude), linear)
     return Fitted(phases, period, several)
 
 
@@ -101,7 +101,7 @@ def _line(at: np.ndarray, angle: np.ndarray, dtype: str, origin: float) -> _Line
     whole = bool((gaps == np.rint(gaps)).all())
     step = float(np.gcd.reduce(gaps.astype(np.int64))) if whole else gap
     period = 2 * np.pi / step
-    near = float(_wrap(angle[first + 1] - angle[first])) / gap
+    near = float(wrap(angle[first + 1] - angle[first])) / gap
     tries = [near + 2 * np.pi * n / gap for n in range(round(gap / step))]
     # Float32 angles, which are common, have an error that grows with the position.
     of_angle = min(ROUNDOFF[dtype], ROUNDOFF["float32"]) * float(np.abs(at).max())
@@ -123,7 +123,7 @@ def _refined(
         last = np.searchsorted(at, at + reach, side="right") - 1
         some = np.flatnonzero(last > np.arange(at.size))
         off, distance = angle[last[some]] - angle[some], at[last[some]] - at[some]
-        off = _wrap(off - line.w * distance)
+        off = wrap(off - line.w * distance)
         line.linear = _within(line, off, distance, np.abs(at[last[some]]), dtype)
         total = float(np.sum(distance**2))
         line.misfit = float(np.mean(off**2))
@@ -136,7 +136,7 @@ def _refined(
     line.start = float(np.angle(np.exp(1j * (angle - line.w * at)).mean()))
     if not line.linear or reach < span:
         return line
-    off, centred = _wrap(angle - line.start - line.w * at), at - at.mean()
+    off, centred = wrap(angle - line.start - line.w * at), at - at.mean()
     line.linear = _within(line, off, centred, np.abs(at), dtype)
     if line.linear:
         slope = float(np.sum(centred * off) / np.sum(centred**2))
@@ -162,7 +162,3 @@ def cleaned(phases: Phases) -> Phases:
     clear = np.abs(w) > SIGMAS * sigma
     most = -1.0 if clear.any() and np.median(np.sign(w[clear])) < 0 else 1.0
     return replace(phases, frequencies=np.where(~clear & (w * most <= 0), most * sigma, w))
-
-
-def _wrap(angle: np.ndarray) -> np.ndarray:
-    return np.asarray(angle - 2 * np.pi * np.rint(angle / (2 * np.pi)))
