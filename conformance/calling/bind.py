@@ -108,7 +108,10 @@ def bind(
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:
-                raise ValueError(f"init names no parameter: {', '.join(unused)}")
+                raise ValueError(
+                    f"init must name parameters of {found.name} or of what makes its tables; "
+                    f"there is no {', '.join(unused)}"
+                )
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
             return replace(found, name=name or found.name, factory=fresh)

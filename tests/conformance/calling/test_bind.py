@@ -281,7 +281,7 @@ def test_a_configuration_of_the_user_is_not_completed_by_guesses():
 
 
 def test_arguments_that_nothing_takes_are_refused():
-    with pytest.raises(ValueError, match="init names no parameter: bse"):
+    with pytest.raises(ValueError, match="there is no bse"):
         bind(turn, HALF, init={"bse": 3.0})
 
 
@@ -313,3 +313,25 @@ def test_positions_of_a_grid_without_a_batch():
 def test_what_adds_numbers_is_no_rotation():
     with pytest.raises(NoConvention):
         check(lambda a, b: a + b, HALF)
+
+
+def test_tokens_of_several_sequences_are_numbered_one_sequence_at_a_time():
+    def numbers_tokens(q, k):  # (T, H, D)
+        at = np.arange(len(q))
+        return turn(q.swapaxes(0, 1), at).swapaxes(0, 1), turn(k.swapaxes(0, 1), at).swapaxes(0, 1)
+
+    report = check(bind(numbers_tokens, HALF, tensor_layout="thd"))
+    assert report.passed, report
+
+
+def test_the_width_of_a_model_is_that_of_all_its_heads():
+    class FromWidth:
+        def __init__(self, hidden_size, num_heads):
+            self.head_dim = hidden_size // num_heads
+
+        def __call__(self, x, positions):
+            if x.shape[-1] != self.head_dim:
+                raise ValueError("another head size")
+            return turn(x, positions)
+
+    assert check(bind(FromWidth, HALF)).passed
