@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, NTKScaling, RoPE
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import VECTORS, LibraryFunction, functions_of, require_indices

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import posenc_ref
+from posenc_ref.conformance.calling.positions import window_start
 from posenc_ref.conformance.calling.roles import bind, parameters
-from posenc_ref.conformance.calling.rotations import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .rotary_function import attribute

@@ -23,7 +23,7 @@ from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .subject import Request, Subject, subjects_of
-from .tables import NoTable
+from .table_search import NoTable
 from .trial import PERFECT, SIZES
 
 #: The head sizes to try if nothing states it, for functions that have no tables.

@@ -11,7 +11,7 @@ from . import functions
 from .conventions import Convention
 from .libraries import Library, namespace
 from .subject import Subject
-from .tables import find_source
+from .table_search import find_source
 from .trial import PERFECT
 
 #: The roles of the arguments that a surface passes.

@@ -17,7 +17,8 @@ from .libraries import Library
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation, roles_in_call, ways
 from .subject import Subject, calling
-from .tables import NoTable, Source, find_source
+from .table_search import NoTable, find_source
+from .tables import Source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
 
 
@@ -140,11 +141,12 @@ def _sources(subject: Subject, library: Library) -> Iterator[Source]:
     else:
         owner = [subject.owner] if subject.owner is not None else []
         places = [*owner, *candidates(subject.scope, subject.function)]
+    axes = (request.axes,) if request.axes > 1 else ()
     fixed = not getattr(request.encoding, "depends_on_length", False)
     for place in places:
         for call, words in _makers(place, subject):
             try:
-                found = find_source(call, subject.facts, words, like)
+                found = find_source(call, subject.facts, words, like, axes)
                 yield replace(found, words=_source_words(found), every_length=fixed)
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))

@@ -10,7 +10,7 @@ import numpy as np
 from .facts import Facts
 from .libraries import to_host as host
 from .roles import parameters
-from .tables import find_source
+from .table_search import find_source
 
 Call = Callable[..., Any]
 

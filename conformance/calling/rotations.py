@@ -12,24 +12,18 @@ import numpy as np
 
 from .facts import Facts
 from .libraries import namespace, to_host
+from .positions import AXES_FORMS, FLAT, FORMS, ONE_ROW, every_axis, formed, window_start
 from .roles import Unbound, role_of
-from .tables import SHAPES, Rows, Source
+from .tables import ONE_TABLE, SHAPES, Rows, Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
 VECTORS = ("query", "key", "value", "x", "packed")
 _CALL = {*VECTORS, "cos", "sin", "positions", "offset", "length", *TABLES}
-#: Tensor layouts with one axis for the tokens of all batch rows.
-FLAT = ("thd", "t(hd)")
 #: Roles of positions, and of settings that a function gets from the declaration.
 _PLACES = ("positions", "offset")
 SETTINGS = ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor")
-#: How positions are passed to a function that takes them.
-FORMS = ("as given", "(1, S)", "(B, S)")
-#: How the positions of several axes are passed besides (A, B, S).
-ONE_ROW = ("(A, S)", "(S, A)")  # a call for each row of the batch
-AXES_FORMS = (*ONE_ROW, "(B, S, A)")
 #: The form of a function that rotates the flat vectors of one token at a position.
 ONE_TOKEN = "one token"
 
@@ -62,6 +56,8 @@ class Rotation:
             raise ValueError(
                 "queries and keys must have equal positions: the function takes one set"
             )
+        if not self.is_pair:
+            return self(q, q_positions), self(k, k_positions)
         result = self._rotate({"query": q, "key": k, "value": _copy(k)}, q_positions)
         if not isinstance(result, tuple) or len(result) < 2:
             raise ValueError(f"expected (q, k), got {type(result).__name__}")
@@ -73,6 +69,12 @@ class Rotation:
         roles = set(self.order.values())
         return {"query", "key"} <= roles or "packed" in roles
 
+    @property
+    def _takes_one_row(self) -> bool:
+        """Return whether the function or its table takes the positions of one row of the batch."""
+        one_table = self.source is not None and self.source.kind == "(S, A)"
+        return one_table or self.positions in ONE_ROW or self.shape in ONE_TABLE
+
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
         """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
         if (
@@ -80,7 +82,9 @@ class Rotation:
             and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
         ):
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
-        if self.positions in ONE_ROW and len(positions.shape) == 3 and positions.shape[1] > 1:
+        if self.source is not None and self.source.axes > 1:
+            positions = every_axis(positions, self.source.axes)
+        if self._takes_one_row and len(positions.shape) == 3 and positions.shape[1] > 1:
             rows = [
                 self._once({r: v[n : n + 1] for r, v in vectors.items()}, positions[:, n : n + 1])
                 for n in range(positions.shape[1])
@@ -156,7 +160,8 @@ class Rotation:
         """Return the arguments that say where the vectors stand."""
         found: dict[str, Any] = {}
         wants = set(self.order.values())
-        if self.source is not None and self.positions:  # the function selects rows of a table
+        several = self.source is not None and self.source.axes > 1
+        if self.source is not None and self.positions and not several:  # the function selects rows
             last = int(np.max(np.asarray(to_host(positions)), initial=0))
             rows = Rows(self.source.every_row(x, last + 1), batched=False)
             found |= self._tabled(rows, wants)
@@ -169,7 +174,7 @@ class Rotation:
         elif self.positions == "offset":
             found["offset"] = window_start(positions)
         elif self.positions:
-            found["positions"] = _formed(self.positions, x, positions, self.layout)
+            found["positions"] = formed(self.positions, x, positions, self.layout)
         elif self.source is None and window_start(positions) != 0:
             raise ValueError("positions must start at 0: the function takes no positions")
         return found
@@ -226,10 +231,10 @@ def ways(
         gathers = bool({"positions", "offset"} & required)
         order = {n: r for n, r in order.items() if n in required_names or r not in _PLACES}
         forms = ("offset",) if "offset" in required else FORMS if gathers else ("",)
-        for cut, source, shape, layout, form in itertools.product(
-            parts, sources, SHAPES, layouts, forms
-        ):
-            yield Rotation(function, order, facts, layout, form, shape, source, cut)
+        for cut, source, shape, layout in itertools.product(parts, sources, SHAPES, layouts):
+            several = gathers and source.axes > 1  # then the function gets what the table gets
+            for form in (source.kind,) if several else forms:
+                yield Rotation(function, order, facts, layout, form, shape, source, cut)
         return
     order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
     if "positions" in roles:
@@ -308,35 +313,6 @@ def _joined_tokens(parts: list[Any]) -> Any:
     if isinstance(parts[0], tuple | list):
         return tuple(_joined_tokens(list(side)) for side in zip(*parts, strict=True))
     return namespace(parts[0]).concat(parts, axis=0)
-
-
-def window_start(positions: Any) -> int:
-    """Return the first position; raise ValueError if positions are not contiguous and equal."""
-    rows = np.atleast_2d(np.asarray(to_host(positions)))
-    if not rows.size:
-        return 0
-    if rows.ndim > 2:
-        raise ValueError("positions must have one axis: the function takes an offset")
-    if (rows != rows[0]).any():
-        raise ValueError("rows of a batch must have equal positions: the function takes an offset")
-    start = int(rows[0, 0])
-    if start < 0 or (rows[0] != np.arange(start, start + rows.shape[1])).any():
-        raise ValueError("positions must be contiguous integers >= 0: the function takes an offset")
-    return start
-
-
-def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
-    """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
-    if positions.ndim == 3 and form != "as given":
-        if form == "(B, S, A)":
-            return namespace(positions).moveaxis(positions, 0, -1)
-        return positions[:, 0] if form == "(A, S)" else positions[:, 0].T
-    if form == "as given" or positions.ndim > 1 or layout in FLAT:
-        return positions
-    xp = namespace(positions)
-    batch = x.shape[1] if layout == "sbhd" else x.shape[0]
-    rows = positions[None]
-    return rows if form == "(1, S)" else xp.broadcast_to(rows, (batch, positions.shape[0]))
 
 
 def _copy(x: Any) -> Any:

@@ -1,12 +1,8 @@
-"""Tables of cos and sin, or of angles, that rotations take: how to get their rows.
-
-Every trial call uses a number of rows that no other axis has.
-"""
+"""Tables of cos and sin, or of angles, that rotations take: how to get their rows."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,12 +10,12 @@ import numpy as np
 
 from .facts import Facts
 from .libraries import namespace, to_host
-from .roles import role_of
+from .positions import SEVERAL_AXES, arranged, every_axis
 
-#: The number of rows in a trial call, and the most rows that a table is made for.
-ROWS, MOST_ROWS = 11, 131072
+#: The most rows that a table is made for.
+MOST_ROWS = 131072
 #: The shapes of x that a table of a whole sequence may be made for; n is the length.
-_SEQUENCES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
+SEQUENCES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "(1, n, D)": lambda n, d: (1, n, d),
     "(1, 1, n, D)": lambda n, d: (1, 1, n, d),
     "(1, n, 1, D)": lambda n, d: (1, n, 1, d),
@@ -28,14 +24,10 @@ _SEQUENCES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 #: How rows (S, ...) or (B, S, ...) are passed to a rotation: the axes of rows and singletons.
 SHAPES = ("as returned", "(S, W)", "(1, S, W)", "(1, 1, S, W)", "(1, S, 1, W)", "(S, 1, W)",
           "(S, 1, 1, W)")  # fmt: skip
-
-
+#: Those with one table for all rows of a batch.
+ONE_TABLE = ("(S, W)", "(S, 1, W)")
 #: The kinds of sources that take positions.
-_AT_POSITIONS = ("positions", "row of positions", "positions as x")
-
-
-class NoTable(ValueError):
-    """An object gives no table of rows; the message says what was tried."""
+AT_POSITIONS = ("positions", "row of positions", "positions as x", *SEVERAL_AXES)
 
 
 @dataclass(frozen=True)
@@ -64,14 +56,14 @@ class Rows:
         if shape == "as returned":
             axis = template.index(-1)
             if self.batched and axis == 0:
-                raise ValueError(_ONE_ROW)
+                part = _only_row(part)
             front = (batch, *template[1:axis], length) if axis else (length,)
             return part.reshape((*front, *template[axis + 1 :]))
         if shape == "(S, 1, 1, W)" and self.batched:
             xp = namespace(part)
             return xp.moveaxis(part, 0, 1)[:, :, None]
-        if self.batched and shape in ("(S, W)", "(S, 1, W)"):
-            raise ValueError(_ONE_ROW)
+        if self.batched and shape in ONE_TABLE:
+            part = _only_row(part)
         ones = {"(S, W)": (length,), "(1, S, W)": (batch, length),
                 "(1, 1, S, W)": (batch, 1, length), "(1, S, 1, W)": (batch, length, 1),
                 "(S, 1, W)": (length, 1), "(S, 1, 1, W)": (length, 1, 1)}  # fmt: skip
@@ -81,6 +73,13 @@ class Rows:
 _ONE_ROW = "rows of a batch must have equal positions: the function takes one table for all"
 
 
+def _only_row(part: Any) -> Any:
+    """Return the rows (1, S, ...) that all rows of the batch have, or raise ValueError."""
+    if not bool((part == part[:1]).all()):
+        raise ValueError(_ONE_ROW)
+    return part[:1]
+
+
 @dataclass(frozen=True)
 class Source:
     """A callable that gives a table, and how to call it."""
@@ -88,9 +87,11 @@ class Source:
     call: Callable[..., Any]
     facts: Facts
     words: str  #: describes it in a report, such as "LlamaRotaryEmbedding(x, position_ids)"
-    #: What is passed: "positions" (B, S), "row of positions" (S,), "positions as x" (S,), "length",
-    #: a sequence x of this shape (a key of _SEQUENCES), or "nothing".
+    #: What is passed: "positions" (B, S), "row of positions" (S,), "positions as x" (S,), positions
+    #: of several axes (one of SEVERAL_AXES), "length", a sequence x of this shape (a key of
+    #: SEQUENCES), or "nothing".
     kind: str = "?"
+    axes: int = 1  #: the number of position axes of a row
     templates: tuple[tuple[int, ...], ...] = ()  #: the shape of each part; -1 is the axis of rows
     stacked: bool = False  #: whether one array holds cos and sin in its first axis
     form: str = ""  #: "cos, sin", "sin, cos", "complex", "angles", "cos|sin", "sin|cos" or "other"
@@ -99,12 +100,19 @@ class Source:
 
     def rows(self, x: Any, positions: Any) -> Rows:
         """Return the rows at ``positions``, (S,), (B, S) or (A, B, S), for the vectors ``x``."""
+        if self.axes > 1:
+            positions = every_axis(positions, self.axes)
+            if self.kind == "(S, A)" and positions.shape[1] != 1:
+                raise ValueError(f"{self.words} takes one row of positions for the whole batch")
+            parts = self._parts(self._called(x, positions=arranged(self.kind, positions)))
+            shape = tuple(positions.shape[1:])
+            return Rows(tuple(p.reshape((*shape, p.shape[-1])) for p in parts), True)
         if positions.ndim == 3:
-            if self.kind not in _AT_POSITIONS:
+            if self.kind not in AT_POSITIONS:
                 raise ValueError("the table has one position axis")
             return Rows(self._parts(self._called(x, positions=positions)), True, whole=True)
         batched = positions.ndim == 2
-        if self.kind in _AT_POSITIONS:
+        if self.kind in AT_POSITIONS:
             given = positions[None] if self.kind == "positions" and not batched else positions
             if batched and self.kind != "positions":
                 raise ValueError(_ONE_ROW)
@@ -127,6 +135,9 @@ class Source:
 
     def every_row(self, x: Any, length: int) -> tuple[Any, ...]:
         """Return the rows of positions 0 .. length-1, each part as (length, ...)."""
+        if self.kind in AT_POSITIONS:
+            at = namespace(x).arange(length, device=getattr(x, "device", None))
+            return self.rows(x, at).parts
         key = (str(x.dtype), str(getattr(x, "device", "")))
         known, kept = self.kept.get(key, (0, ()))
         if self.every_length and length <= known:
@@ -165,10 +176,11 @@ class Source:
         if positions is not None:
             also["positions"] = positions
             also["x"] = positions if self.kind == "positions as x" else x
+            also["shape"] = positions.shape
         if length is not None:
             also |= {"length": length, "shape": (1, length)}
-        if self.kind in _SEQUENCES and length is not None:
-            shape = _SEQUENCES[self.kind](length, x.shape[-1])
+        if self.kind in SEQUENCES and length is not None:
+            shape = SEQUENCES[self.kind](length, x.shape[-1])
         also.setdefault("x", xp.zeros(shape, dtype=x.dtype))
         if "device" in also and also["device"] is None:
             del also["device"]
@@ -182,78 +194,6 @@ class Source:
         if self.stacked:
             parts = (parts[0][0], parts[0][1])
         return parts
-
-
-def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -> Source:
-    """Return how to get rows from ``call``; ``like`` is an array such as x, with D channels.
-
-    Raises
-    ------
-    NoTable
-        No way of calling it gives an array with an axis of rows.
-    """
-    tried = []
-    for kind in _kinds(call):
-        trial = Source(call, facts, words, kind)
-        try:
-            return _measured(trial, like)
-        except Exception as error:
-            tried.append(f"{kind}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-    raise NoTable(f"{words} makes no table: {'; '.join(list(dict.fromkeys(tried))[:2])}")
-
-
-def _kinds(call: Callable[..., Any]) -> Iterator[str]:
-    signature = inspect.signature(call).parameters
-    roles = {role_of(name) for name in signature}
-    if "shape" in roles:
-        yield "shape"
-    if "positions" in roles:
-        yield "positions"
-        yield "row of positions"
-    if "length" in roles:
-        yield "length"
-    if "x" in roles:
-        yield "positions as x"
-        yield from _SEQUENCES
-    yield "nothing"
-
-
-def _measured(trial: Source, like: Any) -> Source:
-    """Return the source with the shape and form of its table, or raise an exception."""
-    xp = namespace(like)
-    at = xp.arange(ROWS)
-    if trial.kind in _AT_POSITIONS:
-        raw = trial._called(like, positions=at[None] if trial.kind == "positions" else at)
-    else:
-        raw = trial._called(like, length=ROWS)
-    parts = trial._parts(raw)
-    if not parts or not all(hasattr(part, "shape") for part in parts):
-        raise ValueError("no array")
-    if len(parts) == 1 and parts[0].ndim > 2 and parts[0].shape[0] == 2:
-        trial = replace(trial, stacked=True, kept={})
-        parts = (parts[0][0], parts[0][1])
-    rows = None if trial.kind != "nothing" else max(parts[0].shape)
-    templates = tuple(_template(tuple(part.shape), rows or ROWS) for part in parts)
-    if any(_width(t) > 2 * like.shape[-1] for t in templates):
-        raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
-    found = replace(trial, templates=templates, kept={})
-    first = found.rows(like, xp.zeros(2, dtype=at.dtype)).parts
-    next_rows = found.rows(like, xp.ones(2, dtype=at.dtype)).parts
-    pairs = zip(first, next_rows, strict=True)
-    alike = all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs)
-    if alike and found.kind not in ("positions", "row of positions", "length"):
-        raise ValueError("all rows are equal")
-    return replace(found, form=_form(first), kept={})
-
-
-def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
-    """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
-    if rows not in shape:
-        raise ValueError(f"a table of shape {shape} has no axis of {rows} rows")
-    axis = shape.index(rows)
-    if any(n != 1 for n in shape[:axis]) or len(shape) < axis + 2:
-        raise ValueError(f"a table of shape {shape} has other axes before its rows")
-    return (*shape[:axis], -1, *shape[axis + 1 :])
 
 
 def _selected(part: Any, positions: Any, values: np.ndarray, x: Any) -> Any:
@@ -272,26 +212,3 @@ def _trail(part: Any, template: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sizes of the axes after the rows, without singletons between."""
     after = template[template.index(-1) + 1 :]
     return tuple(n for n in after[:-1] if n != 1) + after[-1:]
-
-
-def _width(template: tuple[int, ...]) -> int:
-    """Return the number of channels in a row of a table; cos and sin may be in a last axis of 2."""
-    width = 1
-    for n in template[template.index(-1) + 1 :]:
-        width *= n
-    return width
-
-
-def _form(parts: tuple[Any, ...]) -> str:
-    """Return the form of a table, recognized at position 0, where cos is 1 and sin is 0."""
-    host = [np.asarray(to_host(part))[0].reshape(-1) for part in parts]
-    if np.iscomplexobj(host[0]):
-        return "complex"
-    if len(host) == 2:
-        return "sin, cos" if not host[0].any() and host[1].all() else "cos, sin"
-    if not host[0].any():
-        return "angles"
-    first, last = np.split(host[0], 2)
-    if not first.any():
-        return "sin|cos"
-    return "cos|sin" if not last.any() else "other"

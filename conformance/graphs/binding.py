@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import window_start
 
 from .axes import LAYOUTS, SPELLED, from_native, to_native
 from .model import Part
