@@ -11,8 +11,7 @@ import posenc_ref
 from posenc_ref.conformance.calling.roles import bind, parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .rotary_function import attribute
-from .transformers_config import on_host
+from .transformers_config import attribute, on_host
 
 
 def alibi_of_model(

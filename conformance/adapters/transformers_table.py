@@ -13,13 +13,14 @@ from posenc_ref.conformance.calling.positions import window_start
 from posenc_ref.conformance.calling.roles import bind, parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .rotary_function import attribute
-from .rotary_table import S, describe, length_of
-from .transformers_config import on_host
+from .rotary_table import describe, length_of
+from .transformers_config import attribute, on_host
 
 # Attribute names of position tables in models.
 TABLE_NAMES = r"(embed_positions?|positions?_embed(dings?|der)?|pos_emb(ed)?|wpe|position_encoder)$"
 TABLE_CLASSES = r"Sinus|Position(al|s)?(Embed|Enc)"
+#: The number of rows in a trial call.
+_ROWS = 11
 
 
 def position_table(
@@ -102,8 +103,8 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
     tried = []
     for ask in map(_two_dimensional, ways):
         try:
-            rows = ask(module, torch.arange(S))
-            if rows.ndim == 2 and rows.shape[0] == S:
+            rows = ask(module, torch.arange(_ROWS))
+            if rows.ndim == 2 and rows.shape[0] == _ROWS:
                 return ask, int(rows.shape[1])
             tried.append(f"rows of shape {tuple(rows.shape)}")
         except Exception as error:

@@ -58,7 +58,6 @@ def _called(kind: str, subject: Subject, like: Any) -> Callable[..., Any]:
     source = find_source(function, facts, subject.words, like)
 
     def cos_sin(positions: Any) -> tuple[Any, Any]:
-        found = source.cos_sin(source.rows(like, positions)).parts
-        return found[0], found[1]
+        return source.cos_sin_at(like, positions)
 
     return cos_sin

@@ -15,11 +15,12 @@ from .facts import other_default
 from .instances import MAKES_TABLES, candidates, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound, role_of
-from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation, roles_in_call, ways
+from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
 from .subject import Subject, calling
 from .table_search import NoTable, find_source
 from .tables import Source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
+from .ways import roles_in_call, ways
 
 
 def rotations(

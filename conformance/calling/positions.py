@@ -19,6 +19,13 @@ SEVERAL_AXES = ("(A, B, S)", "(B, S, A)", "(S, A)")
 FLAT = ("thd", "t(hd)")
 
 
+def require_indices(positions: Any) -> None:
+    """Raise ValueError unless ``positions`` are integers >= 0, which can index a table."""
+    values = np.asarray(to_host(positions))
+    if values.dtype.kind == "f" or (values < 0).any():
+        raise ValueError("positions must be integers from 0: they are indices of a table")
+
+
 def window_start(positions: Any) -> int:
     """Return the first position; raise ValueError if positions are not contiguous and equal."""
     rows = np.atleast_2d(np.asarray(to_host(positions)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,14 @@ import numpy as np
 
 from .facts import Facts
 from .libraries import namespace, to_host
-from .positions import AXES_FORMS, FLAT, FORMS, ONE_ROW, every_axis, formed, window_start
-from .roles import Unbound, role_of
-from .tables import ONE_TABLE, SHAPES, Rows, Source
+from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
+from .tables import ONE_TABLE, Rows, Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
 VECTORS = ("query", "key", "value", "x", "packed")
-_CALL = {*VECTORS, "cos", "sin", "positions", "offset", "length", *TABLES}
-#: Roles of positions, and of settings that a function gets from the declaration.
-_PLACES = ("positions", "offset")
+#: Settings that a function gets from the declaration.
 SETTINGS = ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor")
 #: The form of a function that rotates the flat vectors of one token at a position.
 ONE_TOKEN = "one token"
@@ -39,9 +36,11 @@ class Rotation:
     positions: str = ""  #: one of FORMS, "offset", or "" if only a table, or nothing, is passed
     shape: str = ""  #: one of SHAPES, if a table is passed
     source: Source | None = None
+    axes: int = 1  #: the number of position axes, if it is known to be more than one
     part: tuple[int, int] | None = None  #: the first channel that is passed, and the end
     inplace: bool = False  #: whether it returns None, and overwrites its vectors
     limit: int | None = None  #: the number of positions that its object was made for
+    width: int | None = None  #: the only number of channels of flat vectors that it takes, if any
     judged: bool = False  #: whether values are looked at, which no trial does
 
     def __call__(self, x: Any, positions: Any) -> Any:
@@ -82,20 +81,22 @@ class Rotation:
             and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
         ):
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
-        if self.source is not None and self.source.axes > 1:
-            positions = every_axis(positions, self.source.axes)
+        if self.axes > 1:
+            positions = every_axis(positions, self.axes)
         if self._takes_one_row and len(positions.shape) == 3 and positions.shape[1] > 1:
             rows = [
                 self._once({r: v[n : n + 1] for r, v in vectors.items()}, positions[:, n : n + 1])
                 for n in range(positions.shape[1])
             ]
-            return _joined_tokens(rows)
+            return _joined(rows)
+        if self.width is not None:
+            return self._by_width(vectors, positions, self.width)
         if self.positions == ONE_TOKEN:
             tokens = [
                 self._once({r: v[n] for r, v in vectors.items()}, positions[n])
                 for n in range(positions.shape[-1])
             ]
-            return None if tokens[0] is None else _joined_tokens([*map(_with_axis, tokens)])
+            return None if tokens[0] is None else _joined([*map(_with_axis, tokens)])
         if self.layout in FLAT and self.positions in ("", "offset") and self.source is None:
             ends = [0, *_restarts(positions), positions.shape[-1]]
             if len(ends) > 2:
@@ -103,8 +104,19 @@ class Rotation:
                     self._once({r: v[a:b] for r, v in vectors.items()}, positions[a:b])
                     for a, b in itertools.pairwise(ends)
                 ]
-                return _joined_tokens(parts)
+                return _joined(parts)
         return self._once(vectors, positions)
+
+    def _by_width(self, vectors: dict[str, Any], positions: Any, width: int) -> Any:
+        """Rotate flat vectors in parts of ``width`` channels; zeros fill the last part."""
+        parts = {role: _filled(v, width) for role, v in vectors.items()}
+        once = [self._once(dict(zip(parts, part, strict=True)), positions)
+                for part in zip(*parts.values(), strict=True)]  # fmt: skip
+        channels = next(iter(vectors.values())).shape[-1]
+        whole = _joined(once, axis=-1)
+        if isinstance(whole, tuple):
+            return tuple(part[..., :channels] for part in whole)
+        return whole[..., :channels]
 
     def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
         if "packed" in self.order.values():  # (B, S, 3, H, D)
@@ -136,7 +148,7 @@ class Rotation:
         if "value" in named:
             self._require_same(named.pop("value"), whole["value"])
         if self.part is not None:
-            named = {role: self._joined(part, whole[role]) for role, part in named.items()}
+            named = {role: self._between(part, whole[role]) for role, part in named.items()}
         found = tuple(named[role] for role in ("query", "key", "x") if role in named)
         return found[0] if len(found) == 1 else found
 
@@ -160,8 +172,8 @@ class Rotation:
         """Return the arguments that say where the vectors stand."""
         found: dict[str, Any] = {}
         wants = set(self.order.values())
-        several = self.source is not None and self.source.axes > 1
-        if self.source is not None and self.positions and not several:  # the function selects rows
+        if self.source is not None and self.positions and self.axes == 1:  # it selects rows
+            require_indices(positions)
             last = int(np.max(np.asarray(to_host(positions)), initial=0))
             rows = Rows(self.source.every_row(x, last + 1), batched=False)
             found |= self._tabled(rows, wants)
@@ -199,100 +211,10 @@ class Rotation:
     def _cut(self, x: Any) -> Any:
         return x if self.part is None else x[..., self.part[0] : self.part[1]]
 
-    def _joined(self, part: Any, x: Any) -> Any:
+    def _between(self, part: Any, x: Any) -> Any:
         start, stop = self.part or (0, 0)
         xp = namespace(x)
         return xp.concat([x[..., :start], part, x[..., stop:]], axis=-1)
-
-
-def ways(
-    function: Callable[..., Any],
-    order: Mapping[str, str],
-    facts: Facts,
-    layouts: Sequence[str],
-    sources: Sequence[Source],
-    part: tuple[int, int] | None,
-) -> Iterator[Rotation]:
-    """Yield every way to call a rotation whose parameters have these roles, likely ones first."""
-    roles = set(order.values())
-    if "packed" in roles:
-        layouts = [layout for layout in layouts if layout == "bshd"]
-    required_names = _required(function)
-    required = {
-        role_ for name, role_ in order.items()
-        if inspect.signature(function).parameters[name].default is inspect.Parameter.empty
-    }  # fmt: skip
-    tables = bool({"cos", "sin", *TABLES} & required) or (
-        bool({"cos", "sin", *TABLES} & roles) and not {"positions", "offset"} & roles
-    )
-    parts = [None, part] if part is not None else [None]
-    forms: tuple[str, ...]
-    if tables:
-        gathers = bool({"positions", "offset"} & required)
-        order = {n: r for n, r in order.items() if n in required_names or r not in _PLACES}
-        forms = ("offset",) if "offset" in required else FORMS if gathers else ("",)
-        for cut, source, shape, layout in itertools.product(parts, sources, SHAPES, layouts):
-            several = gathers and source.axes > 1  # then the function gets what the table gets
-            for form in (source.kind,) if several else forms:
-                yield Rotation(function, order, facts, layout, form, shape, source, cut)
-        return
-    order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
-    if "positions" in roles:
-        order = {n: r for n, r in order.items() if r != "offset"}
-        forms = (*FORMS, *AXES_FORMS)
-    else:
-        forms = ("offset",) if "offset" in roles else ("",)
-    for cut, layout, form in itertools.product(parts, layouts, forms):
-        yield Rotation(function, order, facts, layout, form, part=cut)
-    if "t(hd)" in layouts and {"positions", "offset"} & roles:
-        yield Rotation(function, order, facts, "t(hd)", ONE_TOKEN)
-
-
-def roles_in_call(
-    function: Callable[..., Any], facts: Facts
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the roles of the parameters of a call by name, and the values of the others.
-
-    Raises
-    ------
-    Unbound
-        A required parameter has no role in a call, and no known value.
-    """
-    order: dict[str, str] = {}
-    fixed: dict[str, Any] = {}
-    unknown: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        role = role_of(name)
-        if name in facts.by_name:
-            fixed[name] = facts.by_name[name]
-        elif role in _CALL and role not in order.values():
-            order[name] = role
-        elif role in SETTINGS and (value := facts.value(name, role)) is not None:
-            fixed[name] = value
-        elif parameter.default is parameter.empty:
-            value = facts.value(name, role)
-            if value is None:
-                unknown.append(name)
-            else:
-                fixed[name] = value
-    if fixed.keys() >= {"factor", "scale"} and "scale" not in facts.by_name:
-        del fixed["scale"]  # one of the two is the whole scaling
-    pair = {"query", "key"} <= {*order.values()}
-    placed = {"cos", "sin", *_PLACES, *TABLES} & {*order.values()}
-    if len(unknown) == 1 and pair and not placed:
-        order[unknown.pop()] = "positions"
-    if unknown:
-        raise Unbound(f"no value is known for the parameter {unknown[0]!r}")
-    if "query" in order.values() and not {"key", "packed"} & {*order.values()}:
-        order = {name: "x" if role == "query" else role for name, role in order.items()}
-    return order, fixed
-
-
-def _required(function: Callable[..., Any]) -> set[str]:
-    signature = inspect.signature(function).parameters
-    return {name for name, p in signature.items() if p.default is p.empty}
 
 
 def _restarts(positions: Any) -> list[int]:
@@ -308,11 +230,19 @@ def _with_axis(token: Any) -> Any:
     return token[None]
 
 
-def _joined_tokens(parts: list[Any]) -> Any:
-    """Return the results of several sequences as one result, token after token."""
+def _joined(parts: list[Any], axis: int = 0) -> Any:
+    """Return the results of several calls as one result: by default, token after token."""
     if isinstance(parts[0], tuple | list):
-        return tuple(_joined_tokens(list(side)) for side in zip(*parts, strict=True))
-    return namespace(parts[0]).concat(parts, axis=0)
+        return tuple(_joined(list(side), axis) for side in zip(*parts, strict=True))
+    return namespace(parts[0]).concat(parts, axis=axis)
+
+
+def _filled(x: Any, width: int) -> list[Any]:
+    """Split the last axis of x into parts of size ``width``; zeros fill the last part."""
+    xp = namespace(x)
+    missing = xp.zeros_like(x[..., :1])
+    whole = xp.concat([x, *[missing] * (-x.shape[-1] % width)], axis=-1)
+    return [whole[..., n : n + width] for n in range(0, whole.shape[-1], width)]
 
 
 def _copy(x: Any) -> Any:

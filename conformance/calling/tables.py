@@ -10,7 +10,7 @@ import numpy as np
 
 from .facts import Facts
 from .libraries import namespace, to_host
-from .positions import SEVERAL_AXES, arranged, every_axis
+from .positions import SEVERAL_AXES, arranged, every_axis, require_indices
 
 #: The most rows that a table is made for.
 MOST_ROWS = 131072
@@ -124,8 +124,7 @@ class Source:
             ]
             return Rows(tuple(found), batched)
         values = np.asarray(to_host(positions))
-        if values.dtype.kind not in "iu" or (values < 0).any():
-            raise ValueError("positions must be integers >= 0: they select rows of a table")
+        require_indices(values)
         if values.max(initial=0) >= MOST_ROWS:
             raise ValueError(f"the suite makes no table longer than {MOST_ROWS} rows")
         every = self.every_row(x, int(values.max(initial=0)) + 1)
@@ -151,6 +150,12 @@ class Source:
         )
         self.kept[key] = (length, found)
         return found
+
+    def cos_sin_at(self, x: Any, positions: Any) -> tuple[Any, Any]:
+        """Return cos and sin (S, W) at ``positions`` (S,), for vectors such as ``x``."""
+        rows = self.cos_sin(self.rows(x, positions))
+        cos, sin = (part[0] for part in rows.parts) if rows.batched else rows.parts
+        return cos, sin
 
     def cos_sin(self, rows: Rows) -> Rows:
         """Return rows of cos and of sin, for rotations that take both."""
