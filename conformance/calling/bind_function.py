@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from posenc_ref._namespace import namespace
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import functions
 from .conventions import Convention
-from .libraries import Library, namespace
+from .libraries import Library
 from .subject import Subject
 from .table_search import find_source
 from .trial import PERFECT

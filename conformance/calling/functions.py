@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import to_host
+
 from .facts import Facts
-from .libraries import to_host as host
 from .roles import parameters
 from .table_search import find_source
 
@@ -29,7 +30,7 @@ def frequencies(function: Call, facts: Facts) -> Call:
     values = call()
     values = values[0] if isinstance(values, tuple) else values
     _require(getattr(values, "ndim", 0) == 1 and values.shape[0] > 1, "no list of frequencies")
-    _require(not np.iscomplexobj(host(values)), "complex numbers, not frequencies")
+    _require(not np.iscomplexobj(to_host(values)), "complex numbers, not frequencies")
     return call
 
 
@@ -103,7 +104,7 @@ def add(function: Call, facts: Facts, dim: int, xp: Any) -> Call:
     for call in (direct, sequence_first):
         ones = xp.ones((2, 5, dim), dtype=xp.float32)
         found = call(ones)
-        rows = np.asarray(host(found - ones)) if hasattr(found, "shape") else None
+        rows = to_host(found - ones) if hasattr(found, "shape") else None
         if rows is None or rows.shape != (2, 5, dim):
             continue
         if np.array_equal(rows[0], rows[1]) and not np.array_equal(rows[:, :1], rows[:, 1:2]):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .libraries import namespace, to_host
+from posenc_ref._namespace import namespace, to_host
 
 #: How positions are passed to a function that takes them.
 FORMS = ("as given", "(1, S)", "(B, S)")
@@ -21,14 +21,14 @@ FLAT = ("thd", "t(hd)")
 
 def require_indices(positions: Any) -> None:
     """Raise ValueError unless ``positions`` are integers >= 0, which can index a table."""
-    values = np.asarray(to_host(positions))
+    values = to_host(positions)
     if values.dtype.kind == "f" or (values < 0).any():
         raise ValueError("positions must be integers from 0: they are indices of a table")
 
 
 def window_start(positions: Any) -> int:
     """Return the first position; raise ValueError if positions are not contiguous and equal."""
-    rows = np.atleast_2d(np.asarray(to_host(positions)))
+    rows = np.atleast_2d(to_host(positions))
     if not rows.size:
         return 0
     if rows.ndim > 2:

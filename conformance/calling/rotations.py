@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import namespace, to_host
+
 from .facts import Facts
-from .libraries import namespace, to_host
 from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
 from .tables import ONE_TABLE, Rows, Source
 
@@ -76,10 +77,7 @@ class Rotation:
 
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
         """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
-        if (
-            self.limit is not None
-            and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
-        ):
+        if self.limit is not None and np.max(to_host(positions), initial=0) >= self.limit:
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
         if self.axes > 1:
             positions = every_axis(positions, self.axes)
@@ -174,13 +172,13 @@ class Rotation:
         wants = set(self.order.values())
         if self.source is not None and self.positions and self.axes == 1:  # it selects rows
             require_indices(positions)
-            last = int(np.max(np.asarray(to_host(positions)), initial=0))
+            last = int(np.max(to_host(positions), initial=0))
             rows = Rows(self.source.every_row(x, last + 1), batched=False)
             found |= self._tabled(rows, wants)
         elif self.source is not None:
             found |= self._tabled(self.source.rows(x, positions), wants)
         if self.positions == ONE_TOKEN:
-            if np.asarray(to_host(positions)).dtype.kind not in "iu":
+            if to_host(positions).dtype.kind not in "iu":
                 raise ValueError("positions must be integers: the function takes one number")
             found |= dict.fromkeys(("positions", "offset"), int(positions))
         elif self.positions == "offset":
@@ -219,7 +217,7 @@ class Rotation:
 
 def _restarts(positions: Any) -> list[int]:
     """Return the tokens at which another sequence begins: their positions do not go on."""
-    at = np.asarray(to_host(positions))
+    at = to_host(positions)
     return [int(n) for n in np.flatnonzero(np.diff(at) != 1) + 1]
 
 

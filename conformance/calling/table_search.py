@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import namespace, to_host
+
 from .facts import Facts
-from .libraries import namespace, to_host
 from .positions import SEVERAL_AXES, arranged
 from .roles import role_of
 from .tables import AT_POSITIONS, SEQUENCES, Source
@@ -137,7 +138,7 @@ def _width(template: tuple[int, ...]) -> int:
 
 def _form(parts: tuple[Any, ...]) -> str:
     """Return the form of a table, recognized at position 0, where cos is 1 and sin is 0."""
-    host = [np.asarray(to_host(part))[0].reshape(-1) for part in parts]
+    host = [to_host(part)[0].reshape(-1) for part in parts]
     if np.iscomplexobj(host[0]):
         return "complex"
     if len(host) == 2:

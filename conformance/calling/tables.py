@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import namespace, to_host
+
 from .facts import Facts
-from .libraries import namespace, to_host
 from .positions import SEVERAL_AXES, arranged, every_axis, require_indices
 
 #: The most rows that a table is made for.
@@ -123,7 +124,7 @@ class Source:
                 for p, t in zip(parts, self.templates, strict=True)
             ]
             return Rows(tuple(found), batched)
-        values = np.asarray(to_host(positions))
+        values = to_host(positions)
         require_indices(values)
         if values.max(initial=0) >= MOST_ROWS:
             raise ValueError(f"the suite makes no table longer than {MOST_ROWS} rows")

@@ -10,8 +10,8 @@ import typer
 
 from posenc_ref.conformance.check import SURFACES
 from posenc_ref.conformance.compare.function import compare
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 
 from .options.loading import UsageError, load_target
 from .options.output import usage_errors

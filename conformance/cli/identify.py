@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
