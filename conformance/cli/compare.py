@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 
 from .options.loading import UsageError, load_target
 from .options.output import usage_errors
-from .options.targets import Init, Signature, Table, bound_target
+from .options.targets import Axes, Device, Dtype, Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError)
@@ -36,14 +36,12 @@ def compare_command(
     table: Table = None,
     init: Init = None,
     signature: Signature = None,
-    axes: Annotated[
-        int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
-    ] = 1,
+    axes: Axes = 1,
     backend: Annotated[
         list[str] | None,
         typer.Option(help="The array library of both functions; given twice: of A, then of B."),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
+    dtype: Dtype = "float32",
     tensor_layout: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,7 +49,7 @@ def compare_command(
             "of B."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
+    device: Device = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position compared.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
