@@ -20,7 +20,7 @@ AXES = (2, 3, 4)
 SIDE = 160
 PATCHES = (1, 2, 4, 8, 14, 16, 32)
 #: The most channels of a table.
-_WIDEST = 4096
+WIDEST = 4096
 
 
 def find_table(
@@ -29,7 +29,7 @@ def find_table(
     """Return the table of `module` and its layer type; raise ValueError with what was tried."""
     import torch
 
-    like, name = torch.zeros(1, 1, 1, _WIDEST), type(module).__name__
+    like, name = torch.zeros(1, 1, 1, WIDEST), type(module).__name__
     tried = []
     for layer_type in layer_types:
         facts = Facts({}, {} if layer_type is None else {"layer_type": layer_type}, {})
@@ -135,15 +135,3 @@ def grid_rows(module: Any, x: Any, positions: Any) -> Any:
                          f"and columns of patches")  # fmt: skip
     index = positions[0] * side + positions[1]
     return tuple(part.reshape(-1, part.shape[-1])[index] for part in parts)
-
-
-def length_of(positions: Any) -> int:
-    """Return the length of the shortest sequence from 0 that contains all `positions`."""
-    require_indices(positions)
-    return int(positions.max()) + 1
-
-
-def describe(error: Exception) -> str:
-    """Return an exception as one short line."""
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:100]}"

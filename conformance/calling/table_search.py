@@ -17,7 +17,7 @@ from posenc_ref._namespace import namespace, to_host
 from .facts import Facts
 from .positions import SEVERAL_AXES, arranged
 from .roles import role_of
-from .tables import AT_POSITIONS, SEQUENCES, Source
+from .tables import AT_POSITIONS, SEQUENCES, WINDOWS, Source
 
 #: The numbers of batch rows and of rows in a trial call.
 BATCH, ROWS = 5, 11
@@ -60,8 +60,10 @@ def _kinds(call: Callable[..., Any], axes: Sequence[int]) -> Iterator[tuple[str,
         yield "positions", 1
         yield from ((kind, count) for kind in others for count in axes)
         yield "row of positions", 1
+        yield "column of positions", 1
     kinds = ["shape"] if "shape" in roles else []
     kinds += ["length"] if "length" in roles else []
+    kinds += WINDOWS if {"tokens", "embeddings", "start"} & roles else []
     kinds += ["positions as x", *SEQUENCES] if "x" in roles else []
     yield from ((kind, 1) for kind in (*kinds, "nothing"))
 
@@ -73,7 +75,8 @@ def _measured(trial: Source, like: Any) -> Source:
     xp = namespace(like)
     at = xp.arange(ROWS)
     if trial.kind in AT_POSITIONS:
-        raw = trial._called(like, positions=at[None] if trial.kind == "positions" else at)
+        shape = {"positions": (1, -1), "column of positions": (-1, 1)}.get(trial.kind, (-1,))
+        raw = trial._called(like, positions=at.reshape(shape))
     else:
         raw = trial._called(like, length=ROWS)
     parts = trial._parts(raw)
@@ -87,13 +90,11 @@ def _measured(trial: Source, like: Any) -> Source:
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
         raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
     found = replace(trial, templates=templates, kept={})
-    first = found.rows(like, xp.zeros(2, dtype=at.dtype)).parts
-    next_rows = found.rows(like, xp.ones(2, dtype=at.dtype)).parts
-    pairs = zip(first, next_rows, strict=True)
-    alike = all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs)
-    if alike and found.kind not in ("positions", "row of positions", "length"):
+    two = found.rows(like, at[:2]).parts
+    alike = all(np.array_equal(to_host(part[0]), to_host(part[1])) for part in two)
+    if alike and found.kind in (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing"):
         raise ValueError("all rows are equal")
-    return replace(found, form=_form(first), kept={})
+    return replace(found, form=_form(two), kept={})
 
 
 def _measured_axes(trial: Source, like: Any) -> Source:
@@ -145,7 +146,8 @@ def _form(parts: tuple[Any, ...]) -> str:
         return "sin, cos" if not host[0].any() and host[1].all() else "cos, sin"
     if not host[0].any():
         return "angles"
-    first, last = np.split(host[0], 2)
+    half = len(host[0]) // 2
+    first, last = host[0][:half], host[0][half:]
     if not first.any():
         return "sin|cos"
     return "cos|sin" if not last.any() else "other"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from posenc_ref._namespace import namespace, to_host
 
 from .facts import Facts
-from .positions import SEVERAL_AXES, arranged, every_axis, require_indices
+from .positions import SEVERAL_AXES, arranged, every_axis, require_indices, window_start
+from .roles import parameters
 
 #: The most rows that a table is made for.
 MOST_ROWS = 131072
@@ -28,7 +30,15 @@ SHAPES = ("as returned", "(S, W)", "(1, S, W)", "(1, 1, S, W)", "(1, S, 1, W)", 
 #: Those with one table for all rows of a batch.
 ONE_TABLE = ("(S, W)", "(S, 1, W)")
 #: The kinds of sources that take positions.
-AT_POSITIONS = ("positions", "row of positions", "positions as x", *SEVERAL_AXES)
+AT_POSITIONS = ("positions", "row of positions", "column of positions", "positions as x",
+                *SEVERAL_AXES)  # fmt: skip
+#: The shapes of tokens that sources take with the first position of a window; n is their number.
+WINDOWS: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "window (1, n)": lambda n: (1, n),
+    "window (1, 1, n)": lambda n: (1, 1, n),  # several codebooks
+}
+#: What tokens are passed: any that is no padding, unless facts say it.
+_TOKEN = 2
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,9 @@ def _only_row(part: Any) -> Any:
     """Return the rows (1, S, ...) that all rows of the batch have, or raise ValueError."""
     if not bool((part == part[:1]).all()):
         raise ValueError(_ONE_ROW)
-    return part[:1]
+    return (
+        part[:1] if part.shape[0] else namespace(part).zeros((1, *part.shape[1:]), dtype=part.dtype)
+    )
 
 
 @dataclass(frozen=True)
@@ -88,9 +100,10 @@ class Source:
     call: Callable[..., Any]
     facts: Facts
     words: str  #: describes it in a report, such as "LlamaRotaryEmbedding(x, position_ids)"
-    #: What is passed: "positions" (B, S), "row of positions" (S,), "positions as x" (S,), positions
-    #: of several axes (one of SEVERAL_AXES), "length", a sequence x of this shape (a key of
-    #: SEQUENCES), or "nothing".
+    #: What is passed: "positions" (B, S), "row of positions" (S,), "column of positions" (S, 1),
+    #: "positions as x" (S,), positions of several axes (one of SEVERAL_AXES), the first position of
+    #: a window (a key of WINDOWS), "length", a sequence x of this shape (a key of SEQUENCES), or
+    #: "nothing".
     kind: str = "?"
     axes: int = 1  #: the number of position axes of a row
     templates: tuple[tuple[int, ...], ...] = ()  #: the shape of each part; -1 is the axis of rows
@@ -117,13 +130,14 @@ class Source:
             given = positions[None] if self.kind == "positions" and not batched else positions
             if batched and self.kind != "positions":
                 raise ValueError(_ONE_ROW)
+            given = given[:, None] if self.kind == "column of positions" else given
             parts = self._parts(self._called(x, positions=given))
-            shape = tuple(positions.shape)
-            found = [
-                p.reshape((*shape, *_trail(p, t)))
-                for p, t in zip(parts, self.templates, strict=True)
-            ]
-            return Rows(tuple(found), batched)
+            return Rows(self._in_rows(parts, tuple(positions.shape)), batched)
+        if self.kind in WINDOWS:
+            parts = self._parts(
+                self._called(x, length=positions.shape[-1], start=self._start(positions))
+            )
+            return Rows(self._in_rows(parts, (positions.shape[-1],)), False)
         values = to_host(positions)
         require_indices(values)
         if values.max(initial=0) >= MOST_ROWS:
@@ -145,12 +159,23 @@ class Source:
         if self.every_length:  # a power of two, so that few tables are made
             length = max(64, 1 << (length - 1).bit_length())
         parts = self._parts(self._called(x, length=length))
-        found = tuple(
-            p.reshape((p.shape[_row_axis(t)], *_trail(p, t)))
-            for p, t in zip(parts, self.templates, strict=True)
-        )
+        found = self._in_rows(parts, None)
         self.kept[key] = (length, found)
         return found
+
+    def _in_rows(self, parts: tuple[Any, ...], shape: tuple[int, ...] | None) -> tuple[Any, ...]:
+        """Return parts as (*shape, ...); by default, as all their rows (n, ...)."""
+        return tuple(
+            p.reshape((*(shape or (p.shape[t.index(-1)],)), *_trail(p, t)))
+            for p, t in zip(parts, self.templates, strict=True)
+        )
+
+    def _start(self, positions: Any) -> int:
+        """Return the first position of a window, which the callable must take unless it is 0."""
+        start = window_start(positions)
+        if start and not {"start", "offset"} & {*parameters(self.call)}:
+            raise ValueError(f"positions of {self.words} must start at 0, got {start}")
+        return start
 
     def cos_sin_at(self, x: Any, positions: Any) -> tuple[Any, Any]:
         """Return cos and sin (S, W) at ``positions`` (S,), for vectors such as ``x``."""
@@ -175,7 +200,9 @@ class Source:
             parts = (parts[1], parts[0])
         return replace(rows, parts=parts)
 
-    def _called(self, x: Any, positions: Any = None, length: int | None = None) -> Any:
+    def _called(
+        self, x: Any, positions: Any = None, length: int | None = None, start: int | None = None
+    ) -> Any:
         also: dict[str, Any] = {"dtype": x.dtype, "device": getattr(x, "device", None)}
         xp = namespace(x)
         shape: tuple[int, ...] = (1, 1, length or 1, x.shape[-1])
@@ -187,11 +214,23 @@ class Source:
             also |= {"length": length, "shape": (1, length)}
         if self.kind in SEQUENCES and length is not None:
             shape = SEQUENCES[self.kind](length, x.shape[-1])
+        window, named = WINDOWS.get(self.kind), parameters(self.call)
+        count = (length or 1) if positions is None else math.prod(positions.shape)
+        if window is not None:
+            shape = (1, count, x.shape[-1])
+            also["offset"] = start
+        if "embeddings" in named:
+            also["embeddings"] = xp.zeros((1, count, x.shape[-1]), dtype=x.dtype)
+        if "tokens" in named and (window is None or "embeddings" not in named):
+            tokens = (1, count) if window is None else window(count)
+            also["tokens"] = xp.full(tokens, self.facts.by_role.get("token", _TOKEN))
+        also["start"] = start or 0
         also.setdefault("x", xp.zeros(shape, dtype=x.dtype))
         if "device" in also and also["device"] is None:
             del also["device"]
         spare = length if positions is None else positions
-        return self.call(**self.facts.arguments(self.call, also, spare=spare))
+        optional = ("tokens", "start") if window is None else ()
+        return self.call(**self.facts.arguments(self.call, also, optional, spare=spare))
 
     def _parts(self, raw: Any) -> tuple[Any, ...]:
         parts = tuple(raw) if isinstance(raw, tuple | list) else (raw,)
@@ -208,10 +247,6 @@ def _selected(part: Any, positions: Any, values: np.ndarray, x: Any) -> Any:
         xp = namespace(x)
         return xp.asarray(part[values], dtype=x.dtype) if part.dtype.kind == "f" else part[values]
     return part[positions]
-
-
-def _row_axis(template: tuple[int, ...]) -> int:
-    return template.index(-1)
 
 
 def _trail(part: Any, template: tuple[int, ...]) -> tuple[int, ...]:
