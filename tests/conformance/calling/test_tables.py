@@ -182,3 +182,18 @@ def test_the_whole_table_of_a_source_by_positions():
     assert np.allclose(way(np.ones((1, 1, 3, 8)), at)[0, 0, :, ::2], np.cos(angles(at)))
     with pytest.raises(ValueError, match="positions must be integers from 0"):
         way(np.ones((1, 1, 3, 8)), at - 1)
+
+
+def test_rows_of_positions_must_give_what_one_row_gives():
+    def rotate(x, positions):
+        at = positions if positions.ndim == 1 else positions.sum(0)
+        one, two = x[..., :4], x[..., 4:]
+        cos, sin = np.cos(angles(at)), np.sin(angles(at))
+        return np.concatenate([one * cos - two * sin, two * cos + one * sin], -1)
+
+    driver = driver_of(rotate, "numpy", "float32", "bhsd", 1)
+    assert score(driver, 8, (2, 3, 5))[0] >= ALIKE + MOVES
+    assert score(driver, 8, (2, 3, 5), rows=True) == (
+        0,
+        "positions (B, S) give another result than (S,)",
+    )
