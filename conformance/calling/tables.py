@@ -215,7 +215,8 @@ class Source:
         if self.kind in SEQUENCES and length is not None:
             shape = SEQUENCES[self.kind](length, x.shape[-1])
         window, named = WINDOWS.get(self.kind), parameters(self.call)
-        count = (length or 1) if positions is None else math.prod(positions.shape)
+        count = math.prod((1,) if positions is None else positions.shape)
+        count = count if length is None else length
         if window is not None:
             shape = (1, count, x.shape[-1])
             also["offset"] = start
