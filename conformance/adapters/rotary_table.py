@@ -9,7 +9,7 @@ from typing import Any
 
 from posenc_ref.conformance.calling.facts import Facts
 from posenc_ref.conformance.calling.positions import require_indices
-from posenc_ref.conformance.calling.roles import bind, parameters
+from posenc_ref.conformance.calling.roles import parameters
 from posenc_ref.conformance.calling.subject import calling
 from posenc_ref.conformance.calling.table_search import NoTable, find_source
 from posenc_ref.conformance.calling.tables import Source
@@ -98,7 +98,7 @@ def space_rows(module: Any, x: Any, positions: Any) -> Any:
     """Return rows at positions (4, B, S): three coordinates and the residue number."""
     coordinates = positions[:3].movedim(0, -1)
     roles = {"coordinates": coordinates, "identity": positions[3], "dtype": x.dtype}
-    return module(**bind(module.forward, roles))
+    return module(**Facts({}, roles, {}).arguments(module.forward, {}))
 
 
 def point_rows(module: Any, positions: Any) -> Any:
@@ -107,7 +107,7 @@ def point_rows(module: Any, positions: Any) -> Any:
 
     points = positions.movedim(0, -1).to(next(module.parameters()).dtype)
     with torch.no_grad():
-        return module(**bind(module.forward, {"points": points}))[0]
+        return module(**Facts({}, {"points": points}, {}).arguments(module.forward, {}))[0]
 
 
 def grid_rows(module: Any, x: Any, positions: Any) -> Any:

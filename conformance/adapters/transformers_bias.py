@@ -10,7 +10,7 @@ from typing import Any
 import posenc_ref
 from posenc_ref.conformance.calling import functions
 from posenc_ref.conformance.calling.facts import Facts
-from posenc_ref.conformance.calling.roles import bind, parameters
+from posenc_ref.conformance.calling.roles import parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .transformers_config import attribute, on_host
@@ -101,7 +101,7 @@ def relative_bias(
         roles = {"query_length": q_len, "key_length": k_len, "start": k_len - q_len}
         if "start" not in parameters(compute) and k_len != q_len:
             raise ValueError(f"{compute.__qualname__} needs q_len == k_len, got {q_len}, {k_len}")
-        return compute(**bind(compute, roles))[0]
+        return compute(**Facts({}, roles, {}).arguments(compute, {}))[0]
 
     if surface == "bias" and not hasattr(module, "compute_bias"):
         raise ValueError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 #: The role of a parameter, and the names that libraries give it; the first match counts.
@@ -96,23 +96,3 @@ def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
             role = role_of(parameter.name)
             found[role if role and role not in found else parameter.name] = parameter
     return found
-
-
-def bind(
-    function: Callable[..., Any],
-    roles: Mapping[str, Any],
-    *,
-    only_required: frozenset[str] = frozenset(),
-) -> dict[str, Any]:
-    """Return keyword arguments for `function`, or raise `Unbound` naming a missing parameter.
-
-    Roles in `only_required` are passed only to parameters without a default.
-    """
-    arguments = {}
-    for role, parameter in parameters(function).items():
-        optional = parameter.default is not parameter.empty
-        if role in roles and not (optional and role in only_required):
-            arguments[parameter.name] = roles[role]
-        elif not optional:
-            raise Unbound(f"nothing to pass for the parameter {parameter.name!r}")
-    return arguments
