@@ -11,7 +11,7 @@ from posenc_ref._namespace import to_host
 
 from .facts import Facts
 from .roles import parameters
-from .table_search import find_source
+from .tables import Source
 
 Call = Callable[..., Any]
 
@@ -80,9 +80,8 @@ def bias(function: Call, facts: Facts, xp: Any) -> Call:
     return call
 
 
-def table(function: Call, facts: Facts, like: Any, words: str) -> Call:
-    """Return ``function`` as the surface ``table``: its rows at given positions."""
-    source = find_source(function, facts, words, like)
+def table(source: Source, like: Any) -> Call:
+    """Return a source as the surface ``table``: its rows at given positions."""
     _require(len(source.templates) == 1, "several arrays, not one table")
     _require(source.form != "complex", "complex numbers, not a table")
 

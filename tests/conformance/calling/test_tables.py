@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from posenc_ref import MultiAxisRoPE, Sinusoidal
+from posenc_ref.conformance.calling import bind
 from posenc_ref.conformance.calling.facts import Facts
 from posenc_ref.conformance.calling.rotations import Rotation
 from posenc_ref.conformance.calling.table_search import NoTable, find_source
@@ -197,3 +199,39 @@ def test_rows_of_positions_must_give_what_one_row_gives():
         0,
         "positions (B, S) give another result than (S,)",
     )
+
+
+def test_a_window_of_tokens_is_bound_as_a_table():
+    found = bind(by_window, Sinusoidal(4), "table")
+    assert found.how == "by_window(input_ids, past_key_values_length)"
+    assert np.allclose(found.call(np.arange(3, 7)), angles(np.arange(3, 7)))
+
+
+class LastAxis:
+    """A module of two axes that takes positions (B, S, 2) only."""
+
+    def forward(self, x, position_ids):
+        if position_ids.ndim != 3 or position_ids.shape[2] != 2:
+            raise ValueError("positions must be (B, S, 2)")
+        angle = np.concatenate([angles(position_ids[..., axis]) for axis in (0, 1)] * 2, -1)
+        return np.cos(angle), np.sin(angle)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    def turned(x):
+        half = x.shape[-1] // 2
+        return x * cos[:, None] + np.concatenate([-x[..., half:], x[..., :half]], -1) * sin[:, None]
+
+    return turned(q), turned(k)
+
+
+def test_a_module_of_positions_in_the_last_axis_is_bound():
+    encoding = MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
+    found = bind(apply_rotary_pos_emb, encoding, table=LastAxis())
+    at = np.array([[[3, 1, 4], [1, 5, 9]], [[2, 6, 5], [3, 5, 8]]])  # (A, B, S)
+    x = np.random.default_rng(0).standard_normal((2, 3, 3, 16))
+    y, _ = found.call(x, x, at, at)
+    angle = np.concatenate([angles(at[0]), angles(at[1])], -1)[:, None]
+    one, two = x[..., :8], x[..., 8:]
+    assert np.allclose(y[..., :8], one * np.cos(angle) - two * np.sin(angle))
+    assert np.allclose(y[..., 8:], two * np.cos(angle) + one * np.sin(angle))
