@@ -55,7 +55,7 @@ def from_zero(input_ids):
 def test_rows_of_one_axis(call, kind):
     source = find_source(call, NOTHING, "table", LIKE)
     assert source.kind == kind
-    assert np.allclose(source.rows(LIKE, np.arange(3, 7)).parts[0], angles(np.arange(3, 7)))
+    assert np.array_equal(source.rows(LIKE, np.arange(3, 7)).parts[0], angles(np.arange(3, 7)))
 
 
 def test_a_window_is_contiguous_and_starts_where_its_function_can():
@@ -90,9 +90,9 @@ def test_rows_of_two_axes(call, kind):
     source = find_source(call, NOTHING, "table", LIKE, (2, 3))
     assert (source.kind, source.axes) == (kind, 2)
     at = np.array([[[3, 1, 4, 1]], [[5, 9, 2, 6]]])  # (A, B, S)
-    assert np.allclose(source.rows(LIKE, at).parts[0], angles(at[0] + 100 * at[1]))
+    assert np.array_equal(source.rows(LIKE, at).parts[0], angles(at[0] + 100 * at[1]))
     text = source.rows(LIKE, np.arange(3)).parts[0]  # every axis has the same positions
-    assert np.allclose(text, angles(101 * np.arange(3))[None])
+    assert np.array_equal(text, angles(101 * np.arange(3))[None])
 
 
 def test_rows_of_a_batch_are_asked_one_by_one():
@@ -104,7 +104,7 @@ def test_rows_of_a_batch_are_asked_one_by_one():
     way = Rotation(rotate, order, NOTHING, "bhsd", "", "(1, 1, S, W)", source, axes=2)
     at = np.array([[[3, 1], [2, 7]], [[5, 9], [0, 4]]])
     y = way(np.ones((2, 3, 2, 8)), at)
-    assert np.allclose(y[:, 1, :, ::2], np.cos(angles(at[0] + 100 * at[1])))
+    assert np.array_equal(y[:, 1, :, ::2], np.cos(angles(at[0] + 100 * at[1])))
     with pytest.raises(ValueError, match="table takes one row of positions"):
         source.rows(LIKE, at)
 
@@ -128,7 +128,7 @@ def test_one_table_serves_a_batch_with_equal_rows_only():
     order = {"x": "x", "freqs": "table"}
     way = Rotation(rotate, order, NOTHING, "bhsd", "", "(S, W)", source)
     x, at = np.ones((2, 1, 3, 8)), np.tile(np.arange(3), (2, 1))
-    assert np.allclose(way(x, at)[1, 0, :, ::2], np.cos(angles(np.arange(3))))
+    assert np.array_equal(way(x, at)[1, 0, :, ::2], np.cos(angles(np.arange(3))))
     with pytest.raises(ValueError, match="rows of a batch must have equal positions"):
         way(x, at + np.array([[0], [1]]))
 
@@ -181,7 +181,7 @@ def test_the_whole_table_of_a_source_by_positions():
     order = {"x": "x", "freqs": "table", "position_ids": "positions"}
     way = Rotation(rotate, order, NOTHING, "bhsd", "as given", "(S, W)", source)
     at = np.array([7, 0, 3])
-    assert np.allclose(way(np.ones((1, 1, 3, 8)), at)[0, 0, :, ::2], np.cos(angles(at)))
+    assert np.array_equal(way(np.ones((1, 1, 3, 8)), at)[0, 0, :, ::2], np.cos(angles(at)))
     with pytest.raises(ValueError, match="positions must be integers from 0"):
         way(np.ones((1, 1, 3, 8)), at - 1)
 
@@ -204,7 +204,7 @@ def test_rows_of_positions_must_give_what_one_row_gives():
 def test_a_window_of_tokens_is_bound_as_a_table():
     found = bind(by_window, Sinusoidal(4), "table")
     assert found.how == "by_window(input_ids, past_key_values_length)"
-    assert np.allclose(found.call(np.arange(3, 7)), angles(np.arange(3, 7)))
+    assert np.array_equal(found.call(np.arange(3, 7)), angles(np.arange(3, 7)))
 
 
 class LastAxis:
@@ -233,5 +233,5 @@ def test_a_module_of_positions_in_the_last_axis_is_bound():
     y, _ = found.call(x, x, at, at)
     angle = np.concatenate([angles(at[0]), angles(at[1])], -1)[:, None]
     one, two = x[..., :8], x[..., 8:]
-    assert np.allclose(y[..., :8], one * np.cos(angle) - two * np.sin(angle))
-    assert np.allclose(y[..., 8:], two * np.cos(angle) + one * np.sin(angle))
+    assert np.array_equal(y[..., :8], one * np.cos(angle) - two * np.sin(angle))
+    assert np.array_equal(y[..., 8:], two * np.cos(angle) + one * np.sin(angle))
