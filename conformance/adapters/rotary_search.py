@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from posenc_ref.conformance.calling.facts import Facts
+from posenc_ref.conformance.calling.positions import ONE_ROW
 from posenc_ref.conformance.calling.roles import Unbound, parameters
 from posenc_ref.conformance.calling.rotations import Rotation
 from posenc_ref.conformance.calling.tables import ONE_TABLE, Source
@@ -121,7 +122,7 @@ def find_rotation(source: Source, functions: Iterator[Any], config: Any) -> tupl
 def _ways(
     function: Callable[..., Any], source: Source | None, head_dim: int, cut: int | None
 ) -> list[Rotation]:
-    """Return the ways to rotate the first `cut` channels; ways with one table for all rows last."""
+    """Return the ways to rotate the first `cut` channels; those for one row of the batch last."""
     try:
         order, fixed = roles_in_call(function, Facts({}, {}, {}))
     except Unbound:
@@ -140,7 +141,7 @@ def _ways(
             for way in found
             if way.part == part and way.shape != "as returned"  # "(1, S, W)" says more
         ),
-        key=lambda way: way.shape in ONE_TABLE,
+        key=lambda way: way.shape in ONE_TABLE or way.positions in ONE_ROW,
     )
 
 

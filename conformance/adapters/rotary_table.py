@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,8 @@ AXES = (2, 3, 4)
 #: Rows and columns of the patch grid for modules that take an image, and the patch sizes to try.
 SIDE = 160
 PATCHES = (1, 2, 4, 8, 14, 16, 32)
-#: The most channels of a table.
+#: The most rows of a table, and the most channels.
+_LONGEST = 2**21
 WIDEST = 4096
 
 
@@ -36,7 +38,8 @@ def find_table(
         words = name if layer_type is None else f"{name}, layer type {layer_type!r},"
         for call, axes in _calls(module):
             try:
-                return find_source(call, facts, words, like, axes), layer_type
+                found = find_source(call, facts, words, like, axes)
+                return replace(found, most=_LONGEST), layer_type
             except NoTable as error:
                 tried.append(str(error))
     wants = ", ".join(parameters(module.forward)) or "nothing"
@@ -50,7 +53,7 @@ def of_module(source: Source, module: Any) -> Source:
     """Return the same source for another instance of its module."""
     call: Any = source.call
     ask = partial(call.func, module) if isinstance(call, partial) else forward(module)
-    return Source(**{**vars(source), "call": ask, "kept": {}})
+    return replace(source, call=ask, kept={})
 
 
 def module_of(source: Source) -> Any:

@@ -12,7 +12,7 @@ from posenc_ref._namespace import namespace, to_host
 FORMS = ("as given", "(1, S)", "(B, S)")
 #: How the positions of several axes are passed besides (A, B, S).
 ONE_ROW = ("(A, S)", "(S, A)")  # a call for each row of the batch
-AXES_FORMS = (*ONE_ROW, "(B, S, A)")
+AXES_FORMS = (*ONE_ROW, "(B, S, A)", "tuple of (B, 1, S)")
 #: How a table of several position axes takes them; "(S, A)" is last, for it is easily mistaken.
 SEVERAL_AXES = ("(A, B, S)", "(B, S, A)", "(S, A)")
 #: Tensor layouts with one axis for the tokens of all batch rows.
@@ -53,6 +53,8 @@ def arranged(form: str, positions: Any) -> Any:
     """Return positions (A, B, S) in one of AXES_FORMS, or unchanged for another form."""
     if form == "(B, S, A)":
         return namespace(positions).moveaxis(positions, 0, -1)
+    if form == "tuple of (B, 1, S)":  # which broadcast to the heads
+        return tuple(axis[:, None] for axis in positions)
     if form == "(A, S)":
         return positions[:, 0]
     return positions[:, 0].T if form == "(S, A)" else positions

@@ -15,7 +15,7 @@ from .facts import Facts
 from .positions import SEVERAL_AXES, arranged, every_axis, require_indices, window_start
 from .roles import parameters
 
-#: The most rows that a table is made for.
+#: The most rows that a table is made for, unless its source says otherwise.
 MOST_ROWS = 131072
 #: The shapes of x that a table of a whole sequence may be made for; n is the length.
 SEQUENCES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
@@ -110,6 +110,7 @@ class Source:
     stacked: bool = False  #: whether one array holds cos and sin in its first axis
     form: str = ""  #: "cos, sin", "sin, cos", "complex", "angles", "cos|sin", "sin|cos" or "other"
     every_length: bool = True  #: whether the rows do not depend on the length of the table
+    most: int = MOST_ROWS  #: the most rows that a table is made for
     kept: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     def rows(self, x: Any, positions: Any) -> Rows:
@@ -140,8 +141,8 @@ class Source:
             return Rows(self._in_rows(parts, (positions.shape[-1],)), False)
         values = to_host(positions)
         require_indices(values)
-        if values.max(initial=0) >= MOST_ROWS:
-            raise ValueError(f"the suite makes no table longer than {MOST_ROWS} rows")
+        if values.max(initial=0) >= self.most:
+            raise ValueError(f"the suite makes no table longer than {self.most} rows")
         every = self.every_row(x, int(values.max(initial=0)) + 1)
         if values.max(initial=0) >= every[0].shape[0]:
             raise ValueError(f"positions must be below {every[0].shape[0]}, the rows of the table")

@@ -235,3 +235,16 @@ def test_a_module_of_positions_in_the_last_axis_is_bound():
     one, two = x[..., :8], x[..., 8:]
     assert np.array_equal(y[..., :8], one * np.cos(angle) - two * np.sin(angle))
     assert np.array_equal(y[..., 8:], two * np.cos(angle) + one * np.sin(angle))
+
+
+def test_positions_as_a_tuple_of_axes_keep_their_batch():
+    def rotate(x, positions):
+        rows, columns = positions
+        return x * (rows + 100 * columns)[..., None]
+
+    order = {"x": "x", "positions": "positions"}
+    way = Rotation(rotate, order, NOTHING, "bhsd", "tuple of (B, 1, S)", axes=2)
+    at = np.array([[[3, 1], [2, 7]], [[5, 9], [0, 4]]])  # (A, B, S)
+    y = way(np.ones((2, 3, 2, 8)), at)
+    assert np.array_equal(y[:, 2, :, 5], at[0] + 100 * at[1])
+    assert way(np.ones((0, 3, 2, 8)), at[:, :0]).shape == (0, 3, 2, 8)
