@@ -94,7 +94,7 @@ def bind(
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
     settings = {
-        "table": table, "init": init, "config": config, "signature": signature,
+        "table": table, "init": init or None, "config": config, "signature": signature,
         "tensor_layout": tensor_layout, "backend": backend, "dtype": dtype,
         "head_dim": head_dim, "axes": axes, "name": name,
     }  # fmt: skip
@@ -114,8 +114,21 @@ def bind(
                 )
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
-            return replace(found, name=name or found.name, factory=fresh)
+            made_by = _stated(facts, encoding=encoding, surface=surface, **settings)
+            return replace(
+                found,
+                name=name or found.name,
+                factory=fresh,
+                bound={"target": target} | made_by,
+            )
     raise NoConvention(_nothing_fits(request))
+
+
+def _stated(facts: Facts, **arguments: Any) -> dict[str, Any]:
+    """Return the arguments of :func:`bind` that change what it returns, apart from the name."""
+    defaults = inspect.signature(bind).parameters
+    unread = {"name"} if "config" in facts.used else {"name", "config"}
+    return {n: v for n, v in arguments.items() if n not in unread and v is not defaults[n].default}
 
 
 def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:

@@ -73,7 +73,7 @@ class Comparing:
         if encoding is not None:
             report = self._check(self.a, encoding)
             if isinstance(encoding, Found) and card_a is not None:
-                against_measured(report, encoding, card_a)
+                against_measured(report, encoding, card_a, two.b.run.driver)
             report.executed |= two.run.report.executed
             if "shape" in two.run.report.codes:  # the check may take other sizes for a mistake
                 report.findings = list(two.run.report.findings)

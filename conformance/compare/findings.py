@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
+from posenc_ref.conformance.diagnosis.reproduce import IN_LAYOUT
+from posenc_ref.conformance.diagnosis.reproduce_fn import definition
+from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.report import ERROR, NOTE, Finding, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card
@@ -24,25 +28,37 @@ from .words import building, differ
 _OF_TENSORS = (*MAYBE_HARMLESS, "layout", "not-a-rotation", "inaccurate")
 
 
-def against_measured(report: Report, encoding: Found, a: Card) -> None:
-    """Edit findings against a measured rotation, whose pairs may be in any order."""
+def against_measured(report: Report, encoding: Found, a: Card, declared: Driver) -> None:
+    """Edit findings against a measured rotation, whose pairs may be in any order.
+
+    ``declared`` calls B, the function that was measured.
+    """
     w, v = np.sort(np.abs(a.frequencies)), np.sort(np.abs(encoding.frequencies()))
     same = w.size == v.size and not differ(w, v, a.uncertainty.max(initial=0.0)).any()
     if "layout" in report.codes and same:
         about = ("frequency-spacing", "sign")
         report.findings = [f for f in report.findings if f.code not in about]
-    report.findings = [replace(f, reproduce=_called(f.reproduce)) for f in report.findings]
-
-
-def _called(code: str) -> str:
-    """Return code that reproduces a finding, with B in place of the measured encoding."""
-    lines = [
-        "# declared is the function that serves as the declaration"
-        if line.startswith("encoding = ")
-        else line.replace("encoding.apply(", "declared(")
-        for line in code.splitlines()
-        if not line.startswith("from posenc_ref")
+    report.findings = [
+        replace(f, reproduce=_called(f.reproduce, encoding.head_dim, declared))
+        for f in report.findings
     ]
+
+
+def _called(code: str, dim: int, declared: Driver) -> str:
+    """Return code that reproduces a finding, with calls of B in place of the measured encoding."""
+    imports, defined = definition(declared, "declared")
+    sizes = {"b": 1, "h": 1, "s": -1, "d": dim}
+    taken = tuple(sizes[axis] for axis in IN_LAYOUT[declared.tensor_layout])
+    lines = []
+    for line in code.splitlines():
+        if line.startswith("encoding = "):
+            lines += [new for new in imports if new not in lines] + defined
+        elif line.startswith("expected = "):
+            positions = line.rpartition(", ")[2].removesuffix(")")
+            called = f"declared(x.reshape({taken}), {positions})"
+            lines.append(f"expected = {called}.reshape((1, 1, -1, {dim}))")
+        elif not line.startswith("from posenc_ref import"):
+            lines.append(re.sub(r"(expected\[[^]]*\])\)", r"float(\1))", line))
     return "\n".join(lines)
 
 

@@ -1,5 +1,8 @@
 """compare: rotations with and without a known encoding, right and wrong, in both roles."""
 
+import io
+from contextlib import redirect_stdout
+
 import numpy as np
 import pytest
 
@@ -108,6 +111,12 @@ def test_a_wrong_function_is_named(name):
     assert found.agreement == "tensors differ"
     assert any(text.startswith(words) or words in text for text in found.differs) or not words
     assert "visibly" in found.result
+    for code in (f.reproduce for f in found.findings if "declared(" in f.reproduce):
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(code, {"fn": a, "declared": b})
+        said = [float(text) for text in code.rpartition("#")[2].split()]
+        np.testing.assert_allclose([float(t) for t in printed.getvalue().split()], said, rtol=1e-6)
 
 
 def test_the_declaration_is_b_not_the_truth():
