@@ -100,11 +100,12 @@ def bind(
     }  # fmt: skip
     request = Request(
         target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
-        backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [],
+        backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
         facts = facts_of(encoding, init, config, dim)
         found = _found(request, facts, dim)
+        request.restore()
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:

@@ -163,6 +163,7 @@ def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], 
         try:
             text = f"{words}({subject.facts.described(place)})"
             place, words = make(place, subject.facts), text
+            subject.request.remember(place)
         except Unbound as error:
             subject.request.tried.append(str(error))
             return
