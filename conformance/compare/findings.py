@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.reproduce import IN_LAYOUT
 from posenc_ref.conformance.diagnosis.reproduce_fn import definition
+from posenc_ref.conformance.diagnosis.same_logits import REMEDY
 from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.report import ERROR, NOTE, Finding, Report
 from posenc_ref.conformance.harness.run import Run
@@ -92,21 +93,25 @@ def beyond(report: Report, two: Two) -> None:
     report.findings += own
 
 
-def excuse(report: Report, name: str, difference: Difference) -> None:
-    """Turn errors about tensors into notes: the logits of both functions agree."""
+def excuse(report: Report, name: str, difference: Difference, strict: bool) -> None:
+    """Say that the logits of both functions agree: errors about tensors become notes.
+
+    A strict comparison keeps the errors.
+    """
     errors = [f for f in report.findings if f.severity == ERROR]
     if not all(f.code in _OF_TENSORS for f in errors):
         return
-    report.findings = [
-        replace(f, severity=NOTE) if f.severity == ERROR else f
-        for f in report.findings
-        if f.code != "inaccurate"
-    ]
-    report.accuracy = None  # it is that of the tensors
+    if not strict:
+        report.findings = [
+            replace(f, severity=NOTE) if f.severity == ERROR else f
+            for f in report.findings
+            if f.code != "inaccurate"
+        ]
+        report.accuracy = None  # it is that of the tensors
     if "harmless-convention" not in [f.code for f in report.findings]:
         text = f"tensors differ from those of {name}, logits do not"
         text += ", up to a constant for each query" if difference.constant else ""
-        report.findings.append(Finding("harmless-convention", text, severity=NOTE))
+        report.findings.append(Finding("harmless-convention", text, severity=NOTE, remedy=REMEDY))
 
 
 def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> None:
