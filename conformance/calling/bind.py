@@ -270,7 +270,8 @@ def _nothing_fits(request: Request) -> str:
     first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
     reasons = [*first, *(reason for reason in reasons if reason not in first)]
     lines += [f"  tried: {reason}" for reason in reasons[:3]]
-    lines += [f"nearest is {nearest.name!r}: {nearest.call}; write", *nearest.stub.splitlines(),
-              "or choose with --signature and --tensor-layout; `posenc explain signatures` lists "
-              "the conventions"]  # fmt: skip
+    lines += [f"the nearest convention is {nearest.name!r}: {nearest.call}",
+              "write a wrapper such as:", *nearest.stub.splitlines(),
+              "or choose a convention with --signature and --tensor-layout; `posenc explain "
+              "signatures` lists them"]  # fmt: skip
     return "\n".join(lines)

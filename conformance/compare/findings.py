@@ -69,12 +69,12 @@ def explain(run: Run, report: Report, judged: tuple[Any, Report], name: str) -> 
                  for r in (report, judged[1]))  # fmt: skip
     for key, finding in mine.items():
         if key not in its:
-            text = f"against {judged[0]!r}, to which {name} is nearest: {finding.message}"
+            text = f"compared with {judged[0]!r}, the encoding nearest to {name}: {finding.message}"
             _add(run, replace(finding, message=text))
     for key, finding in its.items():
         if key not in mine:
-            text = f"{name} deviates from {judged[0]!r}, this function does not: {finding.message}"
-            remedy = f"Mend {name}, or make this function deviate as well."
+            text = f"{name} deviates from {judged[0]!r}, but A does not: {finding.message}"
+            remedy = f"Mend {name}, or give A the same deviation."
             _add(run, Finding(finding.code, text, finding.evidence, remedy=remedy))
 
 
@@ -84,11 +84,11 @@ def _add(run: Run, finding: Finding) -> None:
 
 
 def beyond(report: Report, two: Two) -> None:
-    """Report differences in calls that the check of B's encoding does not make."""
+    """Report differences from B in calls that the check against B's encoding does not make."""
     own = two.run.report.findings
     if not own:
         first = two.run.failures[0]
-        text = f"results differ from those of {two.b.name}, whatever their encodings have in common"
+        text = f"results differ from those of {two.b.name}, although both have the same encoding"
         own = [Finding("inaccurate", text, first.place.replace("truth", "declared"))]
     report.findings += own
 

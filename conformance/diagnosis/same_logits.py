@@ -43,9 +43,7 @@ FEWEST = 6
 #: The beginning of the messages about equal logits.
 TENSORS = "tensors differ from the declared ones, logits do not"
 #: What to do about tensors that differ without an effect on the logits.
-REMEDY = (
-    "Nothing needs mending, unless tensors are compared or cached keys are shared with other code."
-)
+REMEDY = "Change nothing, unless other code compares these tensors or reads the same cached keys."
 #: The condition under which a function of one argument leaves the logits as declared.
 ONE_MAP = "if queries and keys both go through this function"
 
@@ -112,16 +110,16 @@ def remark(run: Run, calls: Sequence[BothSides]) -> None:
     run.count("logits", len(calls))
     run.add(
         "harmless-convention",
-        f"logits are the declared ones, {ONE_MAP}",
+        f"logits equal the declared ones, {ONE_MAP}",
         f"q . k of {len(calls)} calls agrees",
         severity=NOTE,
     )
 
 
 def row_constants(run: Run, calls: Iterable[RowConstants]) -> None:
-    """Add a note if rows of logits have another constant than declared, in any of the calls.
+    """Add a note if a constant is added to each row of logits that is not the declared one.
 
-    It is called where all other differences are within the tolerance.
+    All other differences must be within the tolerance.
     """
     for one in calls:
         apart = np.abs(one.actual - one.declared)

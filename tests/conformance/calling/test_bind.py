@@ -90,7 +90,7 @@ def test_what_fits_nothing_says_what_to_write():
         a, b = np.split(x, 2, -1)
         return np.concatenate([-b, a], -1)
 
-    with pytest.raises(NoConvention, match="or all tokens are"):
+    with pytest.raises(NoConvention, match="or all tokens get the same ones"):
         check(rotate_half, HALF)
     with pytest.raises(NoConvention, match="no calling convention"):
         check(mystery, HALF, "apply")
