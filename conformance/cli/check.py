@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -261,15 +260,18 @@ def check_command(
         recording(ndjson, "check", declared, **facts) as record,
         redirect_stdout(sys.stderr),
     ):  # the function may print
-        judge = partial(
-            check,
-            fn,
-            surface=chosen,
-            dtype=dtype,
-            strict=strict,
-            name=target if isinstance(target, str) and not own else None,
-            **settings,
-        )
+
+        def judge(encoding: Declared) -> Report:
+            return check(
+                fn,
+                encoding,
+                chosen,
+                dtype=dtype,
+                strict=strict,
+                name=target if isinstance(target, str) and not own else None,
+                **settings,
+            )
+
         report = (
             judge_recorded(
                 recorded,
