@@ -110,8 +110,8 @@ def bind(
             unused = sorted(set(init or {}) - facts.used)
             if unused:
                 raise ValueError(
-                    f"init must name parameters of {found.name} or of what makes its tables; "
-                    f"there is no {', '.join(unused)}"
+                    f"init must name parameters of {found.name} or of what makes its tables: "
+                    f"neither has {', '.join(unused)}"
                 )
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
@@ -128,7 +128,7 @@ def bind(
 def _stated(facts: Facts, **arguments: Any) -> dict[str, Any]:
     """Return the arguments of :func:`bind` that change what it returns, apart from the name."""
     defaults = inspect.signature(bind).parameters
-    unread = {"name"} if "config" in facts.used else {"name", "config"}
+    unread = {"name"} if "config" in facts.used_roles else {"name", "config"}
     return {n: v for n, v in arguments.items() if n not in unread and v is not defaults[n].default}
 
 

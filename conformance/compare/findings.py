@@ -144,7 +144,7 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
     if not exact:
         to = f"{two.b.name}'s nearest encoding, without its deviations"
         if a.encoding == like:
-            result.conversion = [f"no change of inputs leads to {two.b.name}: this is {to}"]
+            result.conversion = [f"no permutation leads from A to {two.b.name}: A is {to}"]
         elif a.converted:
             result.conversion.append(f"these steps lead to {to}")
     elif result.agreement == LOGITS_AGREE and not "".join(a.conversion[:1]).startswith("logits"):

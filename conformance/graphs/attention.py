@@ -46,10 +46,10 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
     try:
         cos = supply(np.arange(1))[0]
     except Exception as error:
-        raise Unbound(f"its cos and sin tables: {first_line(error)}") from None
+        raise Unbound(f"its cos and sin tables cannot be computed: {first_line(error)}") from None
     code = next((c for c, name in FLOATS.items() if numpy_dtype(name) == cos.dtype), None)
     if code is None:
-        raise Unbound(f"its tables have the dtype {cos.dtype}")
+        raise Unbound(f"its tables have the unsupported dtype {cos.dtype}")
     rotation = _Attention(supply, code, interleaved, has_ids, which)
     for dim in dict.fromkeys((*head_dims, 2 * cos.shape[-1])):
         try:

@@ -281,8 +281,11 @@ def test_a_configuration_of_the_user_is_not_completed_by_guesses():
 
 
 def test_arguments_that_nothing_takes_are_refused():
-    with pytest.raises(ValueError, match="there is no bse"):
+    with pytest.raises(ValueError, match="neither has bse"):
         bind(turn, HALF, init={"bse": 3.0})
+    # The name of what a parameter means is not the name of the parameter.
+    with pytest.raises(ValueError, match="neither has neox"):
+        bind(lambda x, positions, interleaved: turn(x, positions), HALF, init={"neox": True})
 
 
 def test_tables_of_numpy_serve_functions_of_torch():

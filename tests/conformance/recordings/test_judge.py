@@ -130,7 +130,7 @@ WRONG = {
     "mixed": (HALF, mixed, P, "mixed-layout", "turn by different angles"),
     "no minus": (HALF, rope(block=lambda c, s, p: (c, s, s, c)), P, "not-a-rotation", "a pair"),
     "a norm between": (HALF, normed, P,
-                       "not-a-rotation", "no rotation of the first"),
+                       "not-a-rotation", "no rotation of the tensor before"),
     "NaN": (HALF, rope(after=lambda y, p: np.where(p[:, None] == 7, np.nan, y)), P, "nonfinite",
             "nan in q after"),
 }  # fmt: skip
