@@ -111,7 +111,6 @@ DAY = {
     "numpy_ports.py:rotate",
     "numpy_ports.py:turn_in_place",
     "numpy_ports.py:inv_freq_of_pairs",
-    "numpy_ports.py:BaseForgotten",
     "caches.py:stale",
     "biases_and_tables.py:naive_slopes",
     "biases_and_tables.py:bucket_of_the_past --layer-type encoder",
