@@ -57,7 +57,7 @@ def check_command(
         Path | None,
         typer.Option(
             help="Judge recorded q and k, before and after the rotation, in place of a function: "
-            "a .npz or .safetensors file, or a folder of .npy files."
+            "a .npz or .safetensors file, or a folder of such files or of .npy files."
         ),
     ] = None,
     against: Annotated[
