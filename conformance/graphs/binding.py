@@ -16,8 +16,8 @@ from posenc_ref.conformance.calling.rotations import window_start
 
 from .axes import LAYOUTS, SPELLED, from_native, to_native
 from .model import Part
-from .roles import Unbound, rank_of, role_of, roles_of, sizes_of, value_of
-from .session import FLOATS, first_line, numpy_dtype, run, session_of
+from .roles import rank_of, role_of, roles_of, sizes_of, value_of
+from .session import FLOATS, Unbound, first_line, numpy_dtype, run, session_of
 
 #: The most elements of x in one call, with tokens in front that only fill up the positions.
 _MOST = 2**27

@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref.conformance.calling.rotations import window_start
 
 from .model import Part
-from .session import run, session_of
+from .session import Unbound, run, session_of
 
 ROLES = {
     "positions": r"(.*[._/])?(position_ids?|positions?|pos_?ids?|pos|cache_position|input_pos)",
@@ -23,10 +23,6 @@ ROLES = {
     "past": r"(.*[._/])?past(_|\.).*",
     "tokens": r"(.*[._/])?(input_ids|inputs?_embeds|tokens|hidden_states)",
 }  # fmt: skip
-
-
-class Unbound(ValueError):
-    """No way was found to call a part of a model; the message says what was tried."""
 
 
 def role_of(name: str, value: Any) -> str | None:
