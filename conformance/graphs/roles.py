@@ -36,6 +36,14 @@ def role_of(name: str, value: Any) -> str | None:
     return None
 
 
+def given_table(name: str) -> bool:
+    """Return whether an input is cos or sin, by its name."""
+    return (
+        re.fullmatch(r"(.*[._/])?(cos|sin)(_(cached?|emb|embed|embedding|table))?", name)
+        is not None
+    )
+
+
 def rank_of(value: Any) -> int | None:
     """Return the number of axes of an input; None if the model does not say."""
     tensor = value.type.tensor_type
@@ -78,6 +86,12 @@ def roles_of(part: Part) -> dict[str, str]:
     """
     found = {name: role_of(name, value) for name, value in part.free.items()}
     lacking = [f"{n} ({_shape(part.free[n])})" for n, role in found.items() if role is None]
+    tables = [name for name, role in found.items() if role is None and given_table(name)]
+    if len(tables) == len(lacking) > 0:
+        raise Unbound(
+            f"its cos and sin are inputs of the model ({', '.join(tables)}), which has no "
+            "positions: judge the function that computes them, or record q before and after the rotation"
+        )
     if lacking:
         raise Unbound(
             f"its inputs {', '.join(lacking)} are none of positions, an attention mask, a start, a "
