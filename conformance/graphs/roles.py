@@ -90,7 +90,7 @@ def roles_of(part: Part) -> dict[str, str]:
     if len(tables) == len(lacking) > 0:
         raise Unbound(
             f"its cos and sin are inputs of the model ({', '.join(tables)}), which has no "
-            "positions: judge the function that computes them, or record q before and after the rotation"
+            "positions: judge the function that computes them, or record q before and after"
         )
     if lacking:
         raise Unbound(
