@@ -208,6 +208,7 @@ def check_command(
         return check_model(
             target,
             several or {layer_type or "": declared},
+            layers=model.layer_types if model is not None and several else (),
             node=node,
             ndjson=ndjson,
             head_dim=head_dim,
