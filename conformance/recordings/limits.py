@@ -47,9 +47,10 @@ def add(run: Run, layer: Layer, part: Part, layout: str, others: Sequence[str]) 
         run.limit(f"no positions recorded; {counted}")
     if part.lacking:
         run.limit(
-            f"{part.name} has {part.lacking} tokens in front that were not recorded before the "
-            f"rotation: only its last {part.x.shape[2]} are judged"
+            f"{part.lacking} tokens in front were not recorded before the rotation: not judged"
         )
+    if part.end:
+        run.limit("the positions are those of a whole cache: these tokens are taken to be its last")
     if others:
         run.limit(
             f"the shapes also allow the tensor layouts {', '.join(others)}: read as {layout}, "

@@ -39,6 +39,7 @@ class Part:
     assumed: bool = False  #: whether no positions were recorded
     starts: np.ndarray | None = None  #: the index of the first token of every packed sequence
     lacking: int = 0  #: how many tokens in front were recorded after the rotation only
+    end: bool = False  #: whether the positions are the last ones of those of a whole cache
 
     @property
     def unplaced(self) -> bool:
@@ -84,12 +85,12 @@ def readings(
                     f"{where}: {layer.names[f'{name}_{when}']} must have a floating dtype, got "
                     f"{tensor.dtype}"
                 )
-        shapes = before.values.shape, after.values.shape
-        alone = [i for i, (n, m) in enumerate(zip(*shapes, strict=False)) if n != m]
-        if len(shapes[0]) != len(shapes[1]) or len(alone) > 1 or shapes[0] > shapes[1]:
+        both = before.values.shape, after.values.shape
+        alone = [i for i, (n, m) in enumerate(zip(*both, strict=False)) if n != m]
+        if len(both[0]) != len(both[1]) or len(alone) > 1 or both[0] > both[1]:
             raise ValueError(
                 f"{where}: {layer.names[f'{name}_before']} and {layer.names[f'{name}_after']} "
-                f"must have the same shape, got {shapes[0]} and {shapes[1]}; only a cache may have "
+                f"must have the same shape, got {both[0]} and {both[1]}; only a cache may have "
                 "more tokens after the rotation"
             )
     found, alike, misfit = {}, set(), None
@@ -149,13 +150,14 @@ def _part(layer: Layer, name: str, layout: str, dim: int, axes: int, where: str)
         counted = packed.positions_of(starts, ends)[None]
         return Part(name, x, y, counted, ends is None, starts, lacking)
     at = _positions(positions, batch, length, axes)
-    if at is None and (lacking or own is None):  # of the whole cache, of which this is the end
-        count = positions.values.shape[-1:]
-        lengths = {read(t.values, dim).shape[2:3] for t in _with_axes(layer, layout, dim)}
-        if count in lengths and count > (length,):
-            of_all = _positions(positions, batch, count[0], axes)
+    end = at is None and (lacking > 0 or own is None)
+    if end:  # of the whole cache, of which this is the end
+        count = positions.values.shape[-1] if positions.values.ndim else 0
+        lengths = {read(t.values, dim).shape[2] for t in _with_axes(layer, layout, dim)}
+        if count in lengths and count > length:
+            of_all = _positions(positions, batch, count, axes)
             at = None if of_all is None else of_all[..., -length:]
-    return None if at is None else Part(name, x, y, at, False, starts, lacking)
+    return None if at is None else Part(name, x, y, at, False, starts, lacking, end)
 
 
 def _last(y: np.ndarray, length: int) -> tuple[np.ndarray, int]:
