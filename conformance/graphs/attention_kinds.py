@@ -33,7 +33,7 @@ KINDS = {
     "com.microsoft.SparsePagedAttention": Kind((14, 15), 3, None, runs=False),
     "com.microsoft.DynamicSparseAttention": Kind((11, 12), 3, 13, runs=False),
 }
-_NO_TABLES = "it takes no cos and sin, and ONNX Runtime rotates in it on CUDA only"
+_NO_TABLES = "it takes no cos and sin, and ONNX Runtime does not rotate in it on a CPU"
 _INDEXER = "ONNX Runtime has no CPU kernel, and it returns indices of tokens only"
 #: Why operators that may rotate are not judged.
 UNJUDGED = {
