@@ -99,6 +99,17 @@ def latent(**of_tables):
     return g.model(g("Concat", passed, first, second, axis=-1))
 
 
+def one_of_two():
+    """x is one result of a Split, and the length of the tables that of the other one."""
+    g = Graph()
+    hidden = g.input("hidden_states", FLOAT, "batch", "tokens", 2 * D)
+    key, x = g("Split", hidden, ints(D, D), axis=-1, outputs=2)
+    length = g("Shape", key, start=1, end=2)
+    cut = [g("Slice", t, ints(0), length, ints(0)) for t in tables(D, rows=2048)]
+    y = halves(g, x, *cut)
+    return g.model(y)
+
+
 LATENT = RoPE(48, layout="half", rotary_dim=D, rotary_start=16)
 CASES = {
     "matmul": (lambda: matrices("MatMul"), PAIRS, ""),
@@ -109,6 +120,7 @@ CASES = {
     "half, cast": (cast, SPLIT, ""),
     "half, tables": (lambda: cast(table=HALF), SPLIT, ""),
     "fixed sizes": (scattered, PAIRS, ""),
+    "one result of two": (one_of_two, SPLIT, ""),
     "joined": (latent, LATENT, ""),
     "joined, base": (lambda: latent(base=5e5), LATENT, "base"),
 }
