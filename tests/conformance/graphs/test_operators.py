@@ -61,7 +61,7 @@ CASES = {
 }  # fmt: skip
 DAY = (
     "standard", "microsoft, a part, 3 axes", "attribute", "position + 1", "tables in float16",
-    "sections exchanged", "gemma", "another table when long", "in a branch, base",
+    "sections exchanged", "gemma", "in a branch, base",
     "in a local function",
 )  # fmt: skip
 

@@ -124,7 +124,7 @@ CASES = {
     "joined": (latent, LATENT, ""),
     "joined, base": (lambda: latent(base=5e5), LATENT, "base"),
 }
-DAY = ("einsum, sign", "sum", "half, cast", "fixed sizes", "joined, base")
+DAY = ("einsum, sign", "half, cast", "fixed sizes", "joined, base")
 
 
 def loaded(model, folder):

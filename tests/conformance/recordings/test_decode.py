@@ -188,7 +188,8 @@ def steps(name, wrong=None, by=1, base=None):
 GLUED = "layer{layer}_step{s}_"
 
 
-@pytest.mark.parametrize("name", by_day(("step_{s}/layers.{layer}/", GLUED), (GLUED,)))
+@pytest.mark.nightly  # the test of a folder names them too
+@pytest.mark.parametrize("name", ["step_{s}/layers.{layer}/", GLUED])
 def test_the_step_and_the_layer_are_named(name, tmp_path):
     report = judged(steps(name, wrong=(1, 0)), tmp_path)
     assert report.codes == ["position-origin"], report
