@@ -94,6 +94,10 @@ CASES = [
     ("caches.py:StaleCache", HALF, "state"),
     ("caches.py:stale", HALF, "state"),
     ("caches.py:FirstOffset", HALF, "state"),
+    ("configured.py:RoPE", PAIRS, ""),
+    ("configured.py:DefaultBase", PAIRS, "base"),
+    ("configured.py:apply_rotary_emb", HALF, ""),
+    ("configured.py:conjugated", HALF, "sign"),
     ("gpt_oss.py:RotaryEmbedding", "gpt-oss-20b", ""),
     ("gpt_oss.py:Truncated", "gpt-oss-20b", "scaling-parameter"),
 ]
@@ -116,6 +120,7 @@ DAY = {
     "biases_and_tables.py:bucket_of_the_past --layer-type encoder",
     "biases_and_tables.py:StartsAtOne",
     "vision_language.py:sections_backwards",
+    "configured.py:DefaultBase",
     "gpt_oss.py:Truncated",
 }
 
