@@ -128,7 +128,6 @@ def _ways(
     except Unbound:
         return []
     needed = {n for n, p in inspect.signature(function).parameters.items() if p.default is p.empty}
-    order = {n: role for n, role in order.items() if role != "value" or n in needed}
     function = partial(function, **{n: value for n, value in fixed.items() if n in needed})
     part = None if cut is None else (0, cut)
     layouts = LAYOUTS if cut is None else LAYOUTS[:2]

@@ -24,7 +24,7 @@ BATCH, ROWS = 5, 11
 
 
 class NoTable(ValueError):
-    """An object gives no table of rows; the message says what was tried."""
+    """A callable returns no table of cos and sin; the message says what was tried."""
 
 
 def find_source(
@@ -37,7 +37,7 @@ def find_source(
     Raises
     ------
     NoTable
-        No way of calling it gives an array with an axis of rows.
+        No way of calling it returns an array with a row for each position.
     """
     tried = []
     for kind, count in _kinds(call, axes):
@@ -46,8 +46,10 @@ def find_source(
             return _measured(trial, like)
         except Exception as error:
             way = kind if count == 1 else f"{kind} with A={count}"
-            tried.append(f"{way}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-    raise NoTable(f"{words} makes no table: {'; '.join(list(dict.fromkeys(tried))[:2])}")
+            text = str(error).partition("\n")[0]
+            tried.append(f"called with {way}: {type(error).__name__}: {text}")
+    some = "; ".join(list(dict.fromkeys(tried))[:2])
+    raise NoTable(f"{words} returns no table of cos and sin: {some}")
 
 
 def _kinds(call: Callable[..., Any], axes: Sequence[int]) -> Iterator[tuple[str, int]]:
@@ -81,19 +83,21 @@ def _measured(trial: Source, like: Any) -> Source:
         raw = trial._called(like, length=ROWS)
     parts = trial._parts(raw)
     if not parts or not all(hasattr(part, "shape") for part in parts):
-        raise ValueError("no array")
+        raise ValueError("it returns no array")
     if len(parts) == 1 and parts[0].ndim > 2 and parts[0].shape[0] == 2:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
     templates = tuple(_template(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
-        raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
+        raise ValueError(f"the rows of its table are too long: shape {tuple(parts[0].shape)}")
     found = replace(trial, templates=templates, kept={})
     two = found.rows(like, at[:2]).parts
     alike = all(np.array_equal(to_host(part[0]), to_host(part[1])) for part in two)
+    if alike and not any(np.any(to_host(part)) for part in two):
+        raise ValueError("all rows are 0")
     if alike and found.kind in (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing"):
-        raise ValueError("all rows are equal")
+        raise ValueError("all rows of its table are equal")
     return replace(found, form=_form(two), kept={})
 
 
@@ -122,10 +126,12 @@ def _measured_axes(trial: Source, like: Any) -> Source:
 def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
     if rows not in shape:
-        raise ValueError(f"a table of shape {shape} has no axis of {rows} rows")
+        raise ValueError(f"called for {rows} positions, it returns shape {shape}")
     axis = shape.index(rows)
     if any(n != 1 for n in shape[:axis]) or len(shape) < axis + 2:
-        raise ValueError(f"a table of shape {shape} has other axes before its rows")
+        raise ValueError(
+            f"its table has the shape {shape}: expected axes of 1, {rows} positions, channels"
+        )
     return (*shape[:axis], -1, *shape[axis + 1 :])
 
 

@@ -53,7 +53,7 @@ class Rows:
         """Return the parts in one of :data:`SHAPES`; -1 in a template is the axis of rows."""
         if self.whole:
             if shape != "as returned":
-                raise ValueError("a table of several position axes is passed as returned")
+                raise ValueError("a table for several position axes is not reshaped")
             return self.parts
         return tuple(
             self._one(part, shape, template)
@@ -124,7 +124,7 @@ class Source:
             return Rows(tuple(p.reshape((*shape, p.shape[-1])) for p in parts), True)
         if positions.ndim == 3:
             if self.kind not in AT_POSITIONS:
-                raise ValueError("the table has one position axis")
+                raise ValueError("positions have several axes, but the table has one")
             return Rows(self._parts(self._called(x, positions=positions)), True, whole=True)
         batched = positions.ndim == 2
         if self.kind in AT_POSITIONS:
