@@ -22,6 +22,7 @@ from .instances import MethodOf, main_call
 from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
+from .signatures import is_function, signature_of
 from .subject import Request, Subject, subjects_of
 from .tables import NoTable
 from .trial import PERFECT, SIZES
@@ -103,8 +104,7 @@ def bind(
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
-        facts = facts_of(encoding, init, config, dim)
-        found = _found(request, facts, dim)
+        found, facts = _best_facts(request, facts_of(encoding, init, config, dim), dim)
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:
@@ -118,7 +118,25 @@ def bind(
     raise NoConvention(_nothing_fits(request))
 
 
-def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
+def _best_facts(
+    request: Request, facts: Facts, dim: int
+) -> tuple[Implementation | None, Facts]:
+    """Return the best way of calling the target, and the facts that it needs.
+
+    With several position axes, the ``dim`` of constructors may be the size of a head, or the part
+    of it that each axis turns.
+    """
+    points, found = _found(request, facts, dim)
+    if points >= PERFECT or request.axes == 1 or not isinstance(request.encoding, Rotary):
+        return found, facts
+    part = dim // request.axes
+    roles = dict.fromkeys(("rotary_dim", "width"), part)
+    other = replace(facts, by_role={**facts.by_role, **roles})
+    more, again = _found(request, other, dim)
+    return (again, other) if more > points else (found, facts)
+
+
+def _found(request: Request, facts: Facts, dim: int) -> tuple[int, Implementation | None]:
     """Return the best way of calling the target: rotations first, then other functions."""
     subjects = list(subjects_of(request, facts, dim))
     for sizes, rotates in itertools.product(SIZES, (True, False)):
@@ -126,10 +144,10 @@ def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
             rows = [c for c in _fitting(subject) if c.rotates is rotates]
             if not rotates and sizes != SIZES[0]:
                 continue
-            found = _best(replace(subject, sizes=sizes), rows)
+            points, found = _best(replace(subject, sizes=sizes), rows)
             if found is not None:
-                return found
-    return None
+                return points, found
+    return 0, None
 
 
 def _name(target: Any) -> str:
@@ -144,7 +162,7 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
     for count in counts:
         try:
-            inspect.signature(function).bind(*[None] * count)
+            signature_of(function).bind(*[None] * count)
         except TypeError:
             continue
         except ValueError:  # no signature, as of functions in C
@@ -159,8 +177,8 @@ def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ..
     return (head_dim,) if head_dim is not None else HEAD_DIMS
 
 
-def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
-    """Return the way of calling with the best score, or None."""
+def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation | None]:
+    """Return the best score, and its way of calling, or None."""
     best: tuple[int, Implementation | None] = (0, None)
     request = subject.request
     for library in _libraries(subject):
@@ -173,12 +191,12 @@ def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
                     if points > best[0]:
                         best = (points, found)
                     if points >= PERFECT:
-                        return found
+                        return points, found
             except (Unbound, NoTable) as error:
                 request.tried.append(f"{convention.name}: {error}")
             if best[0] >= PERFECT and not convention.rotates:
-                return best[1]
-    return best[1]
+                return best
+    return best
 
 
 def _libraries(subject: Subject) -> list[Library]:
@@ -238,9 +256,9 @@ def _nothing_fits(request: Request) -> str:
     if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
         return "\n".join(reason for reason in reasons if "--init" in reason)
     try:
-        owner = main_call(target) if not inspect.isroutine(target) else target
-        takes_, roles = str(inspect.signature(owner or target)), set[str | None]()
-        roles |= {role_of(n) for n in inspect.signature(owner or target).parameters}
+        owner = target if is_function(target) else main_call(target)
+        takes_, roles = str(signature_of(owner or target)), set[str | None]()
+        roles |= {role_of(n) for n in signature_of(owner or target).parameters}
     except (TypeError, ValueError):
         takes_, roles = "(...)", set()
     rows = [c for c in CONVENTIONS if surface is None or surface in c.surfaces]

@@ -10,15 +10,19 @@ from typing import Any
 
 from posenc_ref.conformance.harness.implementation import Implementation
 
+from .axes_tables import EACH, AxesSource, axes_sources
 from .conventions import Convention
 from .facts import other_default
-from .instances import MAKES_TABLES, candidates, main_call, make, methods
+from .grids import SIZES, grids_of
+from .instances import MAKES_TABLES, Made, candidates, main_call, methods, objects_of
 from .libraries import Library
 from .roles import Unbound, role_of
-from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation, roles_in_call, ways
-from .subject import Subject, calling
-from .tables import NoTable, Source, find_source
+from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
+from .signatures import is_function, takes_anything, with_parameters
+from .subject import Subject, calling, same_call
+from .tables import AT_POSITIONS, NoTable, Source, find_source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
+from .ways import grid_ways, roles_in_call, ways
 
 
 def rotations(
@@ -26,6 +30,11 @@ def rotations(
 ) -> Iterator[tuple[int, Implementation]]:
     """Yield scored ways of calling a rotation."""
     request = subject.request
+    if convention.grid and request.axes == 1:
+        return
+    if takes_anything(subject.function):
+        given = with_parameters(subject.function, convention.roles)
+        subject = replace(subject, function=given)
     order, fixed = _order(subject, convention)
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
     chosen = request.tensor_layout
@@ -45,12 +54,38 @@ def rotations(
                 how = ""  # exactly as the surface says
             yield points, subject.implementation(library, direct, "apply", layout, how)
     surface = request.surface or convention.surfaces[0]
-    for way in ways(function, order, subject.facts, layouts, sources, request.part):
+    if convention.grid:
+        every = _grid_ways(subject, function, order, fixed, layouts)
+    else:
+        every = ways(function, order, subject.facts, layouts, sources, request.part)
+    for way in every:
         way = replace(way, limit=subject.limit)
         for points, found in _scored(subject, library, way, surface, fixed):
             others = _others(subject, library, way, sources) if points >= PERFECT else []
             more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
             yield points, replace(found, how=found.how + more)
+
+
+def _grid_ways(
+    subject: Subject,
+    function: Callable[..., Any],
+    order: Mapping[str, str],
+    fixed: Mapping[str, Any],
+    layouts: Sequence[str],
+) -> Iterator[Rotation]:
+    """Return the ways to call a rotation of whole grids, made anew for each grid if need be."""
+    made, facts, request = subject.made, subject.facts, subject.request
+    if made is not None and made.grid is not None:
+
+        def again(sizes: tuple[int, ...]) -> Callable[..., Any]:
+            assert made.again is not None
+            call = same_call(made.again(sizes), subject.function)
+            return functools.partial(call, **fixed) if fixed else call
+
+        return grid_ways(function, order, facts, layouts, [made.grid], again, request.part)
+    roles = {role_of(name) for name in subject.signature if name not in facts.by_name}
+    grids = list(grids_of(roles, subject.owner, facts, request.axes))
+    return grid_ways(function, order, facts, layouts, grids, None, request.part)
 
 
 def _others(
@@ -96,6 +131,7 @@ def _scored(
         way = replace(way, inplace=True)
     points, why = _points(subject, library, library.wrapped(way), way.layout)
     doubtful = way.layout not in ("bhsd", "bshd") or (not way.positions and way.source is None)
+    doubtful = doubtful or way.grid is not None
     if points and doubtful and points < ALIKE + MOVES:
         points, why = 0, "rows or heads are not rotated alike, or all tokens are"
     least = PERFECT if way.positions == ONE_TOKEN else 1
@@ -116,7 +152,8 @@ def _scored(
 def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the roles of the parameters: by their names, else in the convention's order."""
     try:
-        order, fixed = roles_in_call(subject.function, subject.facts)
+        also = SIZES if convention.grid else ()
+        order, fixed = roles_in_call(subject.function, subject.facts, also)
         if set(VECTORS) & set(order.values()):
             return order, fixed
     except Unbound:
@@ -142,40 +179,76 @@ def _sources(subject: Subject, library: Library) -> Iterator[Source]:
         places = [*owner, *candidates(subject.scope, subject.function)]
     fixed = not getattr(request.encoding, "depends_on_length", False)
     for place in places:
-        for call, words in _makers(place, subject):
+        served = set()  # the methods that give tables, for one way to state the size of a grid
+        for call, words, made in _makers(place, subject):
+            if call.__name__ in served:
+                continue
             try:
                 found = find_source(call, subject.facts, words, like)
-                yield replace(found, words=_source_words(found), every_length=fixed)
+                if request.axes == 1 or found.kind in AT_POSITIONS:
+                    yield replace(found, words=_source_words(found), every_length=fixed)
+            except (NoTable, Unbound) as error:
+                request.tried.append(str(error))
+            if request.axes == 1:
+                continue
+            try:
+                for several in _axes_sources(call, words, made, subject, like):
+                    served.add(call.__name__)
+                    yield replace(several, words=_source_words(several))
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))
 
 
+def _axes_sources(
+    call: Callable[..., Any], words: str, made: Made | None, subject: Subject, like: Any
+) -> Iterator[AxesSource]:
+    """Return the tables of several axes that a callable gives."""
+    owner = made.owner if made is not None else None
+    if made is None or made.grid is None:
+        return axes_sources(call, subject.facts, words, like, subject.request.axes, owner)
+
+    def called(sizes: tuple[int, ...]) -> Callable[..., Any]:
+        assert made.again is not None
+        return same_call(made.again(sizes), call)
+
+    return axes_sources(
+        call, subject.facts, words, like, subject.request.axes, owner, made.grid, called
+    )
+
+
 def _source_words(source: Source) -> str:
     """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
-    asked = ("x", "positions", "length", "dtype", "device")
-    return f"{source.words}({source.facts.described(source.call, asked)})"
+    asked = ("x", "positions", "length", "dtype", "device", *EACH)
+    grid = source.grid if isinstance(source, AxesSource) else None
+    asked += SIZES if grid is not None else ()
+    words = f"{source.words}({source.facts.described(source.call, asked)})"
+    return words if grid is None else f"{words} of {grid.words}"
 
 
-def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str]]:
+def _makers(
+    place: Any, subject: Subject
+) -> Iterator[tuple[Callable[..., Any], str, Made | None]]:
     """Yield the callables of a class, object or function that may make tables."""
     words = getattr(place, "__name__", type(place).__name__)
     if inspect.isclass(place):
         try:
-            text = f"{words}({subject.facts.described(place)})"
-            place, words = make(place, subject.facts), text
+            every = list(objects_of(place, subject.facts, subject.request.axes))
         except Unbound as error:
             subject.request.tried.append(str(error))
             return
-    if inspect.isroutine(place) or isinstance(place, functools.partial):
-        yield place, words
+    elif is_function(place):
+        yield place, words, None
         return
-    main = main_call(place)
-    if main is not None and main != subject.function:
-        yield calling(place, main), words
+    else:
+        every = [Made(place, words)]
     own = getattr(subject.function, "__name__", "")
-    for method in methods(place, MAKES_TABLES):
-        if method.__name__ != own:
-            yield method, f"{words}.{method.__name__}"
+    for made in every:
+        main = main_call(made.owner)
+        if main is not None and main != subject.function:
+            yield calling(made.owner, main), made.words, made
+        for method in methods(made.owner, MAKES_TABLES):
+            if method.__name__ != own:
+                yield method, f"{made.words}.{method.__name__}", made
 
 
 def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
@@ -194,6 +267,8 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
     shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else _shape(way.layout)
     shape = "(H * D,), one token a call" if way.positions == ONE_TOKEN else shape
     parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {shape}"]
+    if way.grid is not None:
+        parts.append(way.grid.words)
     if way.part is not None:
         parts.append(f"channels {way.part[0]}:{way.part[1]}")
     if way.source is not None:

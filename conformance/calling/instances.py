@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .facts import Facts
+from .grids import SIZES, Grid, grids_of
 from .libraries import dtype_for
 from .roles import Unbound, role_of
+from .signatures import signature_of
 
 #: Words in the names of methods that rotate, and of functions and methods that make tables.
 ROTATES = frozenset({"apply", "rotate", "rope", "rotary", "rot"})
@@ -54,6 +59,49 @@ def make(cls: type, facts: Facts) -> Any:
     return made.eval() if hasattr(made, "eval") and hasattr(made, "parameters") else made
 
 
+@dataclass(frozen=True)
+class Made:
+    """An object to call; ``again`` makes one for another grid, if its class takes the size."""
+
+    owner: Any
+    words: str
+    grid: Grid | None = None
+    again: Callable[[tuple[int, ...]], Any] | None = None
+
+
+def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
+    """Yield objects of ``cls``: one, or one for each way to state the size of a grid.
+
+    Raises
+    ------
+    Unbound
+        No object can be made.
+    """
+    names = [name for name in signature_of(cls).parameters if name not in facts.by_name]
+    sizes = {role_of(name) for name in names} & set(SIZES)
+    if axes == 1 or not sizes:
+        yield Made(make(cls, facts), f"{cls.__name__}({facts.described(cls)})")
+        return
+    why: list[Unbound] = []
+    tried = 0
+    for tried, grid in enumerate(grids_of(sizes, None, facts, axes), 1):
+        known = grid.facts(facts, grid.sizes(np.zeros((axes, 1), dtype=int) + 4))
+
+        @functools.lru_cache(maxsize=8)
+        def again(sizes: tuple[int, ...], grid: Grid = grid) -> Any:
+            return make(cls, grid.facts(facts, sizes))
+
+        words = f"{cls.__name__}({known.described(cls, SIZES)})"
+        try:
+            made = make(cls, known)
+        except Unbound as error:
+            why.append(error)
+            continue
+        yield Made(made, words, grid, again)
+    if len(why) == tried:
+        raise why[0]
+
+
 def made_for(cls: type, facts: Facts) -> int | None:
     """Return the number of positions that an object of ``cls`` is made for, if it is told."""
     also = dict.fromkeys(("dtype", "device"), ...)
@@ -65,7 +113,11 @@ def made_for(cls: type, facts: Facts) -> int | None:
 
 def main_call(instance: Any) -> Callable[..., Any] | None:
     """Return the method that an object of a framework defines as its call, or None."""
+    instance = getattr(instance, "_orig_mod", instance)  # torch.compile
     kind = type(instance)
+    scripted = getattr(instance, "forward", None)
+    if hasattr(scripted, "schema"):
+        return scripted  # type: ignore[no-any-return]
     for name in ("forward", "call", "__call__"):
         own = getattr(kind, name, None)
         module = getattr(own, "__module__", "") or ""
@@ -83,9 +135,14 @@ def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]
     """Yield the methods that the object's own class defines with one of the words."""
     for name, value in vars(type(instance)).items():
         plain = value.__func__ if isinstance(value, staticmethod) else value
+        if isinstance(value, functools.partialmethod):
+            plain = value.func
         private = name.startswith("__") or name in ("forward", "call")
         if inspect.isfunction(plain) and words & words_of(name) and not private:
-            yield getattr(instance, name)
+            method = getattr(instance, name)
+            if isinstance(method, functools.partial):
+                functools.update_wrapper(method, method.func).__name__ = name
+            yield method
 
 
 def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from .facts import Facts
 from .libraries import namespace, to_host
 from .roles import role_of
+from .signatures import signature_of
 
 #: The number of rows in a trial call, and the most rows that a table is made for.
 ROWS, MOST_ROWS = 11, 131072
@@ -31,7 +32,7 @@ SHAPES = ("as returned", "(S, W)", "(1, S, W)", "(1, 1, S, W)", "(1, S, 1, W)", 
 
 
 #: The kinds of sources that take positions.
-_AT_POSITIONS = ("positions", "row of positions", "positions as x")
+AT_POSITIONS = ("positions", "row of positions", "positions as x")
 
 
 class NoTable(ValueError):
@@ -100,18 +101,18 @@ class Source:
     def rows(self, x: Any, positions: Any) -> Rows:
         """Return the rows at ``positions``, (S,), (B, S) or (A, B, S), for the vectors ``x``."""
         if positions.ndim == 3:
-            if self.kind not in _AT_POSITIONS:
+            if self.kind not in AT_POSITIONS:
                 raise ValueError("the table has one position axis")
             return Rows(self._parts(self._called(x, positions=positions)), True, whole=True)
         batched = positions.ndim == 2
-        if self.kind in _AT_POSITIONS:
+        if self.kind in AT_POSITIONS:
             given = positions[None] if self.kind == "positions" and not batched else positions
             if batched and self.kind != "positions":
                 raise ValueError(_ONE_ROW)
             parts = self._parts(self._called(x, positions=given))
             shape = tuple(positions.shape)
             found = [
-                p.reshape((*shape, *_trail(p, t)))
+                p.reshape((*shape, *trail(p, t)))
                 for p, t in zip(parts, self.templates, strict=True)
             ]
             return Rows(tuple(found), batched)
@@ -135,7 +136,7 @@ class Source:
             length = max(64, 1 << (length - 1).bit_length())
         parts = self._parts(self._called(x, length=length))
         found = tuple(
-            p.reshape((p.shape[_row_axis(t)], *_trail(p, t)))
+            p.reshape((p.shape[_row_axis(t)], *trail(p, t)))
             for p, t in zip(parts, self.templates, strict=True)
         )
         self.kept[key] = (length, found)
@@ -203,7 +204,7 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
 
 
 def _kinds(call: Callable[..., Any]) -> Iterator[str]:
-    signature = inspect.signature(call).parameters
+    signature = signature_of(call).parameters
     roles = {role_of(name) for name in signature}
     if "shape" in roles:
         yield "shape"
@@ -222,7 +223,7 @@ def _measured(trial: Source, like: Any) -> Source:
     """Return the source with the shape and form of its table, or raise an exception."""
     xp = namespace(like)
     at = xp.arange(ROWS)
-    if trial.kind in _AT_POSITIONS:
+    if trial.kind in AT_POSITIONS:
         raw = trial._called(like, positions=at[None] if trial.kind == "positions" else at)
     else:
         raw = trial._called(like, length=ROWS)
@@ -233,7 +234,7 @@ def _measured(trial: Source, like: Any) -> Source:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
-    templates = tuple(_template(tuple(part.shape), rows or ROWS) for part in parts)
+    templates = tuple(template_of(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
         raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
     found = replace(trial, templates=templates, kept={})
@@ -243,10 +244,10 @@ def _measured(trial: Source, like: Any) -> Source:
     alike = all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs)
     if alike and found.kind not in ("positions", "row of positions", "length"):
         raise ValueError("all rows are equal")
-    return replace(found, form=_form(first), kept={})
+    return replace(found, form=form_of(first), kept={})
 
 
-def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+def template_of(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
     if rows not in shape:
         raise ValueError(f"a table of shape {shape} has no axis of {rows} rows")
@@ -268,7 +269,7 @@ def _row_axis(template: tuple[int, ...]) -> int:
     return template.index(-1)
 
 
-def _trail(part: Any, template: tuple[int, ...]) -> tuple[int, ...]:
+def trail(part: Any, template: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sizes of the axes after the rows, without singletons between."""
     after = template[template.index(-1) + 1 :]
     return tuple(n for n in after[:-1] if n != 1) + after[-1:]
@@ -282,7 +283,7 @@ def _width(template: tuple[int, ...]) -> int:
     return width
 
 
-def _form(parts: tuple[Any, ...]) -> str:
+def form_of(parts: tuple[Any, ...]) -> str:
     """Return the form of a table, recognized at position 0, where cos is 1 and sin is 0."""
     host = [np.asarray(to_host(part))[0].reshape(-1) for part in parts]
     if np.iscomplexobj(host[0]):

@@ -50,6 +50,20 @@ def _dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+def grid(sizes: tuple[int, ...]) -> np.ndarray:
+    """Return the positions (A, tokens) of a whole grid, the last axis fastest."""
+    return np.indices(sizes).reshape(len(sizes), -1)
+
+
+def sides(tokens: int, axes: int) -> tuple[int, ...]:
+    """Return the sizes of the grid of this many tokens that is nearest to a square.
+
+    All axes but the last two have size 1.
+    """
+    height = max(n for n in range(1, int(tokens**0.5) + 1) if tokens % n == 0)
+    return (*[1] * (axes - 2), height, tokens // height)
+
+
 def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
     """Return x with 1 in the channels ``first``, one per pair: rotated, a pair is (cos, sin)."""
     x = np.zeros(shape)

@@ -90,7 +90,8 @@ class Reach:
         if judged >= wanted or self.accepts(wanted):
             return wanted
         self.highest = _bisect(self.accepts, judged, wanted)
-        self.run.limit(f"positions past {self.highest} are refused ({self.refused})")
+        where = " on all axes at once" if self.run.driver.axes > 1 else ""
+        self.run.limit(f"positions past {self.highest}{where} are refused ({self.refused})")
         return self.highest
 
     def from_zero(self, refused: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness import probes
 from posenc_ref.conformance.harness.probes import GENERIC, unit_pairs
 from posenc_ref.conformance.harness.reach import REQUIRED_TOKENS, Access
 from posenc_ref.conformance.harness.run import Run
@@ -17,6 +18,8 @@ from posenc_ref.conformance.phases.measure import Pair, unwrap
 
 #: The largest position of an axis in cases with several axes; images and clips are not larger.
 _LARGEST = 1021
+#: The largest grid of which every position is judged: more rows, and more columns, than 14 patches.
+_SIDES = (16, 17)
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,41 @@ def judge(run: Run, access: Access) -> None:
         one[a] = [0, 1, 7, 37, 211]
         cases[f"axis {a} alone"] = one
     highest = access.reach(int(GENERIC[-1]))
+    sizes = (*[2] * (count - 2), *_extents(run, access, highest))
+    cases[f"every position of a grid of {' x '.join(map(str, sizes))}"] = probes.grid(sizes)[:, None]
     generic = GENERIC[highest >= GENERIC]
     if generic.size:
         rolled = np.stack([np.roll(generic, a) for a in range(count)])
         cases["scattered positions, in another order on each axis"] = rolled[:, None]
     for case, positions in cases.items():
-        if positions.max() > highest:
-            continue
         shape = (positions.shape[1], 2, positions.shape[2], access.dim)
-        x = run.random(shape, 18)
+        x, last = run.random(shape, 18), int(positions.max())
+        allowed = last <= highest or run.settings.allows(last)
+        if not allowed or (last > highest and not run.driver.accepts(x, positions)):
+            continue
         try:
             _judge(run, case, x, positions.astype(np.int64))
         except (Refused, Malformed) as error:
             run.add("raises", f"positions (A, B, S) that differ between axes: {case}", str(error))
             return
+
+
+def _extents(run: Run, access: Access, highest: int) -> list[int]:
+    """Return the sizes of the last two axes of a grid, at most :data:`_SIDES`.
+
+    Every position that the function accepts on one axis, with 0 on the others, is in the grid.
+    """
+    found = []
+    count = run.encoding.num_axes
+    for axis, size in zip(range(count - 2, count), _SIDES, strict=True):
+        last = np.zeros((count, 1, 1), dtype=np.int64)
+        for last[axis] in range(size - 1, highest, -1):
+            if run.driver.accepts(np.ones((1, 1, 1, access.dim)), last):
+                break
+        else:
+            last[axis] = min(size - 1, highest)
+        found.append(int(last[axis, 0, 0]) + 1)
+    return found
 
 
 def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
