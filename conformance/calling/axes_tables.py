@@ -37,6 +37,8 @@ class AxesSource(Source):
 
     def rows(self, x: Any, positions: Any) -> Rows:
         """Return the rows at ``positions`` (A, S), or (A, B, S) with equal rows of the batch."""
+        if 0 in positions.shape:
+            raise ValueError("positions must be those of at least one token")
         row = positions[:, 0] if positions.ndim == 3 else positions
         if self.grid is None:
             parts = self._parts(self._asked(x, row))

@@ -56,14 +56,14 @@ class Grid:
         ValueError
             The positions are not in a grid of the function, or in none that the suite makes.
         """
-        allowed = f"positions must be in {self.words}"
+        allowed = f"positions must be cells of a grid of {_by(self.own) if self.own else 'patches'}"
         whole = positions.dtype.kind in "iu" and not (positions < 0).any()
         if positions.shape[0] != self.axes or positions.size == 0 or not whole:
-            raise ValueError(f"{allowed}, integers >= 0 of at least one token")
+            raise ValueError(f"{allowed}: integers >= 0, for at least one token")
         ends = [int(axis.max()) + 1 for axis in positions]
         if self.own:
             if any(end > size for end, size in zip(ends, self.own, strict=True)):
-                raise ValueError(f"{allowed}, below {_by(self.own)}")
+                raise ValueError(f"{allowed}, the only one that the function takes")
             return self.own
         m = self.merge
         height, width = (-(-end // m) * m for end in ends[-2:])
@@ -174,18 +174,16 @@ def grids_of(
 ) -> Iterator[Grid]:
     """Yield the grids to try for a function whose parameters, and its maker's, have these roles."""
     merge = _merge(owner, facts)
-    if stated := roles & set(SIZES):
+    stated = roles & set(SIZES)
+    if stated:
         if "side" not in stated and stated != {"grid_tokens"}:
             yield Grid(axes, merge=merge)
         yield Grid(axes, square=True, merge=merge)
         if {"grid", "image_size"} & stated:
             yield Grid(axes, one_number=True, square=True, merge=merge)
-        return
-    if axes != 2:
-        return
-    own = list(dict.fromkeys(_own(owner, facts)))
+    own = list(dict.fromkeys(_own(owner, facts))) if axes == 2 else []
     yield from (Grid(axes, own=sizes, merge=merge) for sizes in own)
-    if not own:
+    if not own and not stated and axes == 2:
         yield Grid(axes, square=True, merge=merge)
         yield from (Grid(axes, own=(side, side), merge=merge) for side in _SIDES)
 

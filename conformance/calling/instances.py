@@ -77,9 +77,10 @@ def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
     Unbound
         No object can be made.
     """
-    names = [name for name in signature_of(cls).parameters if name not in facts.by_name]
+    names = list(signature_of(cls).parameters)
     sizes = {role_of(name) for name in names} & set(SIZES)
-    if axes == 1 or not sizes:
+    given = any(role_of(name) in SIZES for name in names if name in facts.by_name)
+    if axes == 1 or given or not sizes:
         yield Made(make(cls, facts), f"{cls.__name__}({facts.described(cls)})")
         return
     why: list[Unbound] = []

@@ -272,7 +272,7 @@ def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
         row = positions[:, 0] if form in ONE_ROW and positions.ndim == 3 else positions
         if form.startswith(("each", "tuple")):
             return tuple(row[axis] for axis in range(row.shape[0]))
-        return row if form == "(A, S)" else row.T
+        return row if form == "(A, S)" else namespace(row).moveaxis(row, 0, -1)
     if form == "as given" or positions.ndim > 1 or layout in FLAT:
         return positions
     xp = namespace(positions)

@@ -237,6 +237,9 @@ class Access(Reach):
             try:
                 return self.run.driver.apply(x, positions)
             except Refused as error:
+                last = int(np.argmax(positions))
+                if not self.run.driver.accepts(x[:, :, [last]], positions[[last]]):
+                    raise  # the length is not the reason
                 most = longest_call(lambda size: self._accepts(x, positions, size), n)
                 if not most:  # the length is not the reason
                     raise

@@ -105,12 +105,20 @@ def stale(run: Run, access: Access) -> None:
     encoding = run.encoding
     rng = np.random.default_rng(run.settings.seed + 19)
     x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
+    highest = access.reach(63)
+    most = [highest] * (encoding.num_axes - 2)
+    if highest < 63:
+        most += [size - 1 for size in _extents(run, access, highest)]
+    else:
+        most += [highest] * 2
+    most = np.array(most)[:, None, None]
 
     def right(positions: np.ndarray) -> bool:
         return run.fits(run.driver.apply(x, positions), apply_truth(encoding, x, positions))
 
     for axis in range(encoding.num_axes):
-        one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
+        drawn = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
+        one, two, three = np.minimum(drawn, most)
         two[axis] = one[axis]
         run.count("state")
         if right(one) and not right(two) and right(three):
