@@ -23,7 +23,7 @@ from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .signatures import is_function, signature_of
-from .subject import Request, Subject, subjects_of
+from .subject import Request, Subject, name_of, subjects_of
 from .tables import NoTable
 from .trial import PERFECT, SIZES
 
@@ -150,10 +150,6 @@ def _found(request: Request, facts: Facts, dim: int) -> tuple[int, Implementatio
     return 0, None
 
 
-def _name(target: Any) -> str:
-    return str(getattr(target, "__qualname__", type(target).__name__))
-
-
 def takes(function: Callable[..., Any], surface: str) -> bool:
     """Return whether ``function`` takes exactly the positional arguments of ``surface``."""
     if surface not in SURFACES:
@@ -270,7 +266,7 @@ def _nothing_fits(request: Request) -> str:
         return shared, (shared - len(convention.roles)) * bool(shared)
 
     nearest = max(rows, key=near)
-    lines = [f"no calling convention fits {_name(target)}{takes_}"]
+    lines = [f"no calling convention fits {name_of(target)}{takes_}"]
     first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
     reasons = [*first, *(reason for reason in reasons if reason not in first)]
     lines += [f"  tried: {reason}" for reason in reasons[:3]]

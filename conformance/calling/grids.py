@@ -22,7 +22,7 @@ from .roles import role_of
 SIZES = ("frames", "grid_height", "grid_width", "grid", "grid_thw", "side", "image_size",
          "grid_tokens")  # fmt: skip
 #: The most tokens of a grid, and the most numbers of all grids in a call.
-MOST_TOKENS, MOST_NUMBERS = 2**14, 2**23
+MOST_TOKENS, MOST_NUMBERS = 2**12, 2**22
 #: The sides of square grids to try for objects that do not state theirs.
 _SIDES = (14, 16, 7, 8, 24, 32, 12, 10, 18, 20, 27, 28, 37, 48, 64)
 
@@ -61,6 +61,7 @@ class Grid:
         if positions.shape[0] != self.axes or positions.size == 0 or not whole:
             raise ValueError(f"{allowed}: integers >= 0, for at least one token")
         ends = [int(axis.max()) + 1 for axis in positions]
+        ends[-2:] = [max(end, 2) for end in ends[-2:]] if not self.own else ends[-2:]
         if self.own:
             if any(end > size for end, size in zip(ends, self.own, strict=True)):
                 raise ValueError(f"{allowed}, the only one that the function takes")
@@ -69,8 +70,8 @@ class Grid:
         height, width = (-(-end // m) * m for end in ends[-2:])
         if self.square:
             height = width = max(height, width)
-        elif height == width:  # unequal sizes show which one is used
-            width += m
+        elif height == width and height * (width + m) * math.prod(ends[:-2]) <= MOST_TOKENS:
+            width += m  # unequal sizes show which one is used
         found = (*ends[:-2], height, width)
         if math.prod(found) > MOST_TOKENS:
             raise ValueError(

@@ -91,11 +91,17 @@ class Subject:
         )
 
 
+def name_of(target: Any) -> str:
+    """Return the name of a function, a class or an object's class; for compiled ones, inside."""
+    named = inner(target) if is_function(target) else getattr(target, "_orig_mod", target)
+    return str(getattr(named, "__qualname__", type(named).__name__))
+
+
 def subjects_of(request: Request, facts: Facts, dim: int) -> Iterator[Subject]:
     """Yield the functions that a target may mean: itself, its call, or one of its methods."""
     target = request.target
     limit: int | None = None
-    text = getattr(target, "__qualname__", type(target).__name__)
+    text = name_of(target)
     method = target.name if isinstance(target, MethodOf) else None
     cls = target.owner if isinstance(target, MethodOf) else target
     if is_function(target):

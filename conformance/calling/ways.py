@@ -129,6 +129,8 @@ def roles_in_call(
         order[unknown.pop()] = "positions"
     if unknown:
         raise Unbound(f"no value is known for the parameter {unknown[0]!r}")
+    if not {"query", "key", "x", "packed"} & {*order.values()}:
+        order = {name: "x" if role == "value" else role for name, role in order.items()}
     if "query" in order.values() and not {"key", "packed"} & {*order.values()}:
         order = {name: "x" if role == "query" else role for name, role in order.items()}
     return order, fixed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -56,11 +57,11 @@ def grid(sizes: tuple[int, ...]) -> np.ndarray:
 
 
 def sides(tokens: int, axes: int) -> tuple[int, ...]:
-    """Return the sizes of the grid of this many tokens that is nearest to a square.
+    """Return the sizes of a grid of at most this many tokens, wider than high.
 
     All axes but the last two have size 1.
     """
-    height = max(n for n in range(1, int(tokens**0.5) + 1) if tokens % n == 0)
+    height = max(math.isqrt(tokens) - 1, 1)
     return (*[1] * (axes - 2), height, tokens // height)
 
 

@@ -223,9 +223,10 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
 
 
 def _whole_grid(run: Run, x: np.ndarray, refused: Refused) -> bool:
-    """Judge x in a call of a whole grid of as many tokens; return whether it is accepted."""
+    """Judge x in a call of a whole grid of nearly as many tokens; return whether it is accepted."""
     sizes = sides(x.shape[2], run.driver.axes)
     positions = np.repeat(grid(sizes)[:, None], x.shape[0], axis=1)
+    x = x[:, :, : positions.shape[2]]
     try:
         y = run.driver.apply(x, positions)
     except Refused:
