@@ -42,9 +42,8 @@ class AxesSource(Source):
         row = positions[:, 0] if positions.ndim == 3 else positions
         if self.grid is None:
             parts = self._parts(self._asked(x, row))
-            length = row.shape[1]
-            return Rows(tuple(p.reshape((length, *trail(p, t)))
-                              for p, t in zip(parts, self.templates, strict=True)), False)  # fmt: skip
+            each = zip(parts, self.templates, strict=True)
+            return Rows(tuple(p.reshape((row.shape[1], *trail(p, t))) for p, t in each), False)
         at = np.asarray(to_host(row))
         sizes = self.grid.sizes(at)
         index = self.grid.cells(at, sizes)
@@ -91,13 +90,22 @@ class AxesSource(Source):
         if kind == "each (S,)":
             also |= dict(zip(EACH[-row.shape[0] :], row, strict=True))
         else:
-            value = {"(A, S)": lambda: row, "(S, A)": lambda: row.T, "(1, S, A)": lambda: row.T[None],
-                     "(A, 1, S)": lambda: row[:, None], "tuple of (S,)": lambda: tuple(row)}[kind]()  # fmt: skip
+            value = self._arranged(row)
             also["positions"] = value
             also["x"] = x
             if "positions" not in {role_of(n) for n in signature_of(self.call).parameters}:
                 also["x"] = value
         return self.call(**self.facts.arguments(self.call, also))
+
+    def _arranged(self, row: Any) -> Any:
+        """Return positions (A, S) in the form that the callable takes."""
+        xp = namespace(row)
+        if self.kind == "(A, 1, S)":
+            return row[:, None]
+        if self.kind in ("(S, A)", "(1, S, A)"):
+            turned = xp.moveaxis(row, 0, -1)
+            return turned if self.kind == "(S, A)" else turned[None]
+        return tuple(row) if self.kind == "tuple of (S,)" else row
 
     def _also(self, x: Any) -> dict[str, Any]:
         also = {"dtype": x.dtype, "device": getattr(x, "device", None)}
@@ -169,7 +177,10 @@ def _measured(trial: AxesSource, like: Any, axes: int) -> AxesSource:
         trial = replace(trial, stacked=True, last={})
         parts = (parts[0][0], parts[0][1])
     templates = tuple(template_of(tuple(part.shape), rows) for part in parts)
-    if any(int(np.prod(trail(p, t))) > 2 * like.shape[-1] for p, t in zip(parts, templates, strict=True)):
+    if any(
+        int(np.prod(trail(p, t))) > 2 * like.shape[-1]
+        for p, t in zip(parts, templates, strict=True)
+    ):
         raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
     found = replace(trial, templates=templates, last={})
     spots = np.array([[0, 1, 2], [0, 2, 1], [0, 1, 1]])[:axes]

@@ -118,9 +118,7 @@ def bind(
     raise NoConvention(_nothing_fits(request))
 
 
-def _best_facts(
-    request: Request, facts: Facts, dim: int
-) -> tuple[Implementation | None, Facts]:
+def _best_facts(request: Request, facts: Facts, dim: int) -> tuple[Implementation | None, Facts]:
     """Return the best way of calling the target, and the facts that it needs.
 
     With several position axes, the ``dim`` of constructors may be the size of a head, or the part

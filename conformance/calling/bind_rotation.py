@@ -218,16 +218,14 @@ def _axes_sources(
 
 def _source_words(source: Source) -> str:
     """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
-    asked = ("x", "positions", "length", "dtype", "device", *EACH)
+    asked: tuple[str, ...] = ("x", "positions", "length", "dtype", "device", *EACH)
     grid = source.grid if isinstance(source, AxesSource) else None
     asked += SIZES if grid is not None else ()
     words = f"{source.words}({source.facts.described(source.call, asked)})"
     return words if grid is None else f"{words} of {grid.words}"
 
 
-def _makers(
-    place: Any, subject: Subject
-) -> Iterator[tuple[Callable[..., Any], str, Made | None]]:
+def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str, Made | None]]:
     """Yield the callables of a class, object or function that may make tables."""
     words = getattr(place, "__name__", type(place).__name__)
     if inspect.isclass(place):

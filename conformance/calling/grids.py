@@ -45,7 +45,7 @@ class Grid:
         else:
             what = "whole square grids" if self.square else "whole grids"
         order = "row by row" if self.merge == 1 else f"in blocks of {self.merge} x {self.merge}"
-        names = ("frame, row and column" if self.axes == 3 else "row and column")
+        names = "frame, row and column" if self.axes == 3 else "row and column"
         return f"{what}, {order}; positions are {names}"
 
     def sizes(self, positions: np.ndarray) -> tuple[int, ...]:
@@ -170,10 +170,10 @@ def whole(
     return _each([call(shaped, sizes)], back)
 
 
-def grids_of(
-    roles: set[str | None], owner: Any, facts: Facts, axes: int
-) -> Iterator[Grid]:
+def grids_of(roles: set[str | None], owner: Any, facts: Facts, axes: int) -> Iterator[Grid]:
     """Yield the grids to try for a function whose parameters, and its maker's, have these roles."""
+    if not rows_and_columns(facts):
+        return
     merge = _merge(owner, facts)
     stated = roles & set(SIZES)
     if stated:
@@ -187,6 +187,11 @@ def grids_of(
     if not own and not stated and axes == 2:
         yield Grid(axes, square=True, merge=merge)
         yield from (Grid(axes, own=(side, side), merge=merge) for side in _SIDES)
+
+
+def rows_and_columns(facts: Facts) -> bool:
+    """Return whether positions may be the rows and columns of a grid: no encoding scales them."""
+    return bool(facts.fields.get("position_scale", 1.0) == 1.0)
 
 
 def _own(owner: Any, facts: Facts) -> Iterator[tuple[int, ...]]:

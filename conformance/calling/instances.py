@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .facts import Facts
-from .grids import SIZES, Grid, grids_of
+from .grids import SIZES, Grid, grids_of, rows_and_columns
 from .libraries import dtype_for
 from .roles import Unbound, role_of
 from .signatures import signature_of
@@ -80,12 +80,12 @@ def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
     names = list(signature_of(cls).parameters)
     sizes = {role_of(name) for name in names} & set(SIZES)
     given = any(role_of(name) in SIZES for name in names if name in facts.by_name)
-    if axes == 1 or given or not sizes:
+    if axes == 1 or given or not sizes or not rows_and_columns(facts):
         yield Made(make(cls, facts), f"{cls.__name__}({facts.described(cls)})")
         return
     why: list[Unbound] = []
-    tried = 0
-    for tried, grid in enumerate(grids_of(sizes, None, facts, axes), 1):
+    grids = list(grids_of(sizes, None, facts, axes))
+    for grid in grids:
         known = grid.facts(facts, grid.sizes(np.zeros((axes, 1), dtype=int) + 4))
 
         @functools.lru_cache(maxsize=8)
@@ -99,7 +99,7 @@ def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
             why.append(error)
             continue
         yield Made(made, words, grid, again)
-    if len(why) == tried:
+    if len(why) == len(grids):
         raise why[0]
 
 
@@ -118,7 +118,7 @@ def main_call(instance: Any) -> Callable[..., Any] | None:
     kind = type(instance)
     scripted = getattr(instance, "forward", None)
     if hasattr(scripted, "schema"):
-        return scripted  # type: ignore[no-any-return]
+        return scripted
     for name in ("forward", "call", "__call__"):
         own = getattr(kind, name, None)
         module = getattr(own, "__module__", "") or ""

@@ -91,9 +91,9 @@ def _module_of(value: Any) -> str:
 
 def _names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
+    for inside in code.co_consts:
+        if isinstance(inside, CodeType):
+            yield from _names(inside)
 
 
 def dtype_for(cls: type) -> Any:

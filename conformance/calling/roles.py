@@ -27,7 +27,8 @@ ROLES: dict[str, str] = {
     "table": r"freqs?|(rotary_|image_)?rope(_cache|_table)?|rotary_(emb|freqs|pos)|angles?|"
     r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache|"
     r"emb(ed)?s?|rotations?",
-    "frames": r"[TfF]|(num_|n_)?frames|grid_t|(num_|n_)?t_patches|(t|temporal)_(len(gth)?|size)|end_t",
+    "frames": r"[TfF]|(num_|n_)?frames|grid_t|(num_|n_)?t_patches|end_t|"
+    r"(t|temporal)_(len(gth)?|size)",
     "grid_height": r"h|H|hh|ph|ny|(grid|patch|num|n|feat|img|image|latent)_?(h|height|rows)|"
     r"h(eight)?_(len(gth)?|size|patches)|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
     "grid_width": r"w|W|ww|pw|nx|(grid|patch|num|n|feat|img|image|latent)_?(w|width|cols|columns)|"
@@ -47,7 +48,8 @@ ROLES: dict[str, str] = {
     r"(w|x|cols?|column|width)_(pos(itions?)?|ids?|idx|coords?)",
     "position_frame": r"(pos(itions?)?|ids?|idx|coords?)_(t|frames?|time)|(t|frame|time)_"
     r"(pos(itions?)?|ids?|idx|coords?)",
-    "positions": r"(input_|img_|txt_|image_)?ids|coords|pos_hw|(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
+    "positions": r"(input_|img_|txt_|image_)?ids|coords|pos_hw|"
+    r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
     r"positions_ids|indices|timesteps?",
     "offset": r"(seq_?(len)?_|pos(ition)?_|kv_|cache_|rope_)?offsets?|start(_pos(ition)?|_index)?|"
     r"past_len(gth)?|input_offset|index_pos",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +11,8 @@ import numpy as np
 
 from .axes_tables import EACH, AxesSource
 from .facts import Facts
-from .libraries import namespace, to_host
 from .grids import Grid, whole
+from .libraries import namespace, to_host
 from .signatures import signature_of
 from .tables import Rows, Source
 

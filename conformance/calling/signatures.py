@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-#: Where wrappers keep the function inside: ``functools.wraps``, ``torch.jit.script``, ``vectorize``.
+#: Where ``functools.wraps``, ``torch.jit.script`` and ``np.vectorize`` keep the function inside.
 _INSIDE = ("__wrapped__", "_torchdynamo_inline", "pyfunc")
 
 

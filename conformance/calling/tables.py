@@ -5,7 +5,6 @@ Every trial call uses a number of rows that no other axis has.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .facts import Facts
 from .axes_tables import EACH
+from .facts import Facts
 from .grids import SIZES, Grid
 from .roles import Unbound, role_of
 from .rotations import (
@@ -44,6 +44,7 @@ def grid_ways(
     parts = [None, part] if part is not None else [None]
     for cut, grid, layout in itertools.product(parts, grids, layouts):
         yield Rotation(function, order, facts, layout, "grid", part=cut, grid=grid, again=again)
+
 
 def ways(
     function: Callable[..., Any],
@@ -139,5 +140,3 @@ def roles_in_call(
 def _required(function: Callable[..., Any]) -> set[str]:
     signature = signature_of(function).parameters
     return {name for name, p in signature.items() if p.default is p.empty}
-
-

@@ -117,7 +117,9 @@ def _order(run: Run, encoding: Rotary, measured: Measured) -> bool:
     if off.min(axis=1).max() <= _SCALED and np.array_equal(np.sort(used), tokens):
         n = int(np.argmax(used != tokens))
         row, column = (int(p) for p in positions[-2:, used[n]])
-        text = f"the tokens of a grid are in another order: token {n} is at row {row}, column {column}"
+        text = (
+            f"the tokens of a grid are in another order: token {n} is at row {row}, column {column}"
+        )
         if np.array_equal(used, by_height[1] * width + by_height[0]):
             text = "the tokens of a grid are numbered column by column, declared row by row"
         text *= bool((used != tokens).any())

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness import probes
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, unit_pairs
 from posenc_ref.conformance.harness.reach import REQUIRED_TOKENS, Access
 from posenc_ref.conformance.harness.run import Run
@@ -49,7 +49,9 @@ def judge(run: Run, access: Access) -> None:
         cases[f"axis {a} alone"] = one
     highest = access.reach(int(GENERIC[-1]))
     sizes = (*[2] * (count - 2), *_extents(run, access, highest))
-    cases[f"every position of a grid of {' x '.join(map(str, sizes))}"] = probes.grid(sizes)[:, None]
+    cases[f"every position of a grid of {' x '.join(map(str, sizes))}"] = probes.grid(sizes)[
+        :, None
+    ]
     generic = GENERIC[highest >= GENERIC]
     if generic.size:
         rolled = np.stack([np.roll(generic, a) for a in range(count)])
@@ -106,12 +108,10 @@ def stale(run: Run, access: Access) -> None:
     rng = np.random.default_rng(run.settings.seed + 19)
     x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
     highest = access.reach(63)
-    most = [highest] * (encoding.num_axes - 2)
+    ends = [highest] * encoding.num_axes
     if highest < 63:
-        most += [size - 1 for size in _extents(run, access, highest)]
-    else:
-        most += [highest] * 2
-    most = np.array(most)[:, None, None]
+        ends[-2:] = [size - 1 for size in _extents(run, access, highest)]
+    most = np.array(ends)[:, None, None]
 
     def right(positions: np.ndarray) -> bool:
         return run.fits(run.driver.apply(x, positions), apply_truth(encoding, x, positions))

@@ -48,7 +48,6 @@ class Module(nn.Module):
         return rope(x, positions, self.theta)
 
 
-compiled = torch.compile(Module(500000.0), backend="eager", dynamic=True)
 scripted = torch.jit.script(Module(500000.0))
 
 

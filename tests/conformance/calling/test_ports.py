@@ -123,7 +123,8 @@ CASES = [
     ("wrapped.py:rope_from_one", HALF, "position-origin"),
     ("wrapped.py:with_start", HALF, ""),
     ("wrapped.py:anything", HALF, ""),
-    ("wrapped.py:compiled", HALF | LLAMA, ""),
+    ("compiled.py:module", HALF | LLAMA, ""),
+    ("compiled.py:backwards", HALF | LLAMA, "sign"),
     ("wrapped.py:scripted", HALF | LLAMA, ""),
     ("wrapped.py:Both.rotate", HALF, ""),
     ("wrapped.py:Both.rotate_back", HALF, "sign"),
@@ -133,10 +134,8 @@ CASES = [
 DAY = {
     "hugging_face.py:keys_turn_back",
     "hugging_face.py:partial",
-    "hugging_face_2023.py:apply_gptj",
     "meta_llama.py:apply_rotary_emb",
     "serving.py:InPlace",
-    "serving.py:StyleIgnored",
     "flash.py:flag_ignored",
     "libraries.py:RotaryPositionalEmbeddings",
     "libraries.py:RotaryEmbedding.rotate_without_offset",
@@ -149,6 +148,9 @@ DAY = {
     "biases_and_tables.py:StartsAtOne",
     "vision_language.py:sections_backwards",
     "gpt_oss.py:Truncated",
+    "vision_grids.py:divided_by_height",
+    f"{TIMM}columns_backwards",
+    "wrapped.py:rope_from_one",
 }
 
 
