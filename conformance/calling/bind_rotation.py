@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .axes_tables import EACH, AxesSource, axes_sources
 from .conventions import Convention
 from .facts import other_default
 from .grids import SIZES, grids_of
-from .instances import MAKES_TABLES, Made, candidates, main_call, methods, objects_of
 from .libraries import Library
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
-from .signatures import is_function, takes_anything, with_parameters
-from .subject import Subject, calling, same_call
-from .tables import AT_POSITIONS, NoTable, Source, find_source
+from .signatures import takes_anything, with_parameters
+from .sources import sources_of
+from .subject import Subject, same_call
+from .tables import NoTable, Source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
 from .ways import grid_ways, roles_in_call, ways
 
@@ -39,7 +37,7 @@ def rotations(
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
     chosen = request.tensor_layout
     layouts = (chosen,) if chosen is not None else convention.layouts
-    sources = list(_sources(subject, library)) if convention.table else []
+    sources = list(sources_of(subject, library)) if convention.table else []
     if convention.table and not sources:
         raise NoTable(
             "no class or function of the same file makes its tables; name one with --table"
@@ -167,86 +165,6 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
     known = {n: subject.facts.value(n, role_of(n)) for n in subject.signature if n not in needed}
     fixed = {n: v for n, v in known.items() if role_of(n) in SETTINGS and v is not None}
     return dict(zip(needed, convention.roles, strict=True)), fixed
-
-
-def _sources(subject: Subject, library: Library) -> Iterator[Source]:
-    """Yield the tables for a rotation: what the user names, else what the file has."""
-    request, like = subject.request, subject.like_x(library)
-    if request.table is not None:
-        places = [request.table]
-    else:
-        owner = [subject.owner] if subject.owner is not None else []
-        places = [*owner, *candidates(subject.scope, subject.function)]
-    fixed = not getattr(request.encoding, "depends_on_length", False)
-    for place in places:
-        served = set()  # the methods that give tables, for one way to state the size of a grid
-        for call, words, made in _makers(place, subject):
-            if call.__name__ in served:
-                continue
-            try:
-                found = find_source(call, subject.facts, words, like)
-                if request.axes == 1 or found.kind in AT_POSITIONS:
-                    yield replace(found, words=_source_words(found), every_length=fixed)
-            except (NoTable, Unbound) as error:
-                request.tried.append(str(error))
-            if request.axes == 1:
-                continue
-            try:
-                for several in _axes_sources(call, words, made, subject, like):
-                    served.add(call.__name__)
-                    yield replace(several, words=_source_words(several))
-            except (NoTable, Unbound) as error:
-                request.tried.append(str(error))
-
-
-def _axes_sources(
-    call: Callable[..., Any], words: str, made: Made | None, subject: Subject, like: Any
-) -> Iterator[AxesSource]:
-    """Return the tables of several axes that a callable gives."""
-    owner = made.owner if made is not None else None
-    if made is None or made.grid is None:
-        return axes_sources(call, subject.facts, words, like, subject.request.axes, owner)
-
-    def called(sizes: tuple[int, ...]) -> Callable[..., Any]:
-        assert made.again is not None
-        return same_call(made.again(sizes), call)
-
-    return axes_sources(
-        call, subject.facts, words, like, subject.request.axes, owner, made.grid, called
-    )
-
-
-def _source_words(source: Source) -> str:
-    """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
-    asked: tuple[str, ...] = ("x", "positions", "length", "dtype", "device", *EACH)
-    grid = source.grid if isinstance(source, AxesSource) else None
-    asked += SIZES if grid is not None else ()
-    words = f"{source.words}({source.facts.described(source.call, asked)})"
-    return words if grid is None else f"{words} of {grid.words}"
-
-
-def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str, Made | None]]:
-    """Yield the callables of a class, object or function that may make tables."""
-    words = getattr(place, "__name__", type(place).__name__)
-    if inspect.isclass(place):
-        try:
-            every = list(objects_of(place, subject.facts, subject.request.axes))
-        except Unbound as error:
-            subject.request.tried.append(str(error))
-            return
-    elif is_function(place):
-        yield place, words, None
-        return
-    else:
-        every = [Made(place, words)]
-    own = getattr(subject.function, "__name__", "")
-    for made in every:
-        main = main_call(made.owner)
-        if main is not None and main != subject.function:
-            yield calling(made.owner, main), made.words, made
-        for method in methods(made.owner, MAKES_TABLES):
-            if method.__name__ != own:
-                yield method, f"{made.words}.{method.__name__}", made
 
 
 def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:

@@ -57,7 +57,7 @@ def check_command(
         Path | None,
         typer.Option(
             help="Judge recorded q and k, before and after the rotation, in place of a function: "
-            "a .npz or .safetensors file, or a folder of .npy files."
+            "a .npz or .safetensors file, or a folder of such files or of .npy files."
         ),
     ] = None,
     against: Annotated[
@@ -208,6 +208,7 @@ def check_command(
         return check_model(
             target,
             several or {layer_type or "": declared},
+            layers=model.layer_types if model is not None and several else (),
             node=node,
             ndjson=ndjson,
             head_dim=head_dim,

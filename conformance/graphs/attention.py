@@ -16,19 +16,17 @@ from posenc_ref.conformance.adapters.onnx import open_session
 from posenc_ref.conformance.calling.rotations import window_start
 
 from .binding import Bound
-from .model import Part, attributes
-from .roles import Unbound, supplied
-from .session import FLOATS, first_line, numpy_dtype, run
+from .model import Part
+from .roles import supplied
+from .session import MOST_CACHED, Unbound, first_line, run, table_dtype
 
-#: The indices of the inputs cos_cache, sin_cache and position_ids.
-TABLES, POSITION_IDS = (7, 8), 9
-#: The most elements of a cache in one call.
-_MOST = 2**26
 #: The most tokens in one call; the logits have this size squared.
 _BLOCK = 256
 
 
-def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -> Bound:
+def attention_bound(
+    tables: Part, interleaved: int, has_ids: bool, which: str, head_dims: list[int]
+) -> Bound:
     """Return the rotation of the "keys" or "queries" of a node; ``tables`` computes cos and sin.
 
     The numbers of heads, the scale, the window, the normalization and the quantization of the cache
@@ -40,16 +38,8 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
         If the tables cannot be computed, or ONNX Runtime refuses the node.
     """
     supply = supplied(tables)
-    interleaved = int(attributes(node).get("rotary_interleaved", 0))
-    has_ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
     problem = ""
-    try:
-        cos = supply(np.arange(1))[0]
-    except Exception as error:
-        raise Unbound(f"its cos and sin tables: {first_line(error)}") from None
-    code = next((c for c, name in FLOATS.items() if numpy_dtype(name) == cos.dtype), None)
-    if code is None:
-        raise Unbound(f"its tables have the dtype {cos.dtype}")
+    code, dtype, cos = table_dtype(supply)
     rotation = _Attention(supply, code, interleaved, has_ids, which)
     for dim in dict.fromkeys((*head_dims, 2 * cos.shape[-1])):
         try:
@@ -60,7 +50,7 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
         how = "positions in position_ids" if has_ids else "contiguous positions, from seqlens_k"
         seen = "the present keys" if which == "keys" else "the logits with one-hot keys"
         found = f"{which} from {seen}, {how}"
-        return Bound(rotation, FLOATS[code], dim, found, remarks=rotation.remarks(dim))
+        return Bound(rotation, dtype, dim, found, remarks=rotation.remarks(dim))
     raise Unbound(problem)
 
 
@@ -142,7 +132,7 @@ class _Attention:
     def _run(self, q: np.ndarray, k: np.ndarray, past: int, at: np.ndarray) -> Any:
         """Run the operator on q and k (B, H, S, D) after ``past`` one-hot keys in the cache."""
         rows, heads, length, dim = q.shape
-        if rows * heads * past * dim > _MOST:
+        if rows * heads * past * dim > MOST_CACHED:
             raise ValueError(f"a cache of {past} tokens is too large for {heads} heads")
         cache = np.zeros((rows, heads, past, dim), q.dtype)
         if self.which == "queries":

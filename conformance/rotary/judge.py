@@ -20,8 +20,6 @@ from posenc_ref.conformance.harness.probes import (  # fmt: skip
     WINDOWS,
     dense,
     error_window,
-    grid,
-    sides,
 )
 from posenc_ref.conformance.harness.reach import Access, longest_call
 from posenc_ref.conformance.harness.run import Run
@@ -206,7 +204,7 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     try:
         y = run.driver.apply(x, np.arange(tokens))
     except Refused as error:
-        if run.driver.axes > 1 and _whole_grid(run, x, error):
+        if run.driver.axes > 1 and judge_axes.whole_grid(run, x, error):
             return known
         accepts = lambda n: run.driver.accepts(x[:, :, :n], np.arange(n))  # noqa: E731
         tokens = longest_call(accepts, tokens, known)
@@ -220,24 +218,6 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     case = f"B, H, S = {(*size[:2], tokens)}"
     run.judge("values", case, y, apply_truth(run.encoding, x, np.arange(tokens)))
     return known
-
-
-def _whole_grid(run: Run, x: np.ndarray, refused: Refused) -> bool:
-    """Judge x in a call of a whole grid of nearly as many tokens; return whether it is accepted."""
-    sizes = sides(x.shape[2], run.driver.axes)
-    positions = np.repeat(grid(sizes)[:, None], x.shape[0], axis=1)
-    x = x[:, :, : positions.shape[2]]
-    try:
-        y = run.driver.apply(x, positions)
-    except Refused:
-        return False
-    run.limit(
-        f"some calls with the same positions on every axis are refused ({refused}); judged in "
-        "whole grids instead"
-    )
-    case = f"B, H, S = {x.shape[:3]}, a grid of {' x '.join(map(str, sizes))}"
-    run.judge("values", case, y, apply_truth(run.encoding, x, positions))
-    return True
 
 
 def _optional(run: Run, dim: int) -> None:

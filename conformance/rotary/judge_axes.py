@@ -102,6 +102,24 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
     run.judge("axes", case, y, apply_truth(run.encoding, x, positions))
 
 
+def whole_grid(run: Run, x: np.ndarray, refused: Refused) -> bool:
+    """Judge x in a call of a whole grid of nearly as many tokens; return whether it is accepted."""
+    sizes = probes.sides(x.shape[2], run.driver.axes)
+    positions = np.repeat(probes.grid(sizes)[:, None], x.shape[0], axis=1)
+    x = x[:, :, : positions.shape[2]]
+    try:
+        y = run.driver.apply(x, positions)
+    except Refused:
+        return False
+    run.limit(
+        f"some calls with the same positions on every axis are refused ({refused}); judged in "
+        "whole grids instead"
+    )
+    case = f"B, H, S = {x.shape[:3]}, a grid of {' x '.join(map(str, sizes))}"
+    run.judge("values", case, y, apply_truth(run.encoding, x, positions))
+    return True
+
+
 def stale(run: Run, access: Access) -> None:
     """Judge calls with the same positions on one axis, and other positions on the other axes."""
     encoding = run.encoding
