@@ -15,8 +15,9 @@ from .facts import Facts
 from .grids import SIZES, Grid, grids_of
 from .libraries import namespace, to_host
 from .roles import role_of
+from .rows import Rows
 from .signatures import signature_of
-from .tables import ROWS, NoTable, Rows, Source, form_of, template_of, trail
+from .tables import ROWS, NoTable, Source, form_of, template_of, trail
 
 #: How positions (A, S) of a row of the batch are passed to what makes a table.
 ARRANGEMENTS = ("(A, S)", "(S, A)", "(1, S, A)", "(A, 1, S)", "each (S,)", "tuple of (S,)")

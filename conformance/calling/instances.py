@@ -104,7 +104,7 @@ def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
 
 
 def made_for(cls: type, facts: Facts) -> int | None:
-    """Return the number of positions that an object of ``cls`` is made for, if it is told."""
+    """Return the number of positions that an object of ``cls`` is made for, if it has a limit."""
     also = dict.fromkeys(("dtype", "device"), ...)
     for name, value in facts.arguments(cls, also, tuple(also)).items():
         if role_of(name) == "length" and isinstance(value, int):

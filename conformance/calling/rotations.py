@@ -13,8 +13,9 @@ from .axes_tables import EACH, AxesSource
 from .facts import Facts
 from .grids import Grid, whole
 from .libraries import namespace, to_host
+from .rows import Rows
 from .signatures import signature_of
-from .tables import Rows, Source
+from .tables import Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")

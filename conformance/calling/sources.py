@@ -98,6 +98,8 @@ def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], 
     if inspect.isclass(place):
         try:
             every = list(objects_of(place, subject.facts, subject.request.axes))
+            for made in every:
+                subject.request.remember(made.owner)
         except Unbound as error:
             subject.request.tried.append(str(error))
             return

@@ -14,6 +14,7 @@ import numpy as np
 from .facts import Facts
 from .libraries import namespace, to_host
 from .roles import role_of
+from .rows import ONE_ROW, Rows
 from .signatures import signature_of
 
 #: The number of rows in a trial call, and the most rows that a table is made for.
@@ -25,9 +26,6 @@ _SEQUENCES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "(1, n, 1, D)": lambda n, d: (1, n, 1, d),
     "(n, 1, 1, D)": lambda n, d: (n, 1, 1, d),
 }
-#: How rows (S, ...) or (B, S, ...) are passed to a rotation: the axes of rows and singletons.
-SHAPES = ("as returned", "(S, W)", "(1, S, W)", "(1, 1, S, W)", "(1, S, 1, W)", "(S, 1, W)",
-          "(S, 1, 1, W)")  # fmt: skip
 
 
 #: The kinds of sources that take positions.
@@ -35,50 +33,7 @@ AT_POSITIONS = ("positions", "row of positions", "positions as x")
 
 
 class NoTable(ValueError):
-    """An object gives no table of rows; the message says what was tried."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table at the positions of a call: one array, or two (cos and sin)."""
-
-    parts: tuple[Any, ...]  #: each (S, ...) or (B, S, ...)
-    batched: bool  #: whether the first axis is the batch
-    whole: bool = False  #: whether the parts are passed as they were returned
-
-    def shaped(self, shape: str, templates: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
-        """Return the parts in one of :data:`SHAPES`; -1 in a template is the axis of rows."""
-        if self.whole:
-            if shape != "as returned":
-                raise ValueError("a table of several position axes is passed as returned")
-            return self.parts
-        return tuple(
-            self._one(part, shape, template)
-            for part, template in zip(self.parts, templates, strict=True)
-        )
-
-    def _one(self, part: Any, shape: str, template: tuple[int, ...]) -> Any:
-        lead = 2 if self.batched else 1
-        trail, length = tuple(part.shape[lead:]), part.shape[lead - 1]
-        batch = part.shape[0] if self.batched else 1
-        if shape == "as returned":
-            axis = template.index(-1)
-            if self.batched and axis == 0:
-                raise ValueError(_ONE_ROW)
-            front = (batch, *template[1:axis], length) if axis else (length,)
-            return part.reshape((*front, *template[axis + 1 :]))
-        if shape == "(S, 1, 1, W)" and self.batched:
-            xp = namespace(part)
-            return xp.moveaxis(part, 0, 1)[:, :, None]
-        if self.batched and shape in ("(S, W)", "(S, 1, W)"):
-            raise ValueError(_ONE_ROW)
-        ones = {"(S, W)": (length,), "(1, S, W)": (batch, length),
-                "(1, 1, S, W)": (batch, 1, length), "(1, S, 1, W)": (batch, length, 1),
-                "(S, 1, W)": (length, 1), "(S, 1, 1, W)": (length, 1, 1)}  # fmt: skip
-        return part.reshape((*ones[shape], *trail))
-
-
-_ONE_ROW = "rows of a batch must have equal positions: the function takes one table for all"
+    """A callable returns no table of cos and sin; the message says what was tried."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +56,13 @@ class Source:
         """Return the rows at ``positions``, (S,), (B, S) or (A, B, S), for the vectors ``x``."""
         if positions.ndim == 3:
             if self.kind not in AT_POSITIONS:
-                raise ValueError("the table has one position axis")
+                raise ValueError("positions have several axes, but the table has one")
             return Rows(self._parts(self._called(x, positions=positions)), True, whole=True)
         batched = positions.ndim == 2
         if self.kind in AT_POSITIONS:
             given = positions[None] if self.kind == "positions" and not batched else positions
             if batched and self.kind != "positions":
-                raise ValueError(_ONE_ROW)
+                raise ValueError(ONE_ROW)
             parts = self._parts(self._called(x, positions=given))
             shape = tuple(positions.shape)
             found = [
@@ -190,7 +145,7 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
     Raises
     ------
     NoTable
-        No way of calling it gives an array with an axis of rows.
+        No way of calling it returns an array with a row for each position.
     """
     tried = []
     for kind in _kinds(call):
@@ -198,8 +153,10 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
         try:
             return _measured(trial, like)
         except Exception as error:
-            tried.append(f"{kind}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-    raise NoTable(f"{words} makes no table: {'; '.join(list(dict.fromkeys(tried))[:2])}")
+            text = str(error).partition("\n")[0]
+            tried.append(f"called with {kind}: {type(error).__name__}: {text}")
+    some = "; ".join(list(dict.fromkeys(tried))[:2])
+    raise NoTable(f"{words} returns no table of cos and sin: {some}")
 
 
 def _kinds(call: Callable[..., Any]) -> Iterator[str]:
@@ -228,14 +185,14 @@ def _measured(trial: Source, like: Any) -> Source:
         raw = trial._called(like, length=ROWS)
     parts = trial._parts(raw)
     if not parts or not all(hasattr(part, "shape") for part in parts):
-        raise ValueError("no array")
+        raise ValueError("it returns no array")
     if len(parts) == 1 and parts[0].ndim > 2 and parts[0].shape[0] == 2:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
     templates = tuple(template_of(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
-        raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
+        raise ValueError(f"the rows of its table are too long: shape {tuple(parts[0].shape)}")
     found = replace(trial, templates=templates, kept={})
     first = found.rows(like, xp.zeros(2, dtype=at.dtype)).parts
     next_rows = found.rows(like, xp.ones(2, dtype=at.dtype)).parts
@@ -244,17 +201,19 @@ def _measured(trial: Source, like: Any) -> Source:
     if alike and not any(np.any(to_host(part)) for part in first):
         raise ValueError("all rows are 0")
     if alike and found.kind not in ("positions", "row of positions", "length"):
-        raise ValueError("all rows are equal")
+        raise ValueError("all rows of its table are equal")
     return replace(found, form=form_of(first), kept={})
 
 
 def template_of(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
     if rows not in shape:
-        raise ValueError(f"a table of shape {shape} has no axis of {rows} rows")
+        raise ValueError(f"called for {rows} positions, it returns shape {shape}")
     axis = shape.index(rows)
     if any(n != 1 for n in shape[:axis]) or len(shape) < axis + 2:
-        raise ValueError(f"a table of shape {shape} has other axes before its rows")
+        raise ValueError(
+            f"its table has the shape {shape}: expected axes of 1, {rows} positions, channels"
+        )
     return (*shape[:axis], -1, *shape[axis + 1 :])
 
 

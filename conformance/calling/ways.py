@@ -20,8 +20,9 @@ from .rotations import (
     VECTORS,
     Rotation,
 )
+from .rows import SHAPES
 from .signatures import signature_of
-from .tables import SHAPES, Source
+from .tables import Source
 
 #: Roles of positions.
 _PLACES = ("positions", "offset", *EACH)

@@ -55,7 +55,7 @@ def attention_bound(
 
 
 class _Attention:
-    """Rotates x (B, H, S, D) as the keys or queries of the operator, one row of a batch a call."""
+    """Rotates x (B, H, S, D) as keys or queries of the operator, one call for each batch row."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Attention:
             return ()
         return (
             "in a call without past keys, ONNX Runtime reads only the first number of position_ids "
-            "and counts on from it in every row: rows with padding in front get other positions",
+            "and counts up from it in every row, so rows with left padding get wrong positions",
         )
 
     def _row(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -125,7 +125,9 @@ class _Attention:
             _, present, _, logits = self._run(several, keys, 0, np.array([0]))
             factor = np.sum(present, axis=-1)[..., 0]
             if not np.array_equal(present, keys * factor[..., None, None]):
-                raise ValueError("the operator turns keys at position 0, so queries are unknown")
+                raise ValueError(
+                    "the operator rotates keys at position 0, so its queries cannot be measured"
+                )
             logits = logits[..., 0, :1] / factor[..., None]
         return np.asarray(logits.transpose(1, 0, 2).reshape(len(q), -1)[:, None, :dim])
 

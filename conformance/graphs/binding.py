@@ -220,11 +220,13 @@ def _require_rotation(caller: Caller, dim: int, dtype: str, known: Mapping[str, 
     flipped, expected = x.copy(), y.copy()
     flipped[one], expected[one] = -x[one], -y[one]
     if not np.array_equal(np.asarray(caller(flipped, at), np.float64), expected):
-        raise ValueError("a head of a token does not change alone, or not linearly")
+        raise ValueError(
+            "a changed head of one token changes other results, or its own not linearly"
+        )
     same = np.broadcast_to(x[:, :, :1], x.shape).copy()
     turned = np.asarray(caller(same, at), np.float64)
     if size["s"] > 1 and (turned[:, :, :1] == turned[:, :, 1:]).all():
-        raise ValueError("the result does not depend on the place of the token")
+        raise ValueError("the result does not depend on the position of the token")
 
 
 def _axes(part: Part) -> int:

@@ -94,8 +94,8 @@ def roles_of(part: Part) -> dict[str, str]:
         )
     if lacking:
         raise Unbound(
-            f"its inputs {', '.join(lacking)} are none of positions, an attention mask, a start, a "
-            "length or tokens"
+            f"the meaning of its inputs {', '.join(lacking)} is not known: expected positions, an "
+            "attention mask, a start, a length or tokens"
         )
     return {name: role for name, role in found.items() if role is not None}
 

@@ -72,11 +72,11 @@ def table_dtype(
     try:
         cos = supply(np.arange(1))[0]
     except Exception as error:
-        raise Unbound(f"its cos and sin tables: {first_line(error)}") from None
+        raise Unbound(f"its cos and sin tables cannot be computed: {first_line(error)}") from None
     for code, name in FLOATS.items():
         if numpy_dtype(name) == cos.dtype:
             return code, name, cos
-    raise Unbound(f"its tables have the dtype {cos.dtype}")
+    raise Unbound(f"its tables have the unsupported dtype {cos.dtype}")
 
 
 def first_line(error: BaseException) -> str:

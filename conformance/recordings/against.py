@@ -188,7 +188,7 @@ def _compare(both: _Both, card: Card | None, name: str) -> Report:
         )
         return run.finish()
     else:
-        run.limit("the inputs or the positions differ: judged by the encoding of the other one")
+        run.limit("the inputs or positions differ: judged by the encoding of the other recording")
     if encoding is None:
         reason = card.unknown[0] if card is not None and card.unknown else ""
         run.limit(f"the encoding of the other recording is not identified: {reason}")

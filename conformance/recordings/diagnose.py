@@ -20,10 +20,12 @@ from .measure import Seen
 from .sequence_mistakes import cache_mistakes, sequence_mistakes
 
 #: The message about tensors that no pairs of channels explain.
-NO_ROTATION = "the second tensor is no rotation of the first under any known pairing"
+NO_ROTATION = (
+    "the tensor after is no rotation of the tensor before, for any known pairing of channels"
+)
 RECORD_BOTH = (
-    "Record q and k directly before and directly after the rotation: a norm, a bias, a scale per "
-    "channel or a reshape between the two is no part of it."
+    "Record q and k directly before and directly after the rotation, with no norm, bias, scale or "
+    "reshape between the two."
 )
 
 

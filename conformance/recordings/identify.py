@@ -50,7 +50,7 @@ def identify_part(part: Part, dtype: str, subject: str) -> Card:
 def _identify(part: Part, dtype: str, card: Card) -> None:
     usual = hint(part.x.shape[-1])
     if part.positions.ndim > 2:
-        raise Unidentified("positions with several axes: declare the encoding")
+        raise Unidentified("positions have several axes: check against an encoding instead")
     if not part.telling.any():
         raise Unidentified("every input is 0 or not finite")
     of = tokens(part, dtype)
