@@ -37,6 +37,14 @@ class NoConvention(ValueError):
     """No calling convention fits a function; the message has the nearest one and its stub."""
 
 
+class UnusedInit(ValueError):
+    """Arguments of ``init`` that nothing takes, in ``names``."""
+
+    def __init__(self, message: str, names: list[str]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 def bind(
     target: Any,
     encoding: Encoding | ModelEncoding | None = None,
@@ -88,6 +96,8 @@ def bind(
     ------
     NoConvention
         Nothing fits; the message names the nearest convention.
+    UnusedInit
+        ``init`` names no parameter.
     """
     if signature is not None and signature not in NAMES:
         raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
@@ -109,9 +119,10 @@ def bind(
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:
-                raise ValueError(
+                raise UnusedInit(
                     f"init must name parameters of {found.name} or of what makes its tables: "
-                    f"neither has {', '.join(unused)}"
+                    f"neither has {', '.join(unused)}",
+                    unused,
                 )
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
