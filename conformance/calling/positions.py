@@ -11,8 +11,8 @@ from posenc_ref._namespace import namespace, to_host
 #: How positions are passed to a function that takes them.
 FORMS = ("as given", "(1, S)", "(B, S)")
 #: How the positions of several axes are passed besides (A, B, S).
-ONE_ROW = ("(A, S)", "(S, A)")  # a call for each row of the batch
-AXES_FORMS = (*ONE_ROW, "(B, S, A)", "tuple of (B, 1, S)")
+ONE_ROW = ("(A, S)", "(S, A)", "each (S,)", "tuple of (S,)")  # a call for each row of the batch
+AXES_FORMS = (*ONE_ROW, "(B, S, A)", "each (B, S)", "tuple of (B, S)", "tuple of (B, 1, S)")
 #: How a table of several position axes takes them; "(S, A)" is last, for it is easily mistaken.
 SEVERAL_AXES = ("(A, B, S)", "(B, S, A)", "(S, A)")
 #: Tensor layouts with one axis for the tokens of all batch rows.
@@ -50,19 +50,20 @@ def every_axis(positions: Any, axes: int) -> Any:
 
 
 def arranged(form: str, positions: Any) -> Any:
-    """Return positions (A, B, S) in one of AXES_FORMS, or unchanged for another form."""
+    """Return positions (A, B, S), or (A, T), in one of AXES_FORMS, else unchanged."""
     if form == "(B, S, A)":
         return namespace(positions).moveaxis(positions, 0, -1)
     if form == "tuple of (B, 1, S)":  # which broadcast to the heads
         return tuple(axis[:, None] for axis in positions)
-    if form == "(A, S)":
-        return positions[:, 0]
-    return positions[:, 0].T if form == "(S, A)" else positions
+    row = positions[:, 0] if form in ONE_ROW and positions.ndim == 3 else positions
+    if form.startswith(("each", "tuple")):
+        return tuple(row)
+    return namespace(row).moveaxis(row, 0, -1) if form == "(S, A)" else row
 
 
 def formed(form: str, x: Any, positions: Any, layout: str) -> Any:
     """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
-    if positions.ndim == 3:
+    if positions.ndim == 3 or (layout in FLAT and positions.ndim == 2):
         return arranged(form, positions)
     if form == "as given" or positions.ndim > 1 or layout in FLAT:
         return positions

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref._namespace import namespace, to_host
 
+from .axes_tables import EACH, AxesSource
 from .facts import Facts
+from .grids import Grid, whole
 from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
-from .tables import ONE_TABLE, Rows, Source
+from .rows import ONE_TABLE, Rows
+from .signatures import signature_of
+from .tables import Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
@@ -43,6 +46,9 @@ class Rotation:
     limit: int | None = None  #: the number of positions that its object was made for
     width: int | None = None  #: the only number of channels of flat vectors that it takes, if any
     judged: bool = False  #: whether values are looked at, which no trial does
+    grid: Grid | None = None  #: the grids that it takes instead of positions
+    #: makes the function for the sizes of a grid, if its object is made for one
+    again: Callable[[tuple[int, ...]], Callable[..., Any]] | None = None
 
     def __call__(self, x: Any, positions: Any) -> Any:
         """Return x rotated; both halves of a pair get x."""
@@ -73,20 +79,27 @@ class Rotation:
     def _takes_one_row(self) -> bool:
         """Return whether the function or its table takes the positions of one row of the batch."""
         one_table = self.source is not None and self.source.kind == "(S, A)"
-        return one_table or self.positions in ONE_ROW or self.shape in ONE_TABLE
+        several = self.axes > 1 and (one_table or self.shape in ONE_TABLE)
+        return several or self.positions in ONE_ROW
 
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
         """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
         if self.limit is not None and np.max(to_host(positions), initial=0) >= self.limit:
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
+        if self.grid is not None:
+            return whole(self.grid, self._in_grid, vectors, positions, self.layout)
         if self.axes > 1:
             positions = every_axis(positions, self.axes)
-        if self._takes_one_row and len(positions.shape) == 3 and positions.shape[1] > 1:
+        several = len(positions.shape) == 3 and positions.shape[1] > 1
+        if several and (self._takes_one_row or self._differ(positions)):
+            batch = 1 if self.layout == "sbhd" else 0
             rows = [
-                self._once({r: v[n : n + 1] for r, v in vectors.items()}, positions[:, n : n + 1])
+                self._once(
+                    {r: _row(v, n, batch) for r, v in vectors.items()}, positions[:, n : n + 1]
+                )
                 for n in range(positions.shape[1])
             ]
-            return _joined(rows)
+            return _joined(rows, batch)
         if self.width is not None:
             return self._by_width(vectors, positions, self.width)
         if self.positions == ONE_TOKEN:
@@ -115,6 +128,15 @@ class Rotation:
         if isinstance(whole, tuple):
             return tuple(part[..., :channels] for part in whole)
         return whole[..., :channels]
+
+    def _differ(self, positions: Any) -> bool:
+        """Return whether rows of a batch need other rows of a table that has no batch axis."""
+        return isinstance(self.source, AxesSource) and bool((positions != positions[:, :1]).any())
+
+    def _in_grid(self, vectors: dict[str, Any], sizes: tuple[int, ...]) -> Any:
+        """Rotate the vectors of whole grids."""
+        way = self if self.again is None else replace(self, function=self.again(sizes))
+        return way._once(vectors, sizes)
 
     def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
         if "packed" in self.order.values():  # (B, S, 3, H, D)
@@ -157,17 +179,19 @@ class Rotation:
 
     def _called(self, arguments: dict[str, Any]) -> Any:
         """Call the function: by position where the parameter has no name, else by name."""
-        parameters = inspect.signature(self.function).parameters
+        parameters = signature_of(self.function).parameters
         placed = [
             arguments.pop(name)
             for name, p in parameters.items()
-            if name in arguments and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-            and p.default is p.empty
+            if name in arguments and (p.kind is p.POSITIONAL_ONLY
+            or (p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty))
         ]  # fmt: skip
         return self.function(*placed, **arguments)
 
     def _where(self, x: Any, positions: Any) -> dict[str, Any]:
         """Return the arguments that say where the vectors stand."""
+        if self.grid is not None:
+            return self.grid.arguments(positions, x)
         found: dict[str, Any] = {}
         wants = set(self.order.values())
         if self.source is not None and self.positions and self.axes == 1:  # it selects rows
@@ -183,6 +207,9 @@ class Rotation:
             found |= dict.fromkeys(("positions", "offset"), int(positions))
         elif self.positions == "offset":
             found["offset"] = window_start(positions)
+        elif self.positions.startswith("each"):
+            at = formed(self.positions, x, positions, self.layout)
+            found |= dict(zip(EACH[-len(at) :], at, strict=True))
         elif self.positions:
             found["positions"] = formed(self.positions, x, positions, self.layout)
         elif self.source is None and window_start(positions) != 0:
@@ -226,6 +253,11 @@ def _with_axis(token: Any) -> Any:
     if isinstance(token, tuple | list):
         return tuple(part[None] for part in token)
     return token[None]
+
+
+def _row(x: Any, row: int, batch: int) -> Any:
+    """Return one row of the batch, which is axis ``batch``."""
+    return x[:, row : row + 1] if batch else x[row : row + 1]
 
 
 def _joined(parts: list[Any], axis: int = 0) -> Any:

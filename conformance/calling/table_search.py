@@ -5,7 +5,6 @@ Every trial call uses a number of rows that no other axis has.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from posenc_ref._namespace import namespace, to_host
 from .facts import Facts
 from .positions import SEVERAL_AXES, arranged
 from .roles import role_of
+from .signatures import signature_of
 from .tables import AT_POSITIONS, SEQUENCES, WINDOWS, Source
 
 #: The numbers of batch rows and of rows in a trial call.
@@ -54,7 +54,7 @@ def find_source(
 
 def _kinds(call: Callable[..., Any], axes: Sequence[int]) -> Iterator[tuple[str, int]]:
     """Yield the kinds of sources to try, each with its number of position axes."""
-    roles = {role_of(name) for name in inspect.signature(call).parameters}
+    roles = {role_of(name) for name in signature_of(call).parameters}
     if "positions" in roles:
         streams, *others = SEVERAL_AXES
         # Several axes come first: such a table also takes (B, S), and copies it to every axis.
@@ -88,7 +88,7 @@ def _measured(trial: Source, like: Any) -> Source:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
-    templates = tuple(_template(tuple(part.shape), rows or ROWS) for part in parts)
+    templates = tuple(template_of(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
         raise ValueError(f"the rows of its table are too long: shape {tuple(parts[0].shape)}")
     found = replace(trial, templates=templates, kept={})
@@ -98,7 +98,7 @@ def _measured(trial: Source, like: Any) -> Source:
         raise ValueError("all rows are 0")
     if alike and found.kind in (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing"):
         raise ValueError("all rows of its table are equal")
-    return replace(found, form=_form(two), kept={})
+    return replace(found, form=form_of(two), kept={})
 
 
 def _measured_axes(trial: Source, like: Any) -> Source:
@@ -120,10 +120,10 @@ def _measured_axes(trial: Source, like: Any) -> Source:
         pairs = zip(after, before, strict=True)
         if all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs):
             raise ValueError(f"the table ignores the positions of axis {axis} of {trial.axes}")
-    return replace(found, form=_form(tuple(part[0] for part in before)))
+    return replace(found, form=form_of(tuple(part[0] for part in before)))
 
 
-def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+def template_of(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
     if rows not in shape:
         raise ValueError(f"called for {rows} positions, it returns shape {shape}")
@@ -143,7 +143,7 @@ def _width(template: tuple[int, ...]) -> int:
     return width
 
 
-def _form(parts: tuple[Any, ...]) -> str:
+def form_of(parts: tuple[Any, ...]) -> str:
     """Return the form of a table, recognized at position 0, where cos is 1 and sin is 0."""
     host = [to_host(part)[0].reshape(-1) for part in parts]
     if np.iscomplexobj(host[0]):

@@ -7,15 +7,37 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .axes_tables import EACH
 from .facts import Facts
+from .grids import SIZES, Grid
 from .positions import AXES_FORMS, FORMS
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, TABLES, VECTORS, Rotation
-from .tables import SHAPES, Source
+from .rows import SHAPES
+from .signatures import signature_of
+from .tables import Source
 
 #: Roles of positions.
-_PLACES = ("positions", "offset")
+_PLACES = ("positions", "offset", *EACH)
 _CALL = {*VECTORS, "cos", "sin", "length", *_PLACES, *TABLES}
+
+
+def grid_ways(
+    function: Callable[..., Any],
+    order: Mapping[str, str],
+    facts: Facts,
+    layouts: Sequence[str],
+    grids: Sequence[Grid],
+    again: Callable[[tuple[int, ...]], Callable[..., Any]] | None,
+    part: tuple[int, int] | None,
+) -> Iterator[Rotation]:
+    """Yield every way to call a rotation of whole grids."""
+    order = {n: r for n, r in order.items() if r in VECTORS or r in SIZES}
+    if "packed" in order.values():
+        layouts = [layout for layout in layouts if layout == "bshd"]
+    parts = [None, part] if part is not None else [None]
+    for cut, grid, layout in itertools.product(parts, grids, layouts):
+        yield Rotation(function, order, facts, layout, "grid", part=cut, grid=grid, again=again)
 
 
 def ways(
@@ -33,7 +55,7 @@ def ways(
     required_names = _required(function)
     required = {
         role_ for name, role_ in order.items()
-        if inspect.signature(function).parameters[name].default is inspect.Parameter.empty
+        if signature_of(function).parameters[name].default is inspect.Parameter.empty
     }  # fmt: skip
     tables = bool({"cos", "sin", *TABLES} & required) or (
         bool({"cos", "sin", *TABLES} & roles) and not {"positions", "offset"} & roles
@@ -52,7 +74,9 @@ def ways(
                 )
         return
     order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
-    if "positions" in roles:
+    if set(EACH) & roles:
+        forms = ("each (B, S)", "each (S,)")
+    elif "positions" in roles:
         order = {n: r for n, r in order.items() if r != "offset"}
         forms = (*FORMS, *AXES_FORMS)
     else:
@@ -64,9 +88,11 @@ def ways(
 
 
 def roles_in_call(
-    function: Callable[..., Any], facts: Facts
+    function: Callable[..., Any], facts: Facts, also: Sequence[str] = ()
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the roles of the parameters of a call by name, and the values of the others.
+
+    ``also`` are further roles whose values depend on the call.
 
     Raises
     ------
@@ -76,7 +102,7 @@ def roles_in_call(
     order: dict[str, str] = {}
     fixed: dict[str, Any] = {}
     unknown: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         role = role_of(name)
@@ -84,7 +110,7 @@ def roles_in_call(
             fixed[name] = facts.by_name[name]
         elif role == "value" and parameter.default is not parameter.empty:
             continue  # RoFormer rotates it too if it is given
-        elif role in _CALL and role not in order.values():
+        elif role is not None and role in {*_CALL, *also} and role not in order.values():
             order[name] = role
         elif role in SETTINGS and (value := facts.value(name, role)) is not None:
             fixed[name] = value
@@ -102,11 +128,13 @@ def roles_in_call(
         order[unknown.pop()] = "positions"
     if unknown:
         raise Unbound(f"no value is known for the parameter {unknown[0]!r}")
+    if not {"query", "key", "x", "packed"} & {*order.values()}:
+        order = {name: "x" if role == "value" else role for name, role in order.items()}
     if "query" in order.values() and not {"key", "packed"} & {*order.values()}:
         order = {name: "x" if role == "query" else role for name, role in order.items()}
     return order, fixed
 
 
 def _required(function: Callable[..., Any]) -> set[str]:
-    signature = inspect.signature(function).parameters
+    signature = signature_of(function).parameters
     return {name for name, p in signature.items() if p.default is p.empty}
