@@ -18,10 +18,10 @@ from posenc_ref.conformance.check import SURFACES, check
 from posenc_ref.conformance.diagnosis.layer_types import name_layer_type
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 

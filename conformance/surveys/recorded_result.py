@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from posenc_ref.conformance.harness.accuracy import Accuracy
 from posenc_ref.conformance.harness.expected import expectation
-from posenc_ref.conformance.harness.report import Accuracy, Finding, Report
+from posenc_ref.conformance.harness.report import Finding, Report
 
 from .batch import Batch, Checked
 from .record import VERIFY_KEYS, Outcome
