@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from posenc_ref._namespace import namespace, to_host
+
 from .axes_tables import EACH, AxesSource, axes_sources
 from .facts import Facts
 from .grids import SIZES
@@ -37,6 +41,8 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
             facts = _agreeing(subject, call)
             try:
                 found = find_source(call, facts, words, like, axes)
+                if request.table is None and _is_zero(found, like):
+                    raise NoTable(f"{words} returns no table of cos and sin: all rows are 0")
                 if request.axes == 1 or found.kind in AT_POSITIONS:
                     yield replace(found, words=_source_words(found), every_length=fixed)
             except (NoTable, Unbound) as error:
@@ -49,6 +55,13 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
                     yield replace(several, words=_source_words(several))
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))
+
+
+def _is_zero(source: Source, like: Any) -> bool:
+    """Return whether two rows hold nothing but 0, as of functions that pass their input on."""
+    return not any(
+        np.any(to_host(part)) for part in source.rows(like, namespace(like).arange(2)).parts
+    )
 
 
 def _axes_sources(
