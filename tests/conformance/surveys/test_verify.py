@@ -167,7 +167,7 @@ class Fatal(Options):
 def test_a_process_that_dies_is_an_error_and_not_the_end():
     with closing(Worker(partial(verify.judge_group, options=Fatal()))) as worker:
         (reason,) = worker.outcomes("numpy")
-    assert reason == "the process that judged it ended with exit code 3"
+    assert reason == "the process that judged it ended with exit status 3"
     outcome = verify.failed_group("numpy", reason)
     assert (outcome.verdict, outcome.kind, outcome.group) == ("error", "backend", "numpy")
     assert Verification([outcome]).exit_code == 2
