@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import secrets
 import sys
@@ -178,7 +179,10 @@ class Child:
 
 def _quoted(errors: list[str]) -> str:
     """Return the place of a crash, or else the last lines of standard error."""
-    for n, line in enumerate(errors[:-1]):
+    library = os.path.dirname(os.__file__)
+    for n, line in enumerate(errors):
         if line.startswith("Current thread "):
-            return f"; crashed in {errors[n + 1].strip()}"
+            frames = [frame.strip() for frame in errors[n + 1 :] if frame.startswith("  File ")]
+            own = (f for f in frames if library not in f or "site-packages" in f)
+            return f"; it crashed in {next(own, 'Python')}"
     return f"; standard error: {' | '.join(errors[-_QUOTED:])}" if errors else ""

@@ -133,7 +133,7 @@ class Capture:
         _close(self._thread, self._file, seconds)
 
     def _read(self) -> None:
-        left = SHOWN
+        left, part = SHOWN, b""
         while True:
             _readable(self._file, None)
             self._busy = True
@@ -142,14 +142,19 @@ class Capture:
             self.bytes += len(chunk)
             self.lines += chunk.count(b"\n")
             self._tail = (self._tail + chunk)[-KEPT:]
-            if self._show is not None and left > 0:
-                self._show(chunk[:left])
+            if left > 0:  # whole lines are shown
+                whole, newline, part = (part + chunk[:left]).rpartition(b"\n")
+                self._shown(whole + newline)
             left -= len(chunk)
             self._busy = False
+        if left < 0:
+            part += f"\n... {-left} more bytes, which end with:\n".encode() + self._tail[left:]
+        self._shown(part)
         self._busy = False
-        if self._show is not None and left < 0:
-            out = f"\n... {-left} more bytes, which end with:\n"
-            self._show(out.encode() + self._tail[left:])
+
+    def _shown(self, output: bytes) -> None:
+        if self._show is not None and output:
+            self._show(output)
 
 
 def _chunk(file: Any) -> bytes:

@@ -83,6 +83,8 @@ class NdjsonWriter:
             seconds=round(seconds, 3),
             measured=report.measured,
             called=report.called,
+            error=report.error,
+            printed=report.printed,
             expected=None if report.expected is None else asdict(report.expected),
         )
 
@@ -131,21 +133,22 @@ class NdjsonWriter:
 def recording(
     path: Path | None,
     kind: str,
-    encoding: Encoding | ModelEncoding | None = None,
+    encoding: Encoding | ModelEncoding | Mapping[str, Any] | None = None,
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
     """Open a file, write the header and yield the writer; without ``path`` yield None.
 
-    ``libraries`` and ``facts`` are added to the header: the versions of libraries, and the subject,
-    surface, dtype and options of the run.  An existing file that is no report is not overwritten
-    (FileExistsError).
+    ``encoding`` is the declared one, or what its ``to_dict`` gives. ``libraries`` and ``facts`` are
+    added to the header: the versions of libraries, and the subject, surface, dtype and options of the
+    run.  An existing file that is no report is not overwritten (FileExistsError).
     """
     if path is None:
         yield None
         return
     if kind == "check":
-        facts["encoding"] = None if encoding is None else encoding.to_dict()
+        plain = encoding is None or isinstance(encoding, Mapping)
+        facts["encoding"] = encoding if plain else encoding.to_dict()
     require_own(path, _HEADER, "recorded report")
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)

@@ -170,7 +170,7 @@ def test_a_process_that_dies_is_an_error_and_not_the_end():
     assert reason == "the process that judged it ended with exit status 3"
     outcome = verify.failed_group("numpy", reason)
     assert (outcome.verdict, outcome.kind, outcome.group) == ("error", "backend", "numpy")
-    assert Verification([outcome]).exit_code == 2
+    assert Verification([outcome]).exit_code == 3
 
 
 @pytest.mark.nightly
