@@ -51,7 +51,7 @@ def _run(arguments: list[str]) -> int:
     if first in APART and not any(word.partition("=")[0] in HERE for word in arguments):
         child.start()
     try:
-        from .cli import app
+        from .cli import COMMANDS, make_app
         from .cli.options.apart import judge_apart
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich", "click"):
@@ -59,7 +59,7 @@ def _run(arguments: list[str]) -> int:
         return _plain(arguments)
     judge_apart(child)
     try:
-        app(prog_name="posenc")
+        make_app([first] if first in COMMANDS else COMMANDS)(prog_name="posenc")
     except SystemExit as error:
         # typer exits with 1 if nobody reads the output any more; but 1 is "deviates".
         if isinstance(error.__context__, BrokenPipeError):

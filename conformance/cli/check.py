@@ -13,7 +13,6 @@ import typer
 from posenc_ref import Encoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
-from posenc_ref.conformance.check import SURFACES, check
 from posenc_ref.conformance.diagnosis.layer_types import name_layer_type
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
@@ -21,11 +20,12 @@ from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
+from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
 
 from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout
 from .options.delivery import known_deviation, printed
-from .options.loading import UsageError, load_encoding, load_target
+from .options.loading import UsageError, is_onnx, load_encoding, load_target
 from .options.models import (
     PART,
     declared_by,
@@ -35,9 +35,7 @@ from .options.models import (
     require_model,
     require_one_declaration,
 )
-from .options.onnx_model import check_model, is_onnx
 from .options.output import usage_errors
-from .options.recorded import judge_recorded
 from .options.targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -203,6 +201,8 @@ def check_command(
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
     if target is not None and graph:
+        from .options.onnx_model import check_model
+
         yield from check_model(
             target,
             several or {layer_type or "": declared},
@@ -262,6 +262,8 @@ def check_command(
         "dtype": dtype,
     }
     yield Started(facts, None if declared is None else declared.to_dict())
+    from posenc_ref.conformance.check import check
+
     judge = partial(
         check,
         fn,
@@ -278,8 +280,10 @@ def check_command(
         strict=strict,
         name=target if isinstance(target, str) and not own else None,
     )
-    report = (
-        judge_recorded(
+    if recorded is not None:
+        from .options.recorded import judge_recorded
+
+        report = judge_recorded(
             recorded,
             against,
             declared,
@@ -291,9 +295,8 @@ def check_command(
             precision=precision,
             strict=strict,
         )
-        if recorded is not None
-        else judge(declared)
-    )
+    else:
+        report = judge(declared)
     if model is not None and recorded is None:
         name_layer_type(report, other_layer_types(model, report.surface, declared), judge)
     report.expected = known

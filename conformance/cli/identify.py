@@ -14,11 +14,9 @@ from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .options.apart import InProcess, Memory, Printed, Timeout, shown
-from .options.loading import UsageError, is_encoding, load_encoding, load_target
+from .options.loading import UsageError, is_encoding, is_onnx, load_encoding, load_target
 from .options.models import PART, encoding_of, load_model
-from .options.onnx_model import identify_model, is_onnx
 from .options.output import usage_errors
-from .options.recorded import identify_recording
 from .options.targets import Init, Signature, Table, bound_target
 
 
@@ -87,6 +85,8 @@ def identify_command(
     crashed or took too long.
     """
     if recorded is not None and target is None:
+        from .options.recorded import identify_recording
+
         others = (surface, table, init, signature, backend, device, max_position, to)
         if any(others) or axes > 1:
             raise UsageError("--recorded takes only --role, --head-dim, --tensor-layout and --json")
@@ -106,6 +106,8 @@ def identify_command(
         goal = load_encoding(to) if is_encoding(to) else None
         goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
     if is_onnx(target):
+        from .options.onnx_model import identify_model
+
         yield identify_model(
             target,
             node=node,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.conformance.harness.report import Report, _finite
@@ -23,7 +23,9 @@ from .batch import Batch, Checked
 from .files import require_own
 from .record import VERIFY_KEYS, Outcome, versions
 from .recorded_result import recorded_result
-from .verify import Verification
+
+if TYPE_CHECKING:
+    from .verify import Verification
 
 FORMAT = "posenc-report-0"
 _HEADER = b'{"event": "header"'
@@ -140,8 +142,8 @@ def recording(
     """Open a file, write the header and yield the writer; without ``path`` yield None.
 
     ``encoding`` is the declared one, or what its ``to_dict`` gives. ``libraries`` and ``facts`` are
-    added to the header: the versions of libraries, and the subject, surface, dtype and options of the
-    run.  An existing file that is no report is not overwritten (FileExistsError).
+    added to the header: the versions of libraries, and the subject, surface, dtype and options of
+    the run.  An existing file that is no report is not overwritten (FileExistsError).
     """
     if path is None:
         yield None

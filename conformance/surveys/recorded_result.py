@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posenc_ref.conformance.harness.expected import expectation
 from posenc_ref.conformance.harness.received import made, number, report_of
@@ -11,7 +11,9 @@ from posenc_ref.conformance.harness.report import Accuracy, Finding, Report
 
 from .batch import Batch, Checked
 from .record import Outcome
-from .verify import Verification
+
+if TYPE_CHECKING:
+    from .verify import Verification
 
 #: Fields of reports that files of earlier versions lack.
 _OLDER = {"error": "", "printed": ""}
@@ -44,6 +46,8 @@ def recorded_result(
         return report, (report.verdict, report.exit_code)
     found: Verification | Batch
     if header["kind"] == "verify":
+        from .verify import Verification
+
         found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
     else:
         found = Batch([case_of(e) for e in of["case"]], footer["seconds"])

@@ -26,11 +26,6 @@ _FIXED = (
 )  # fmt: skip
 
 
-def is_onnx(target: str | None) -> bool:
-    """Return whether TARGET names an ONNX model."""
-    return target is not None and target.lower().endswith(".onnx")
-
-
 def load(target: str, node: str | None, head_dim: int | None, options: Mapping[str, Any]) -> Found:
     """Return the parts of the model that TARGET names, for options that apply to it."""
     for name in _FIXED:

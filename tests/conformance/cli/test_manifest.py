@@ -236,7 +236,9 @@ def test_the_keys_are_the_options_of_check(keys):
         for name in option.opts
         if name.startswith("--")
     }
-    assert {*keys.every} == (options - {"help", "json", "junit", "ndjson", "in-process"}) | {"target"}
+    assert {*keys.every} == (options - {"help", "json", "junit", "ndjson", "in-process"}) | {
+        "target"
+    }
     assert {"preset", "dtype", "surface", "expect", "reason", "head-dim"} <= {*keys.every}
 
 

@@ -85,7 +85,7 @@ def test_a_deviation_of_somebody_else_is_only_reported():
     assert "from position 257 on" in show.plain(found)
 
 
-def test_an_error_of_the_harness_exits_with_2(monkeypatch):
+def test_an_error_of_the_harness_exits_with_3(monkeypatch):
     def broken(*arguments, **settings):
         raise RuntimeError("no arrays today")
 
@@ -95,7 +95,7 @@ def test_an_error_of_the_harness_exits_with_2(monkeypatch):
             patch.setattr(verify, name, broken)
             found = judge("numpy learned float32")
         assert found.counts["error"] == 1
-        assert found.exit_code == 2
+        assert found.exit_code == 3
         assert "RuntimeError: no arrays today" in show.plain(found)
 
 
