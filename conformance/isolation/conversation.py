@@ -98,7 +98,7 @@ class Conversation:
         ``since`` is the time from which the limit counts.
         """
         until = float("inf") if limits.seconds is None else since + limits.seconds
-        pause = _LOOK if limits.memory else 60.0
+        pause, ended = _LOOK, False
         while True:
             left = until - time.monotonic()
             try:
@@ -106,6 +106,11 @@ class Conversation:
             except Silent as silent:
                 if silent.why != "late":
                     raise
+            if ended:  # another process holds its pipes open
+                raise Silent("ended")
+            if self.group.process.poll() is not None:
+                ended, pause = True, _AFTER
+                continue
             begin = time.monotonic()
             if limits.memory and self.group.memory() > limits.memory * 2**20:
                 raise Silent("memory")

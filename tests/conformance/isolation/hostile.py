@@ -227,6 +227,7 @@ HOSTILE = [
     *(Hostile(name, do, "first", CONFORMS) for name, do in _PASSING.items()),
     *(Hostile(name, do, "later", ANSWERS if name != "forge a line" else LOST)
       for name, do in _REACHES.items()),
+    Hostile("a daemon, and exits", "daemon(sleep); os._exit(0)", "first", LOST),
     Hostile("fork in every call", "os.fork()", "every", CONFORMS),
     Hostile("fork in every call, and raise", "if os.fork() == 0: raise ValueError", "every",
             CONFORMS),

@@ -99,7 +99,7 @@ HOSTILE = [
     Hostile("limits its time", "resource.setrlimit(resource.RLIMIT_CPU, (0, 0))\n"
             "        while True: pass"),
     Hostile("becomes true", "os.execv('/bin/true', ['true'])", codes=LOST),
-    Hostile("becomes cat", "os.execv('/bin/cat', ['cat'])", codes=LOST),
+    Hostile("becomes cat", "os.execv('/bin/cat', ['cat'])", codes=LOST, options=SHORT),
     # Ends, at the first request.
     Hostile("does not say hello", hello="sys.exit(0)", codes=LOST),
     Hostile("crashes at hello", hello="ctypes.string_at(0)", codes=LOST),
@@ -140,7 +140,7 @@ HOSTILE = [
     # Scripts, as in the issue: the shell is the process that posenc starts.
     Hostile("sh", shell="$PROGRAM"),
     Hostile("sh with a child that sleeps", "sleep()", codes=LOST, shell="$PROGRAM\ntrue",
-            options=SHORT),
+            options=("--timeout", "1")),
     Hostile("sh with a child in the background", shell="sleep 1000 &\n$PROGRAM"),
     Hostile("sh that outlives the program", codes=LOST, call="sys.exit(0)",
             shell="$PROGRAM\nsleep 1000", options=SHORT),

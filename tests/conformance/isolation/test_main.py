@@ -30,6 +30,7 @@ def test_an_unexpected_exception_has_an_exit_code_of_its_own(debug, monkeypatch,
     assert ("Traceback" in said) == bool(debug)
 
 
+@pytest.mark.nightly
 def test_a_reader_that_leaves_is_no_deviation():
     reader, writer = os.pipe()
     os.close(reader)

@@ -20,8 +20,8 @@ from tests.conformance.isolation.running import (
 
 pytestmark = needs_proc
 BY_NAME = {one.name: one for one in HOSTILE}
-#: Those that only the end of the whole group, and readers with a deadline, stop.
-DAILY = ("sh with a child that sleeps", "leaves a daemon", "floods in lines")
+#: Those that only the end of the whole group, readers with a deadline, and the mark stop.
+DAILY = ("sh with a child that sleeps", "leaves a daemon")
 
 
 def written(tmp_path, one):
