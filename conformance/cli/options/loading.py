@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +28,14 @@ EXAMPLE = 'RoPE(64, layout="half")'
 
 class UsageError(Exception):
     """The command line is wrong; the message says how to correct it."""
+
+
+def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None:
+    """Raise UsageError for an option that is given and needs, or excludes, ``--recorded``."""
+    for option, value in options.items():
+        if value is not None:
+            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
+            raise UsageError(f"{option} {needed_by}")
 
 
 def is_onnx(target: str | None) -> bool:
@@ -82,8 +90,22 @@ def _load_file(path: Path) -> ModuleType:
             del sys.modules[path.stem]
         else:
             sys.modules[path.stem] = hidden
+        package = _package_of(path)
+        if "attempted relative import" in str(error) and package:
+            return _load_module(package)
         raise UsageError(f"{path.name} cannot be run: {_where(error, path)}") from error
     return module
+
+
+def _package_of(path: Path) -> str:
+    """Return the name of a file as a module of its package, and make that package importable."""
+    names, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    if len(names) > 1:
+        _on_path(folder)
+    return ".".join(names) if len(names) > 1 else ""
 
 
 def _load_module(name: str) -> ModuleType:
