@@ -10,14 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 #: The environment variable that marks a group's processes, also those that leave its session.
 MARK = "POSENC_GROUP"
-#: How often processes are looked for that were started while the others were ended.
-_ROUNDS = 20
+#: The most seconds to wait for killed processes to be gone.
+_GONE = 2.0
 _LINUX = sys.platform.startswith("linux")
 _live: weakref.WeakSet[Group] = weakref.WeakSet()
 
@@ -52,16 +53,22 @@ class Group:
         with self._lock:
             if not self._ended:
                 self._ended = True
-                _kill(self.process)
-                for _ in range(_ROUNDS):
-                    left = list(_marked(self._token))
-                    for pid in left:
-                        with contextlib.suppress(ProcessLookupError, PermissionError):
-                            os.kill(pid, signal.SIGKILL)
-                    if not left:
-                        break
+                self.kill()
                 _live.discard(self)
         return self.process.wait()
+
+    def kill(self) -> None:
+        """Kill every process of the group, and wait until there is none."""
+        _kill(self.process)
+        until = time.monotonic() + _GONE
+        # A killed process may still run for a moment, and start another one.
+        while left := {*_marked(self._token), *_in_session(self.process.pid)}:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > until:
+                break
+            time.sleep(0.005)
 
     def others(self) -> bool:
         """Return whether a second process of the group runs (only known on Linux)."""
@@ -97,10 +104,7 @@ def end_all_on_signals() -> None:
 
 def _end_all_and_die(number: int, frame: Any) -> None:
     for group in list(_live):
-        _kill(group.process)  # first, and without a lock that this thread may hold
-        for pid in _marked(group._token):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        group.kill()  # not end: this thread may hold the lock
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
