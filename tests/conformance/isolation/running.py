@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reliability.md"
 ENCODING = '{"encoding": "RoPE", "head_dim": 8, "layout": "half"}'
 #: Processes are found in /proc.
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")

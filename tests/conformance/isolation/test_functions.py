@@ -7,6 +7,7 @@ import pytest
 from tests.conformance.isolation.hostile import HOSTILE
 from tests.conformance.isolation.running import (
     ENCODING,
+    PAGE,
     check,
     needs_proc,
     posenc,
@@ -27,6 +28,7 @@ def written(tmp_path, name):
 
 def test_there_are_a_hundred():
     assert len(BY_NAME) == len(HOSTILE) >= 100
+    assert f"{len(HOSTILE)} functions" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.nightly

@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.isolation.hostile_programs import HOSTILE
 from tests.conformance.isolation.running import (
     ENCODING,
+    PAGE,
     check,
     needs_proc,
     processes,
@@ -38,6 +39,7 @@ def written(tmp_path, one):
 
 def test_there_are_fifty():
     assert len(BY_NAME) == len(HOSTILE) >= 50
+    assert f"{len(HOSTILE)} programs" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
