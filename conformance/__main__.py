@@ -66,6 +66,7 @@ def _run(arguments: list[str]) -> int:
             return 128 + 13
         raise
     finally:
+        judge_apart(None)
         child.close()
     return 0
 

@@ -9,7 +9,7 @@ import pickle
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from .conversation import Conversation, Limits, how_it_ended
@@ -77,7 +77,7 @@ class Child:
         *arguments: Any,
         limits: Limits | None = None,
         last: bool = False,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Yield what ``function(*arguments)`` yields; all must be picklable, and the items JSON.
 
         After the ``last`` run the process is ended.

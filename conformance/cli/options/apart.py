@@ -86,8 +86,8 @@ class InternalError(Exception):
 _child: Child | None = None
 
 
-def judge_apart(child: Child) -> None:
-    """Judge all functions of this process's commands in ``child``."""
+def judge_apart(child: Child | None) -> None:
+    """Judge all functions of this process's commands in ``child``; None: in this process."""
     global _child
     _child = child
 
@@ -196,8 +196,15 @@ def _in_child(
     name = judge.__module__, judge.__name__
     try:
         run = _child.run(serve, *name, dict(asked), folder, limits=limits, last=folder is None)
-        for item in run:
-            yield _received(item)
+        usage = None
+        with contextlib.closing(run):
+            for item in run:  # to its end, so that the process can judge the next function
+                if isinstance(item, dict) and "usage" in item:
+                    usage = UsageError(str(item["usage"]))
+                else:
+                    yield _received(item)
+        if usage is not None:
+            raise usage
     except Died as error:
         hint = ""
         if "did not finish" in str(error):
@@ -222,8 +229,6 @@ def _received(item: Any) -> Started | Report | Printed:
     """Return the item that :func:`serve` sent; anything else is no verdict."""
     try:
         ((kind, value),) = item.items()
-        if kind == "usage":
-            raise UsageError(str(value))
         if kind == "report":
             return report_of(value)
         if kind == "started":

@@ -49,19 +49,21 @@ def test_many_in_one_run(tmp_path):
         (tmp_path / f"hostile{n}.py").write_text(BY_NAME[name].source, encoding="utf-8")
         tables.append(f'[[check]]\ntarget = "hostile{n}.py:apply"\nsurface = "apply"\n')
     tables[2] += "timeout = 1.5\n"
+    tables.insert(0, '[[check]]\ntarget = "hostile3.py:nothing"\nsurface = "apply"\n')
     head = f"[defaults]\nencoding = {json.dumps(ENCODING)}\nmax-position = 128\n"
     (tmp_path / "posenc.toml").write_text(head + "".join(tables), encoding="utf-8")
     ran = posenc("ci", "--json", cwd=tmp_path)
-    assert (ran.code, ran.left) == (3, ()), ran.out + ran.err
+    assert (ran.code, ran.left) == (2, ()), ran.out + ran.err
     cases = json.loads(ran.out)["cases"]
     assert [(case["verdict"], case["exit_code"]) for case in cases] == [
-        ("error", 3), ("error", 3), ("error", 3), ("conforms", 0), ("conforms", 0),
+        ("error", 2), ("error", 3), ("error", 3), ("error", 3), ("conforms", 0), ("conforms", 0),
     ]  # fmt: skip
     reasons = [case["reason"] for case in cases]
-    assert reasons[0] == "the process that judged it ended with exit status 0"
-    assert "was killed by SIGSEGV; it crashed in File" in reasons[1]
-    assert "did not finish within 1.5 s" in reasons[2]
-    assert cases[4]["report"]["printed"] == "1 line to standard output"
+    assert "has no 'nothing'" in reasons[0]
+    assert reasons[1] == "the process that judged it ended with exit status 0"
+    assert "was killed by SIGSEGV; it crashed in File" in reasons[2]
+    assert "did not finish within 1.5 s" in reasons[3]
+    assert cases[5]["report"]["printed"] == "1 line to standard output"
     assert "| \\x1b[2J\\x1b]0;title\\x07\\x202e\n" in ran.err
 
 
