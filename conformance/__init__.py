@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from .external.process import HarnessError
     from .graphs.load import from_onnx
     from .guide.explain import explain
+    from .harness.accuracy import Accuracy
     from .harness.codes import CODES, Code
     from .harness.expected import ExpectedFailure
     from .harness.implementation import Implementation
-    from .harness.report import Accuracy, Finding, Report
+    from .harness.report import Finding, Report
     from .identify.card import Card
     from .identify.function import identify
     from .recordings.against import compare_recorded
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "CODES": "harness.codes",
     "SURFACES": "check",
-    "Accuracy": "harness.report",
+    "Accuracy": "harness.accuracy",
     "Card": "identify.card",
     "Code": "harness.codes",
     "Comparison": "compare.comparison",

@@ -13,13 +13,14 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .calling import bind, takes
 from .diagnosis.reproduce_fn import runnable
-from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
+from .harness.driver import Driver, Malformed, Refused
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
+from .harness.tensor_layouts import TENSOR_LAYOUTS
 from .harness.to_host import on_host
 from .surfaces import Declared, refuse
 

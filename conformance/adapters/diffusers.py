@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Sinusoidal
+from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, require_indices
+from .library import LibraryFunction, functions_of
 
 LIBRARY = "diffusers"
 _EMBEDDINGS = "models/embeddings.py: "

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from posenc_ref import Encoding
 from posenc_ref.conformance.harness.implementation import Implementation
 
@@ -84,13 +82,6 @@ def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
         return LibraryFunction(f"{library} {name}", library, f"{file}{functions}", *rest, **more)
 
     return function
-
-
-def require_indices(positions: Any) -> None:
-    """Raise ValueError unless ``positions`` are integers >= 0, which can index a table."""
-    values = np.asarray(positions)
-    if values.dtype.kind == "f" or (values < 0).any():
-        raise ValueError("positions must be integers from 0: they are indices of a table")
 
 
 @functools.cache

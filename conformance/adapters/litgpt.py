@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import GivenFrequencies, LinearScaling, Llama3Scaling, RoPE
+from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, require_indices
+from .library import LibraryFunction, functions_of
 
 _HALF = partial(RoPE, 64, layout="half")
 #: The scaling of Llama 3.1, and of DeepSeek-V3.

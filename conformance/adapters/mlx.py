@@ -18,7 +18,7 @@ from posenc_ref import (
     Sinusoidal,
     YaRN,
 )
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import LibraryFunction, functions_of

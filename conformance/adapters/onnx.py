@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import RoPE
+from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, require_indices
+from .library import LibraryFunction
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")

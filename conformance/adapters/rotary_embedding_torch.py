@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, NTKScaling, RoPE
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import require_indices, window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import VECTORS, LibraryFunction, functions_of, require_indices
+from .library import VECTORS, LibraryFunction, functions_of
 
 _apply = partial(
     Implementation, surface="apply", name="rotary-embedding-torch", backend="torch", head_dim=64

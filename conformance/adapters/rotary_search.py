@@ -8,13 +8,26 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from posenc_ref.conformance.calling.roles import parameters
+from posenc_ref.conformance.calling.facts import Facts
+from posenc_ref.conformance.calling.positions import ONE_ROW
+from posenc_ref.conformance.calling.roles import Unbound, parameters
+from posenc_ref.conformance.calling.rotations import Rotation
+from posenc_ref.conformance.calling.rows import ONE_TABLE
+from posenc_ref.conformance.calling.tables import Source
+from posenc_ref.conformance.calling.trial import ALIKE, MOVES, driver_of, score
+from posenc_ref.conformance.calling.ways import roles_in_call, ways
 
-from .rotary_function import LAYOUTS, TABLE_SHAPES, Rotation, attribute, head_dim_of
-from .rotary_table import CosSinTable, H, describe
+from .rotary_table import module_of
+from .transformers_config import attribute, head_dim_of
+
+#: Batch, heads and tokens of trial inputs: like no number of axes, and none is 1.
+SIZES = (5, 7, 11)
+#: The tensor layouts to try.
+LAYOUTS = ("bhsd", "bshd", "bs(hd)")
 
 
 def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., Any], type | None]]:
@@ -81,46 +94,62 @@ def _instance(owner: type, config: Any, target: Any) -> Any:
         return None
 
 
-def find_rotation(
-    table: CosSinTable, functions: Iterator[Any], config: Any, width: int
-) -> Rotation:
-    """Return a working rotation with `table`, or raise ValueError with the failed attempts.
+def find_rotation(source: Source, functions: Iterator[Any], config: Any) -> tuple[Rotation, int]:
+    """Return a rotation with a table, and its head size; raise ValueError with what was tried."""
+    import torch
 
-    `width` is the number of columns of the table.
-    """
+    cos, _ = source.cos_sin_at(torch.zeros(1, 1, 1, 2), torch.zeros(1, dtype=torch.int64))
+    columns = int(cos.shape[-1])
     tried = []
     for name, function in functions:
-        ways = itertools.product(_widths(config, width), TABLE_SHAPES, LAYOUTS)
-        for (head_dim, rotary_dim), table_shape, layout in ways:
-            if layout == "bs(hd)" and rotary_dim is not None:
-                continue
-            trial = Rotation(name, function, table, layout, table_shape, head_dim, rotary_dim)
-            reason = _failure(trial)
-            if not reason:
-                return trial
-            tried.append(f"{name} on {layout} with D={head_dim}: {reason}")
-    module = type(table.module)
+        for head_dim, cut in _widths(config, columns):
+            for way in _ways(function, source, head_dim, cut):
+                why = _failure(way, head_dim)
+                if not why:
+                    return way, head_dim
+                tried.append(f"{name} on {way.layout} with D={head_dim}: {why}")
+    module = type(module_of(source))
     if not tried:
         raise ValueError(
             f"{module.__module__} has no function that rotates with {module.__name__}. If a method "
             "rotates, pass the model that contains the module and the method's class."
         )
     raise ValueError(
-        f"found no way to rotate with {module.__name__}, whose tables are {width} wide; tried "
+        f"found no way to rotate with {module.__name__}, whose tables are {columns} wide; tried "
         f"{len(tried)}, among them {'; '.join(dict.fromkeys(tried[:3]))}"
     )
 
 
-def _failure(trial: Rotation) -> str:
-    """Return why a call on vectors with distinct axis sizes fails, or "" if it succeeds."""
-    import torch
-
-    x = torch.zeros(LAYOUTS[trial.tensor_layout](H, trial.head_dim))
+def _ways(
+    function: Callable[..., Any], source: Source | None, head_dim: int, cut: int | None
+) -> list[Rotation]:
+    """Return the ways to rotate the first `cut` channels; those for one row of the batch last."""
     try:
-        y = trial(x, trial.table.probe_positions())
-    except Exception as error:
-        return describe(error)
-    return "" if y.shape == x.shape else f"{tuple(x.shape)} came back as {tuple(y.shape)}"
+        order, fixed = roles_in_call(function, Facts({}, {}, {}))
+    except Unbound:
+        return []
+    needed = {n for n, p in inspect.signature(function).parameters.items() if p.default is p.empty}
+    function = partial(function, **{n: value for n, value in fixed.items() if n in needed})
+    part = None if cut is None else (0, cut)
+    layouts = LAYOUTS if cut is None else LAYOUTS[:2]
+    found = ways(function, order, Facts({}, {}, {}), layouts, [source] if source else [], part)
+    heads = getattr(function.args[0], "num_heads", None) if function.args else None
+    return sorted(
+        (
+            # A method of an attention module has a fixed number of heads.
+            replace(way, width=heads * head_dim if heads and way.layout == "bs(hd)" else None)
+            for way in found
+            if way.part == part and way.shape != "as returned"  # "(1, S, W)" says more
+        ),
+        key=lambda way: way.shape in ONE_TABLE or way.positions in ONE_ROW,
+    )
+
+
+def _failure(way: Rotation, head_dim: int) -> str:
+    """Return why a way does not rotate, or "" if it does."""
+    driver = driver_of(way, "torch", "float32", way.layout, way.axes)
+    points, why = score(driver, head_dim, SIZES, rows=True)
+    return "" if points >= ALIKE + MOVES else why or "rows, heads or tokens are mixed"
 
 
 def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
@@ -137,21 +166,18 @@ def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
     yield 2 * width, None
 
 
-def find_direct(module: Any, config: Any) -> Rotation | None:
-    """Return the rotation by a method of `module` that takes no table, or None.
-
-    The method takes positions as a tuple with one array for each axis.
-    """
+def find_direct(module: Any, config: Any) -> tuple[Rotation, int] | None:
+    """Return a method of `module` that rotates without a table, and its head size; or None."""
     file = sys.modules[type(module).__module__]
-    for name, (function, owner) in rotating_functions(file).items():
-        bound = partial(function, module)
+    for function, owner in rotating_functions(file).values():
         if owner is None or not isinstance(module, owner):
             continue
+        bound = partial(function, module)
         if {"x", "positions"} != set(parameters(bound)):
             continue
         for axes, (head_dim, _) in itertools.product((3, 2), _widths(config, 2)):
-            table = CosSinTable(module, "tuple", "?", axes)
-            trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
-            if not _failure(trial):
-                return trial
+            for plain in _ways(bound, None, head_dim, None):
+                way = replace(plain, axes=axes)
+                if not _failure(way, head_dim):
+                    return way, head_dim
     return None

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import Llama3Scaling, RoPE
+from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, require_indices
+from .library import LibraryFunction, functions_of
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 

@@ -19,14 +19,15 @@ from typing import Any
 
 import posenc_ref
 from posenc_ref.conformance.calling.roles import parameters
+from posenc_ref.conformance.calling.rotations import Rotation
+from posenc_ref.conformance.calling.tables import Source
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 
-from .rotary_function import Rotation, attribute, head_dim_of
 from .rotary_search import find_direct, find_rotation, ranked, rotating_functions
-from .rotary_table import B, CosSinTable, H, S, find_table
+from .rotary_table import find_table, module_of, of_module
 from .transformers_bias import alibi, alibi_of_model, relative_bias
-from .transformers_config import declared_rope
+from .transformers_config import attribute, declared_rope, head_dim_of
 from .transformers_table import position_table
 
 # Functions that attention applies to vectors before rotating them; no signature shows these.
@@ -84,10 +85,16 @@ def from_transformers(
             config = getattr(module, "config", None) or getattr(target, "config", None)
             if (direct := find_direct(module, config)) is not None:
                 name = f"transformers {type(module).__name__}"
+                rotation, head_dim = direct
                 return Implementation(
-                    direct, "apply", name, encoding, backend="torch",
-                    head_dim=direct.head_dim, axes=direct.table.axes,
-                )  # fmt: skip
+                    rotation,
+                    "apply",
+                    name,
+                    encoding,
+                    backend="torch",
+                    head_dim=head_dim,
+                    axes=rotation.axes,
+                )
     for kind in (relative_bias, alibi_of_model, position_table):
         found = kind(target, surface, num_heads, encoding)
         if found is not None:
@@ -128,14 +135,12 @@ def rotary(
     encoding: posenc_ref.Encoding | None,
 ) -> Implementation:
     """Return a rotary module as an `Implementation`."""
-    import torch
-
     pristine = copy.deepcopy(module)  # before any call, because modules cache results
     config = getattr(module, "config", None) or getattr(target, "config", None)
     file = sys.modules[type(module).__module__]
     tried = _layer_types(module, config, layer_type)
     try:
-        table = find_table(copy.deepcopy(module), tried)
+        source, kind = find_table(copy.deepcopy(module), tried)
     except ValueError as error:
         if tried != (None,) or _LAYER_TYPE not in inspect.signature(module.forward).parameters:
             raise
@@ -144,16 +149,12 @@ def rotary(
             "configuration lists them: pass layer_type="
         ) from error
     name = f"transformers {type(module).__name__}"
-    if table.layer_type is not None:
-        name += f" ({table.layer_type})"
+    if kind is not None:
+        name += f" ({kind})"
     rotation, head_dim = None, head_dim_of(config)
     if surface in ("apply", "apply_qk"):
-        cos, _ = table(torch.zeros(B, H, S, 2), table.probe_positions())
         functions = ranked(module, file, config, target)
-        rotation = find_rotation(table, functions, config, int(cos.shape[-1]))
-        if type(module).__name__ in BEFORE:
-            rotation = replace(rotation, before=getattr(file, BEFORE[type(module).__name__]))
-        head_dim = rotation.head_dim
+        rotation, head_dim = find_rotation(source, functions, config)
     if encoding is None and layout is not None and config is None:
         raise ValueError(
             f"layout={layout!r} declares the encoding of a configuration, but neither "
@@ -161,53 +162,58 @@ def rotary(
             "encoding=RoPE(...), or leave out layout to judge properties alone"
         )
     if encoding is None and layout is not None and head_dim is not None:
-        encoding = declared_rope(config, layout, head_dim, table.layer_type)
+        encoding = declared_rope(config, layout, head_dim, kind)
 
     def build(instance: Any) -> Implementation:
         return Implementation(
-            _call(replace(table, module=instance), rotation, surface),
+            _call(of_module(source, instance), rotation, surface, kind),
             surface,
             name,
             encoding,
             backend="torch",
-            tensor_layout=rotation.tensor_layout if rotation else "bhsd",
+            tensor_layout=rotation.layout if rotation else "bhsd",
             head_dim=head_dim,
             num_heads=attribute(config, "num_attention_heads"),
-            axes=table.axes,
+            axes=source.axes,
             factory=lambda: build(copy.deepcopy(pristine)),
         )
 
     return build(module)
 
 
-def _call(table: CosSinTable, rotation: Rotation | None, surface: str) -> Callable[..., Any]:
+def _call(
+    source: Source, rotation: Rotation | None, surface: str, layer_type: str | None
+) -> Callable[..., Any]:
     import torch
 
+    module = module_of(source)
     if rotation is not None:
-        rotate = replace(rotation, table=table)
-
-        def apply_qk(q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
-            if not torch.equal(q_positions, k_positions):
-                raise ValueError("queries and keys must have equal positions: there is one table")
-            return rotate.both(q, k, q_positions)
-
-        return rotate if surface == "apply" else apply_qk
+        rotate = replace(rotation, source=source)
+        call = rotate if surface == "apply" else rotate.both
+        before = BEFORE.get(type(module).__name__)
+        file = sys.modules[type(module).__module__]
+        return call if before is None else _after(getattr(file, before), call)
     if surface == "cos_sin":
-
-        def cos_sin(positions: Any) -> tuple[Any, Any]:
-            cos, sin = table(torch.zeros(1, 1, len(positions), 2), positions[None])
-            return cos[0], sin[0]
-
-        return cos_sin
-    if _frequencies(table.module, table.layer_type) is None:
-        raise ValueError(f"{type(table.module).__name__} keeps no frequencies, only a table")
+        return lambda positions: source.cos_sin_at(torch.zeros(1, 1, len(positions), 2), positions)
+    if _frequencies(module, layer_type) is None:
+        raise ValueError(f"{type(module).__name__} keeps no frequencies, only a table")
 
     def frequencies(seq_len: int | None = None) -> Any:
         if seq_len is not None:  # a call updates frequencies that depend on the length
-            table(torch.zeros(1, 1, 1, 2), torch.tensor([[seq_len - 1]]))
-        return _frequencies(table.module, table.layer_type)
+            source.rows(torch.zeros(1, 1, 1, 2), torch.tensor([seq_len - 1]))
+        return _frequencies(module, layer_type)
 
     return frequencies
+
+
+def _after(before: Callable[[Any], Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` on vectors to which `before` is applied; positions follow the vectors."""
+
+    def rotated(*args: Any) -> Any:
+        vectors = len(args) // 2
+        return call(*map(before, args[:vectors]), *args[vectors:])
+
+    return rotated
 
 
 def _frequencies(module: Any, layer_type: str | None) -> Any:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import posenc_ref
-from posenc_ref.conformance.calling.roles import bind, parameters
+from posenc_ref.conformance.calling import functions
+from posenc_ref.conformance.calling.facts import Facts
+from posenc_ref.conformance.calling.roles import parameters
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .rotary_function import attribute
-from .transformers_config import on_host
+from .transformers_config import attribute, on_host
 
 
 def alibi_of_model(
@@ -51,20 +52,17 @@ def alibi(
     if heads is None and surface == "bias":
         raise ValueError(f"{name} needs a number of heads: pass num_heads=")
 
-    def build(num_heads: int, length: int) -> Any:
-        mask = torch.ones(1, length, dtype=torch.int64)
-        roles = {"num_heads": num_heads, "length": length, "tokens": mask, "dtype": torch.float32}
-        optional = frozenset({"device"})
-        return builder(**bind(builder, roles, only_required=optional)).reshape(num_heads, 1, length)
+    def biases(num_heads: int) -> Callable[..., Any]:
+        return functions.bias(builder, Facts({}, {"num_heads": num_heads}, {}), torch)
 
     def slopes(num_heads: int) -> Any:
-        rows = build(num_heads, 2)[:, 0]  # the slope is the difference of two adjacent keys
+        rows = biases(num_heads)(2, 2)[:, 0]  # the slope is the difference of two adjacent keys
         return rows[:, 1] - rows[:, 0]
 
     if encoding is None and heads is not None:
         encoding = posenc_ref.ALiBi(heads)
     # The biases of all queries differ by constants, which cancel in the softmax.
-    call = slopes if surface == "slopes" else lambda q_len, k_len: build(heads, k_len)
+    call = slopes if surface == "slopes" else biases(heads)
     name = f"transformers {builder.__module__.rsplit('.', 1)[-1]}.{name}"
     return Implementation(call, surface, name, encoding, backend="torch", num_heads=heads)
 
@@ -75,6 +73,8 @@ def relative_bias(
     """Return T5's buckets or biases inside `target`, or None if it has none."""
     if surface not in (None, "bias", "bucket"):
         return None
+    import torch
+
     surface = surface or "bias"
     found = (
         (module, getattr(module, name))
@@ -96,22 +96,21 @@ def relative_bias(
     if encoding is None and weights is not None:
         encoding = posenc_ref.T5Bias(on_host(weights), **settings)
 
-    def buckets(relative_position: Any) -> Any:
-        return bucket(**bind(bucket, {"relative_position": relative_position, **settings}))
-
     def bias(q_len: int, k_len: int) -> Any:
         compute = module.compute_bias
         roles = {"query_length": q_len, "key_length": k_len, "start": k_len - q_len}
         if "start" not in parameters(compute) and k_len != q_len:
             raise ValueError(f"{compute.__qualname__} needs q_len == k_len, got {q_len}, {k_len}")
-        return compute(**bind(compute, roles))[0]
+        return compute(**Facts({}, roles, {}).arguments(compute, {}))[0]
 
     if surface == "bias" and not hasattr(module, "compute_bias"):
         raise ValueError(
             f"{type(module).__name__} has no method compute_bias, only buckets: pass "
             'surface="bucket"'
         )
-    name, call = f"transformers {type(module).__name__}", buckets if surface == "bucket" else bias
+    name, call = f"transformers {type(module).__name__}", bias
+    if surface == "bucket":
+        call = functions.bucket(bucket, Facts({}, settings, {}), torch.arange(-5, 6))
     heads = None if weights is None else int(weights.shape[1])
     return Implementation(call, surface, name, encoding, backend="torch", num_heads=heads)
 

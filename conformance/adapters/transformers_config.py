@@ -44,3 +44,19 @@ def on_host(weight: Any) -> Any:
     """Return a parameter as a NumPy array with the same values; bfloat16 becomes float32."""
     weight = weight.detach().cpu()
     return (weight.float() if str(weight.dtype) == "torch.bfloat16" else weight).numpy()
+
+
+def attribute(config: Any, name: str) -> Any:
+    """Return a configuration's value, or None if it is absent or differs between layers."""
+    try:
+        return getattr(config, name, None)
+    except Exception:  # per-layer values raise other errors than AttributeError
+        return None
+
+
+def head_dim_of(config: Any) -> int | None:
+    """Return the head size in a configuration of `transformers`."""
+    width = attribute(config, "embed_dim") or attribute(config, "hidden_size")
+    heads = attribute(config, "num_attention_heads")
+    explicit = attribute(config, "head_dim")
+    return explicit or (width // heads if width and heads else None)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import posenc_ref
-from posenc_ref.conformance.calling.roles import bind, parameters
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.facts import Facts
+from posenc_ref.conformance.calling.roles import parameters
+from posenc_ref.conformance.calling.table_search import ROWS, NoTable, find_source
+from posenc_ref.conformance.calling.tables import Source
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .rotary_function import attribute
-from .rotary_table import S, describe, length_of
-from .transformers_config import on_host
+from .rotary_table import WIDEST, forward, of_module
+from .transformers_config import attribute, on_host
 
 # Attribute names of position tables in models.
 TABLE_NAMES = r"(embed_positions?|positions?_embed(dings?|der)?|pos_emb(ed)?|wpe|position_encoder)$"
@@ -36,8 +36,13 @@ def position_table(
 
 
 def _table(module: Any, target: Any, encoding: posenc_ref.Encoding | None) -> Implementation:
+    import torch
+
     pristine = copy.deepcopy(module)
-    ask, dim = _how_to_ask(copy.deepcopy(module))
+    weight = getattr(module, "weight", getattr(module, "weights", None))
+    named = attribute(module, "embed_dim") or attribute(module, "dim")
+    width = int(weight.shape[-1]) if weight is not None else int(named or WIDEST)
+    source = _source(copy.deepcopy(module), width)
     if encoding is None:
         encoding = _learned(module)
     name = type(module).__name__
@@ -45,83 +50,40 @@ def _table(module: Any, target: Any, encoding: posenc_ref.Encoding | None) -> Im
         name = f"{type(target).__name__} positions"
 
     def build(instance: Any) -> Implementation:
+        own = of_module(source, instance)
+
+        def table(positions: Any) -> Any:
+            return own.rows(torch.zeros(1, len(positions), width), positions).parts[0]
+
         return Implementation(
-            lambda positions: ask(instance, positions), "table", f"transformers {name}", encoding,
-            backend="torch", head_dim=dim, factory=lambda: build(copy.deepcopy(pristine)),
+            table, "table", f"transformers {name}", encoding, backend="torch",
+            head_dim=source.templates[0][-1], factory=lambda: build(copy.deepcopy(pristine)),
         )  # fmt: skip
 
     return build(module)
 
 
-def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
-    """Return a function that gets rows from a module, and their width, found by trial calls."""
+def _source(module: Any, width: int) -> Source:
+    """Return how to get rows from a module, found by trial calls."""
     import torch
 
-    weight = getattr(module, "weight", getattr(module, "weights", None))
-    named = attribute(module, "embed_dim") or attribute(module, "dim")
-    width = int(weight.shape[-1]) if weight is not None else int(named or 2)
     padding = getattr(module, "padding_idx", None)
-
-    def roles(positions: Any, start: int, shape: tuple[int, ...]) -> dict[str, Any]:
-        length = len(positions)
-        return {
-            "shape": torch.Size((1, length)),
-            "tokens": torch.full(shape, 0 if padding is None else padding + 1),
-            "embeddings": torch.zeros(1, length, width),
-            "x": torch.zeros(1, length, width),
-            "start": start,
-        }
-
-    def by_position(module: Any, positions: Any, *, shape: tuple[int, ...] = (1, -1)) -> Any:
-        given = roles(positions, 0, (1, len(positions)))
-        given["positions"] = positions.reshape(shape)
-        return module(**bind(module.forward, given, only_required=frozenset({"tokens", "start"})))
-
-    def by_start(module: Any, positions: Any, *, books: bool = False) -> Any:
-        start = window_start(positions)
-        shape = (1, 1, len(positions)) if books else (1, len(positions))
-        given = roles(positions, start, shape)
-        if start and "start" not in parameters(module.forward):
-            raise ValueError(f"positions of {type(module).__name__} must start at 0, got {start}")
-        if "embeddings" in parameters(module.forward):  # token embeddings, which cannot be padding
-            del given["tokens"]
-        return module(**bind(module.forward, given))
-
-    def by_length(module: Any, positions: Any) -> Any:
-        return module(**bind(module.forward, {"length": length_of(positions)}))[positions]
-
-    names = parameters(module.forward)
-    ways: list[Callable[[Any, Any], Any]] = []
-    if "positions" in names:
-        ways += [partial(by_position, shape=shape) for shape in ((1, -1), (-1,), (-1, 1))]
-    if "length" in names:
-        ways.append(by_length)
-    if type(module).__module__.startswith("torch.nn"):
-        ways = [lambda module, positions: module(positions)]
-    ways += [by_start, partial(by_start, books=True)]
-    tried = []
-    for ask in map(_two_dimensional, ways):
-        try:
-            rows = ask(module, torch.arange(S))
-            if rows.ndim == 2 and rows.shape[0] == S:
-                return ask, int(rows.shape[1])
-            tried.append(f"rows of shape {tuple(rows.shape)}")
-        except Exception as error:
-            tried.append(describe(error))
-    raise ValueError(
-        f"{type(module).__name__} gives no rows at given positions (its forward takes "
-        f"{', '.join(names)}); tried {'; '.join(dict.fromkeys(tried))}"
-    )
+    facts = Facts({}, {} if padding is None else {"token": padding + 1}, {})
+    name, like = type(module).__name__, torch.zeros(1, ROWS, width)
+    plain = type(module).__module__.startswith("torch.nn")
+    try:
+        call = partial(embedded, module) if plain else forward(module)
+        return find_source(call, facts, name, like)
+    except NoTable as error:
+        raise ValueError(
+            f"{name} gives no rows at given positions (its forward takes "
+            f"{', '.join(parameters(module.forward))}); {error}"
+        ) from error
 
 
-def _two_dimensional(way: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def ask(module: Any, positions: Any) -> Any:
-        rows = way(module, positions)
-        while rows.ndim > 2 and rows.shape[0] == 1:
-            rows = rows[0]
-        return rows
-
-    return ask
+def embedded(module: Any, positions: Any) -> Any:
+    """Return rows of an embedding of PyTorch."""
+    return module(positions)
 
 
 def _learned(module: Any) -> posenc_ref.Encoding | None:

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import namespace, to_host
+
 from .facts import Facts
 from .grids import SIZES, Grid, grids_of
-from .libraries import namespace, to_host
 from .roles import role_of
 from .rows import Rows
 from .signatures import signature_of
-from .tables import ROWS, NoTable, Source, form_of, template_of, trail
+from .table_search import ROWS, NoTable, form_of, template_of
+from .tables import Source, trail
 
 #: How positions (A, S) of a row of the batch are passed to what makes a table.
 ARRANGEMENTS = ("(A, S)", "(S, A)", "(1, S, A)", "(A, 1, S)", "each (S,)", "tuple of (S,)")
@@ -45,7 +47,7 @@ class AxesSource(Source):
             parts = self._parts(self._asked(x, row))
             each = zip(parts, self.templates, strict=True)
             return Rows(tuple(p.reshape((row.shape[1], *trail(p, t))) for p, t in each), False)
-        at = np.asarray(to_host(row))
+        at = to_host(row)
         sizes = self.grid.sizes(at)
         index = self.grid.cells(at, sizes)
         key = (sizes, str(x.dtype), str(getattr(x, "device", "")))
@@ -186,7 +188,7 @@ def _measured(trial: AxesSource, like: Any, axes: int) -> AxesSource:
     found = replace(trial, templates=templates, last={})
     spots = np.array([[0, 1, 2], [0, 2, 1], [0, 1, 1]])[:axes]
     first = found.rows(like, xp.asarray(spots)).parts
-    host = [np.asarray(to_host(part)) for part in first]
+    host = [to_host(part) for part in first]
     if all((part == part[:1]).all() for part in host):
         raise ValueError("all rows are equal")
     return replace(found, form=form_of(first), last={})

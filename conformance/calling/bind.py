@@ -24,7 +24,7 @@ from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .signatures import is_function, signature_of
 from .subject import Request, Subject, name_of, subjects_of
-from .tables import NoTable
+from .table_search import NoTable
 from .trial import PERFECT, SIZES
 
 #: The head sizes to try if nothing states it, for functions that have no tables.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from posenc_ref._namespace import namespace
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import functions
 from .conventions import Convention
-from .libraries import Library, namespace
+from .libraries import Library
 from .subject import Subject
-from .tables import find_source
+from .table_search import find_source
+from .tables import WINDOWS
 from .trial import PERFECT
 
 #: The roles of the arguments that a surface passes.
@@ -33,32 +36,29 @@ def others(
     """Yield the implementation of a function that does not rotate, if a call succeeds."""
     kind = convention.surfaces[0]
     try:
-        call = _called(kind, subject, subject.like_x(library))
+        call, asked = _called(kind, subject, subject.like_x(library))
     except Exception as error:
         subject.request.tried.append(f"{convention.name}: {type(error).__name__}: {error}")
         return
-    how = f"{subject.words}({subject.facts.described(subject.function, _ASKED[kind])})"
+    how = f"{subject.words}({subject.facts.described(subject.function, asked)})"
     yield PERFECT, subject.implementation(library, library.wrapped(call), kind, "bhsd", how)
 
 
-def _called(kind: str, subject: Subject, like: Any) -> Callable[..., Any]:
+def _called(kind: str, subject: Subject, like: Any) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    """Return the function as one of a surface, and the roles of the arguments that it gets."""
     function, facts, xp = subject.function, subject.facts, namespace(like)
     if kind == "frequencies":
-        return functions.frequencies(function, facts)
+        return functions.frequencies(function, facts), _ASKED[kind]
     if kind == "slopes":
-        return functions.slopes(function, facts)
+        return functions.slopes(function, facts), _ASKED[kind]
     if kind == "bucket":
-        return functions.bucket(function, facts, xp.arange(-5, 6))
+        return functions.bucket(function, facts, xp.arange(-5, 6)), _ASKED[kind]
     if kind == "bias":
-        return functions.bias(function, facts, xp)
-    if kind == "table":
-        return functions.table(function, facts, like, subject.words)
+        return functions.bias(function, facts, xp), _ASKED[kind]
     if kind == "add":
-        return functions.add(function, facts, subject.dim, xp)
+        return functions.add(function, facts, subject.dim, xp), _ASKED[kind]
     source = find_source(function, facts, subject.words, like)
-
-    def cos_sin(positions: Any) -> tuple[Any, Any]:
-        found = source.cos_sin(source.rows(like, positions)).parts
-        return found[0], found[1]
-
-    return cos_sin
+    asked = (*_ASKED[kind], *(("tokens", "start", "offset") if source.kind in WINDOWS else ()))
+    if kind == "table":
+        return functions.table(source, like), asked
+    return functools.partial(source.cos_sin_at, like), asked

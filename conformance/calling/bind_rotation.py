@@ -9,6 +9,7 @@ from typing import Any
 
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.tensor_layouts import AXES
 
 from .conventions import Convention
 from .facts import other_default
@@ -19,7 +20,8 @@ from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
 from .signatures import takes_anything, with_parameters
 from .sources import sources_of
 from .subject import Subject, same_call
-from .tables import NoTable, Source
+from .table_search import NoTable
+from .tables import Source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
 from .ways import grid_ways, roles_in_call, ways
 
@@ -48,7 +50,7 @@ def rotations(
         points, _ = _points(subject, library, direct, layout)
         if points:
             first, second = list(subject.signature)[:2]
-            how = f"{subject.words}({first}, {second}); {first} {_shape(layout)}"
+            how = f"{subject.words}({first}, {second}); {first} {AXES[layout]}"
             if layout == "bhsd" and library.name == "numpy" and subject.owner is None:
                 how = ""  # exactly as the surface says
             yield points, subject.implementation(library, direct, "apply", layout, how)
@@ -182,7 +184,7 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
         if role_of(name) in ("positions", "offset") and name not in way.order
     ]
     vectors = [n for n, role in way.order.items() if role in VECTORS]
-    shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else _shape(way.layout)
+    shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else AXES[way.layout]
     shape = "(H * D,), one token a call" if way.positions == ONE_TOKEN else shape
     parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {shape}"]
     if way.grid is not None:
@@ -200,9 +202,3 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
     if way.inplace:
         parts.append("in place")
     return "; ".join(parts)
-
-
-def _shape(layout: str) -> str:
-    names = {"bhsd": "(B, H, S, D)", "bshd": "(B, S, H, D)", "sbhd": "(S, B, H, D)",
-             "thd": "(T, H, D)", "t(hd)": "(T, H * D)", "bs(hd)": "(B, S, H * D)"}  # fmt: skip
-    return names[layout]

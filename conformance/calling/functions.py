@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import to_host
+
 from .facts import Facts
-from .libraries import to_host as host
 from .roles import parameters
-from .tables import find_source
+from .tables import Source
 
 Call = Callable[..., Any]
 
@@ -29,7 +30,7 @@ def frequencies(function: Call, facts: Facts) -> Call:
     values = call()
     values = values[0] if isinstance(values, tuple) else values
     _require(getattr(values, "ndim", 0) == 1 and values.shape[0] > 1, "a list of frequencies")
-    _require(not np.iscomplexobj(host(values)), "real frequencies, not complex numbers")
+    _require(not np.iscomplexobj(to_host(values)), "real frequencies, not complex numbers")
     return call
 
 
@@ -79,9 +80,8 @@ def bias(function: Call, facts: Facts, xp: Any) -> Call:
     return call
 
 
-def table(function: Call, facts: Facts, like: Any, words: str) -> Call:
-    """Return ``function`` as the surface ``table``: its rows at given positions."""
-    source = find_source(function, facts, words, like)
+def table(source: Source, like: Any) -> Call:
+    """Return a source as the surface ``table``: its rows at given positions."""
     _require(len(source.templates) == 1, "one table, not several arrays")
     _require(source.form != "complex", "a table of real numbers, not of complex ones")
 
@@ -103,7 +103,7 @@ def add(function: Call, facts: Facts, dim: int, xp: Any) -> Call:
     for call in (direct, sequence_first):
         ones = xp.ones((2, 5, dim), dtype=xp.float32)
         found = call(ones)
-        rows = np.asarray(host(found - ones)) if hasattr(found, "shape") else None
+        rows = to_host(found - ones) if hasattr(found, "shape") else None
         if rows is None or rows.shape != (2, 5, dim):
             continue
         if np.array_equal(rows[0], rows[1]) and not np.array_equal(rows[:, :1], rows[:, 1:2]):

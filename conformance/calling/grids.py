@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import namespace, to_host
+
 from .facts import Facts
-from .libraries import namespace, to_host
 from .roles import role_of
 
 #: The roles of parameters that state the size of a grid.
@@ -133,7 +134,7 @@ def whole(
 
     ``call(vectors, sizes)`` gets the vectors of whole grids, in the same layout.
     """
-    at = np.asarray(to_host(positions))
+    at = to_host(positions)
     sizes = grid.sizes(at)
     flat = layout in ("thd", "t(hd)")
     cells, tokens = grid.cells(at, sizes).reshape(-1), math.prod(sizes)

@@ -120,15 +120,3 @@ def backend_of(value: Any) -> str:
         return backend_of(value[0])
     root = type(value).__module__.partition(".")[0]
     return "jax" if root in ("jax", "jaxlib") else root if root in ("torch", "cupy") else "numpy"
-
-
-def namespace(array: Any) -> Any:
-    """Return the array API namespace of an array."""
-    from array_api_compat import array_namespace
-
-    return array_namespace(array)
-
-
-def to_host(array: Any) -> Any:
-    """Return an array as one that NumPy can read."""
-    return array.detach().cpu().numpy() if hasattr(array, "detach") else array

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from .signatures import signature_of
@@ -48,7 +48,7 @@ ROLES: dict[str, str] = {
     r"(w|x|cols?|column|width)_(pos(itions?)?|ids?|idx|coords?)",
     "position_frame": r"(pos(itions?)?|ids?|idx|coords?)_(t|frames?|time)|(t|frame|time)_"
     r"(pos(itions?)?|ids?|idx|coords?)",
-    "positions": r"(input_|img_|txt_|image_)?ids|coords|pos_hw|"
+    "positions": r"(img_|txt_|image_)?ids|coords|pos_hw|"
     r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
     r"positions_ids|indices|timesteps?",
     "offset": r"(seq_?(len)?_|pos(ition)?_|kv_|cache_|rope_)?offsets?|start(_pos(ition)?|_index)?|"
@@ -120,23 +120,3 @@ def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
             role = role_of(parameter.name)
             found[role if role and role not in found else parameter.name] = parameter
     return found
-
-
-def bind(
-    function: Callable[..., Any],
-    roles: Mapping[str, Any],
-    *,
-    only_required: frozenset[str] = frozenset(),
-) -> dict[str, Any]:
-    """Return keyword arguments for `function`, or raise `Unbound` naming a missing parameter.
-
-    Roles in `only_required` are passed only to parameters without a default.
-    """
-    arguments = {}
-    for role, parameter in parameters(function).items():
-        optional = parameter.default is not parameter.empty
-        if role in roles and not (optional and role in only_required):
-            arguments[parameter.name] = roles[role]
-        elif not optional:
-            raise Unbound(f"nothing to pass for the parameter {parameter.name!r}")
-    return arguments

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import namespace, to_host
+
 from .axes_tables import EACH, AxesSource
 from .facts import Facts
 from .grids import Grid, whole
-from .libraries import namespace, to_host
-from .rows import Rows
+from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
+from .rows import ONE_TABLE, Rows
 from .signatures import signature_of
 from .tables import Source
 
@@ -21,15 +23,8 @@ from .tables import Source
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
 VECTORS = ("query", "key", "value", "x", "packed")
-#: Tensor layouts with one axis for the tokens of all batch rows.
-FLAT = ("thd", "t(hd)")
 #: Settings that a function gets from the declaration.
 SETTINGS = ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor")
-#: How positions are passed to a function that takes them.
-FORMS = ("as given", "(1, S)", "(B, S)")
-#: How the positions of several axes are passed besides (A, B, S).
-ONE_ROW = ("(A, S)", "(S, A)", "each (S,)", "tuple of (S,)")  # a call for each row of the batch
-AXES_FORMS = (*ONE_ROW, "(B, S, A)", "each (B, S)", "tuple of (B, S)")
 #: The form of a function that rotates the flat vectors of one token at a position.
 ONE_TOKEN = "one token"
 
@@ -45,9 +40,11 @@ class Rotation:
     positions: str = ""  #: one of FORMS, "offset", or "" if only a table, or nothing, is passed
     shape: str = ""  #: one of SHAPES, if a table is passed
     source: Source | None = None
+    axes: int = 1  #: the number of position axes, if it is known to be more than one
     part: tuple[int, int] | None = None  #: the first channel that is passed, and the end
     inplace: bool = False  #: whether it returns None, and overwrites its vectors
     limit: int | None = None  #: the number of positions that its object was made for
+    width: int | None = None  #: the only number of channels of flat vectors that it takes, if any
     judged: bool = False  #: whether values are looked at, which no trial does
     grid: Grid | None = None  #: the grids that it takes instead of positions
     #: makes the function for the sizes of a grid, if its object is made for one
@@ -65,6 +62,8 @@ class Rotation:
             raise ValueError(
                 "queries and keys must have equal positions: the function takes one set"
             )
+        if not self.is_pair:
+            return self(q, q_positions), self(k, k_positions)
         result = self._rotate({"query": q, "key": k, "value": _copy(k)}, q_positions)
         if not isinstance(result, tuple) or len(result) < 2:
             raise ValueError(f"expected (q, k), got {type(result).__name__}")
@@ -76,17 +75,23 @@ class Rotation:
         roles = set(self.order.values())
         return {"query", "key"} <= roles or "packed" in roles
 
+    @property
+    def _takes_one_row(self) -> bool:
+        """Return whether the function or its table takes the positions of one row of the batch."""
+        one_table = self.source is not None and self.source.kind == "(S, A)"
+        several = self.axes > 1 and (one_table or self.shape in ONE_TABLE)
+        return several or self.positions in ONE_ROW
+
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
         """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
-        if (
-            self.limit is not None
-            and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
-        ):
+        if self.limit is not None and np.max(to_host(positions), initial=0) >= self.limit:
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
         if self.grid is not None:
             return whole(self.grid, self._in_grid, vectors, positions, self.layout)
+        if self.axes > 1:
+            positions = every_axis(positions, self.axes)
         several = len(positions.shape) == 3 and positions.shape[1] > 1
-        if several and (self.positions in ONE_ROW or self._differ(positions)):
+        if several and (self._takes_one_row or self._differ(positions)):
             batch = 1 if self.layout == "sbhd" else 0
             rows = [
                 self._once(
@@ -94,13 +99,15 @@ class Rotation:
                 )
                 for n in range(positions.shape[1])
             ]
-            return _joined_tokens(rows, batch)
+            return _joined(rows, batch)
+        if self.width is not None:
+            return self._by_width(vectors, positions, self.width)
         if self.positions == ONE_TOKEN:
             tokens = [
                 self._once({r: v[n] for r, v in vectors.items()}, positions[n])
                 for n in range(positions.shape[-1])
             ]
-            return None if tokens[0] is None else _joined_tokens([*map(_with_axis, tokens)])
+            return None if tokens[0] is None else _joined([*map(_with_axis, tokens)])
         if self.layout in FLAT and self.positions in ("", "offset") and self.source is None:
             ends = [0, *_restarts(positions), positions.shape[-1]]
             if len(ends) > 2:
@@ -108,8 +115,19 @@ class Rotation:
                     self._once({r: v[a:b] for r, v in vectors.items()}, positions[a:b])
                     for a, b in itertools.pairwise(ends)
                 ]
-                return _joined_tokens(parts)
+                return _joined(parts)
         return self._once(vectors, positions)
+
+    def _by_width(self, vectors: dict[str, Any], positions: Any, width: int) -> Any:
+        """Rotate flat vectors in parts of ``width`` channels; zeros fill the last part."""
+        parts = {role: _filled(v, width) for role, v in vectors.items()}
+        once = [self._once(dict(zip(parts, part, strict=True)), positions)
+                for part in zip(*parts.values(), strict=True)]  # fmt: skip
+        channels = next(iter(vectors.values())).shape[-1]
+        whole = _joined(once, axis=-1)
+        if isinstance(whole, tuple):
+            return tuple(part[..., :channels] for part in whole)
+        return whole[..., :channels]
 
     def _differ(self, positions: Any) -> bool:
         """Return whether rows of a batch need other rows of a table that has no batch axis."""
@@ -150,7 +168,7 @@ class Rotation:
         if "value" in named:
             self._require_same(named.pop("value"), whole["value"])
         if self.part is not None:
-            named = {role: self._joined(part, whole[role]) for role, part in named.items()}
+            named = {role: self._between(part, whole[role]) for role, part in named.items()}
         found = tuple(named[role] for role in ("query", "key", "x") if role in named)
         return found[0] if len(found) == 1 else found
 
@@ -176,23 +194,24 @@ class Rotation:
             return self.grid.arguments(positions, x)
         found: dict[str, Any] = {}
         wants = set(self.order.values())
-        if self.source is not None and self.positions:  # the function selects rows of a table
-            last = int(np.max(np.asarray(to_host(positions)), initial=0))
+        if self.source is not None and self.positions and self.axes == 1:  # it selects rows
+            require_indices(positions)
+            last = int(np.max(to_host(positions), initial=0))
             rows = Rows(self.source.every_row(x, last + 1), batched=False)
             found |= self._tabled(rows, wants)
         elif self.source is not None:
             found |= self._tabled(self.source.rows(x, positions), wants)
         if self.positions == ONE_TOKEN:
-            if np.asarray(to_host(positions)).dtype.kind not in "iu":
+            if to_host(positions).dtype.kind not in "iu":
                 raise ValueError("positions must be integers: the function takes one number")
             found |= dict.fromkeys(("positions", "offset"), int(positions))
         elif self.positions == "offset":
             found["offset"] = window_start(positions)
         elif self.positions.startswith("each"):
-            at = _formed(self.positions, x, positions, self.layout)
+            at = formed(self.positions, x, positions, self.layout)
             found |= dict(zip(EACH[-len(at) :], at, strict=True))
         elif self.positions:
-            found["positions"] = _formed(self.positions, x, positions, self.layout)
+            found["positions"] = formed(self.positions, x, positions, self.layout)
         elif self.source is None and window_start(positions) != 0:
             raise ValueError("positions must start at 0: the function takes no positions")
         return found
@@ -217,7 +236,7 @@ class Rotation:
     def _cut(self, x: Any) -> Any:
         return x if self.part is None else x[..., self.part[0] : self.part[1]]
 
-    def _joined(self, part: Any, x: Any) -> Any:
+    def _between(self, part: Any, x: Any) -> Any:
         start, stop = self.part or (0, 0)
         xp = namespace(x)
         return xp.concat([x[..., :start], part, x[..., stop:]], axis=-1)
@@ -225,7 +244,7 @@ class Rotation:
 
 def _restarts(positions: Any) -> list[int]:
     """Return the tokens at which another sequence begins: their positions do not go on."""
-    at = np.asarray(to_host(positions))
+    at = to_host(positions)
     return [int(n) for n in np.flatnonzero(np.diff(at) != 1) + 1]
 
 
@@ -241,44 +260,19 @@ def _row(x: Any, row: int, batch: int) -> Any:
     return x[:, row : row + 1] if batch else x[row : row + 1]
 
 
-def _joined_tokens(parts: list[Any], axis: int = 0) -> Any:
-    """Return the results of several sequences as one result, token after token."""
+def _joined(parts: list[Any], axis: int = 0) -> Any:
+    """Return the results of several calls as one result: by default, token after token."""
     if isinstance(parts[0], tuple | list):
-        return tuple(_joined_tokens(list(side), axis) for side in zip(*parts, strict=True))
+        return tuple(_joined(list(side), axis) for side in zip(*parts, strict=True))
     return namespace(parts[0]).concat(parts, axis=axis)
 
 
-def window_start(positions: Any) -> int:
-    """Return the first position; raise ValueError if positions are not contiguous and equal."""
-    rows = np.atleast_2d(np.asarray(to_host(positions)))
-    if not rows.size:
-        return 0
-    if rows.ndim > 2:
-        raise ValueError("positions must have one axis: the function takes an offset")
-    if (rows != rows[0]).any():
-        raise ValueError("rows of a batch must have equal positions: the function takes an offset")
-    start = int(rows[0, 0])
-    if start < 0 or (rows[0] != np.arange(start, start + rows.shape[1])).any():
-        raise ValueError("positions must be contiguous integers >= 0: the function takes an offset")
-    return start
-
-
-def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
-    """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
-    several = positions.ndim == 3 or (layout in FLAT and positions.ndim == 2)
-    if several and form != "as given":
-        if form == "(B, S, A)":
-            return namespace(positions).moveaxis(positions, 0, -1)
-        row = positions[:, 0] if form in ONE_ROW and positions.ndim == 3 else positions
-        if form.startswith(("each", "tuple")):
-            return tuple(row[axis] for axis in range(row.shape[0]))
-        return row if form == "(A, S)" else namespace(row).moveaxis(row, 0, -1)
-    if form == "as given" or positions.ndim > 1 or layout in FLAT:
-        return positions
-    xp = namespace(positions)
-    batch = x.shape[1] if layout == "sbhd" else x.shape[0]
-    rows = positions[None]
-    return rows if form == "(1, S)" else xp.broadcast_to(rows, (batch, positions.shape[0]))
+def _filled(x: Any, width: int) -> list[Any]:
+    """Split the last axis of x into parts of size ``width``; zeros fill the last part."""
+    xp = namespace(x)
+    missing = xp.zeros_like(x[..., :1])
+    whole = xp.concat([x, *[missing] * (-x.shape[-1] % width)], axis=-1)
+    return [whole[..., n : n + width] for n in range(0, whole.shape[-1], width)]
 
 
 def _copy(x: Any) -> Any:

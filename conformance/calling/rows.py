@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .libraries import namespace
+from posenc_ref._namespace import namespace
 
 #: How rows (S, ...) or (B, S, ...) are passed to a rotation: the axes of rows and singletons.
 SHAPES = ("as returned", "(S, W)", "(1, S, W)", "(1, 1, S, W)", "(1, S, 1, W)", "(S, 1, W)",
           "(S, 1, 1, W)")  # fmt: skip
+#: Those with one table for all rows of a batch.
+ONE_TABLE = ("(S, W)", "(S, 1, W)")
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,14 @@ class Rows:
         if shape == "as returned":
             axis = template.index(-1)
             if self.batched and axis == 0:
-                raise ValueError(ONE_ROW)
+                part = _only_row(part)
             front = (batch, *template[1:axis], length) if axis else (length,)
             return part.reshape((*front, *template[axis + 1 :]))
         if shape == "(S, 1, 1, W)" and self.batched:
             xp = namespace(part)
             return xp.moveaxis(part, 0, 1)[:, :, None]
-        if self.batched and shape in ("(S, W)", "(S, 1, W)"):
-            raise ValueError(ONE_ROW)
+        if self.batched and shape in ONE_TABLE:
+            part = _only_row(part)
         ones = {"(S, W)": (length,), "(1, S, W)": (batch, length),
                 "(1, 1, S, W)": (batch, 1, length), "(1, S, 1, W)": (batch, length, 1),
                 "(S, 1, W)": (length, 1), "(S, 1, 1, W)": (length, 1, 1)}  # fmt: skip
@@ -53,3 +55,12 @@ class Rows:
 
 
 ONE_ROW = "rows of a batch must have equal positions: the function takes one table for all"
+
+
+def _only_row(part: Any) -> Any:
+    """Return the rows (1, S, ...) that all rows of the batch have, or raise ValueError."""
+    if not bool((part == part[:1]).all()):
+        raise ValueError(ONE_ROW)
+    return (
+        part[:1] if part.shape[0] else namespace(part).zeros((1, *part.shape[1:]), dtype=part.dtype)
+    )

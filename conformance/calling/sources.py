@@ -15,7 +15,8 @@ from .libraries import Library
 from .roles import Unbound, role_of
 from .signatures import is_function, signature_of
 from .subject import Subject, calling, same_call
-from .tables import AT_POSITIONS, NoTable, Source, find_source
+from .table_search import NoTable, find_source
+from .tables import AT_POSITIONS, Source
 
 
 def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
@@ -26,6 +27,7 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
     else:
         owner = [subject.owner] if subject.owner is not None else []
         places = [*owner, *candidates(subject.scope, subject.function)]
+    axes = (request.axes,) if request.axes > 1 else ()
     fixed = not getattr(request.encoding, "depends_on_length", False)
     for place in places:
         served = set()  # the methods that give tables, for one way to state the size of a grid
@@ -34,7 +36,7 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
                 continue
             facts = _agreeing(subject, call)
             try:
-                found = find_source(call, facts, words, like)
+                found = find_source(call, facts, words, like, axes)
                 if request.axes == 1 or found.kind in AT_POSITIONS:
                     yield replace(found, words=_source_words(found), every_length=fixed)
             except (NoTable, Unbound) as error:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._namespace import to_host
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
-
-from .libraries import to_host
 
 #: Batch, heads and tokens of trial inputs; the next ones are for functions that refuse the first.
 SIZES = ((2, 3, 5), (1, 3, 5), (1, 1, 5))
@@ -24,27 +23,33 @@ ALIKE = MOVES = 4
 PERFECT = ALIKE + MOVES + 2
 
 
-def score(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> tuple[int, str]:
+def score(
+    driver: Driver, dim: int, sizes: tuple[int, int, int], *, rows: bool = False
+) -> tuple[int, str]:
     """Return the score of a way to rotate, and why it is 0.
 
     A rotation keeps the shape.  It treats batch rows and heads alike and tokens not, keeps the
     numbers of a vector at position 0, in any order and times any factor (1 point), and doubles
-    when its input doubles (1 point).
+    when its input doubles (1 point).  With ``rows``, it takes
+    positions (B, S) as well as (S,), if it has one axis of positions.
     """
     batch, heads, length = sizes
     vector = np.linspace(1.0, 2.0, dim)
     x = np.broadcast_to(vector, (batch, heads, length, dim)).copy()
     at = np.arange(length)
     if driver.axes > 1:  # every axis has other positions, so that none is taken for another
-        rows = np.broadcast_to(at, (batch, length))
-        at = np.stack([rows * (axis + 1) % length for axis in range(driver.axes)])
+        every = np.broadcast_to(at, (batch, length))
+        at = np.stack([every * (axis + 1) % length for axis in range(driver.axes)])
     try:
         with np.errstate(all="ignore"):
             y, twice = driver.apply(x, at), driver.apply(2 * x, at)
+            by_rows = driver.apply(x, np.tile(at, (batch, 1))) if rows and driver.axes == 1 else y
     except (Refused, Malformed) as error:
         return 0, str(error)
     if not np.isfinite(y).all():
         return 1, ""
+    if not _alike(y, by_rows):
+        return 0, "positions (B, S) give another result than (S,)"
     points = ALIKE * _alike(y, y[:1, :1]) + MOVES * (not _alike(y, y[:, :, :1]))
     ratio = np.sort(np.abs(y[0, 0, 0])) / vector
     points += _alike(ratio, ratio[:1]) and ratio[0] > 0
@@ -71,7 +76,7 @@ def works_in_place(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> boo
         return False
     if result is None:
         return True
-    after, y = np.asarray(to_host(x)), np.asarray(to_host(result))
+    after, y = to_host(x), to_host(result)
     same = y.shape == after.shape and np.shares_memory(y, after)
     return bool(same and not np.array_equal(after, host.astype(after.dtype)))
 

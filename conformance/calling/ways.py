@@ -10,16 +10,9 @@ from typing import Any
 from .axes_tables import EACH
 from .facts import Facts
 from .grids import SIZES, Grid
+from .positions import AXES_FORMS, FORMS
 from .roles import Unbound, role_of
-from .rotations import (
-    AXES_FORMS,
-    FORMS,
-    ONE_TOKEN,
-    SETTINGS,
-    TABLES,
-    VECTORS,
-    Rotation,
-)
+from .rotations import ONE_TOKEN, SETTINGS, TABLES, VECTORS, Rotation
 from .rows import SHAPES
 from .signatures import signature_of
 from .tables import Source
@@ -73,10 +66,12 @@ def ways(
         gathers = bool({"positions", "offset"} & required)
         order = {n: r for n, r in order.items() if n in required_names or r not in _PLACES}
         forms = ("offset",) if "offset" in required else FORMS if gathers else ("",)
-        for cut, source, shape, layout, form in itertools.product(
-            parts, sources, SHAPES, layouts, forms
-        ):
-            yield Rotation(function, order, facts, layout, form, shape, source, cut)
+        for cut, source, shape, layout in itertools.product(parts, sources, SHAPES, layouts):
+            several = gathers and source.axes > 1  # then the function gets what the table gets
+            for form in (source.kind,) if several else forms:
+                yield Rotation(
+                    function, order, facts, layout, form, shape, source, source.axes, cut
+                )
         return
     order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
     if set(EACH) & roles:

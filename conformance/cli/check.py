@@ -15,11 +15,11 @@ from posenc_ref.backends import backends
 from posenc_ref.conformance.diagnosis.layer_types import name_layer_type
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.harness.signatures import SURFACES
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.surfaces import Declared
 
 from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout

@@ -11,13 +11,13 @@ import typer
 from posenc_ref.conformance.calling import UnusedInit
 from posenc_ref.conformance.check import SURFACES
 from posenc_ref.conformance.compare.function import compare
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 
 from .options.apart import InProcess, Memory, Printed, Timeout, shown
 from .options.loading import UsageError, load_target
 from .options.output import usage_errors
-from .options.targets import Init, Signature, Table, bound_target
+from .options.targets import Axes, Device, Dtype, Init, Signature, Table, bound_target
 
 
 @usage_errors(UsageError, TypeError, ValueError, OSError)
@@ -39,14 +39,12 @@ def compare_command(
     table: Table = None,
     init: Init = None,
     signature: Signature = None,
-    axes: Annotated[
-        int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
-    ] = 1,
+    axes: Axes = 1,
     backend: Annotated[
         list[str] | None,
         typer.Option(help="The array library of both functions; given twice: of A, then of B."),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
+    dtype: Dtype = "float32",
     tensor_layout: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,7 +52,7 @@ def compare_command(
             "of B."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
+    device: Device = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position compared.")] = None,
     strict: Annotated[
         bool,

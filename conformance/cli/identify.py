@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
@@ -17,7 +16,17 @@ from .options.apart import InProcess, Memory, Printed, Timeout, shown
 from .options.loading import UsageError, is_encoding, is_onnx, load_encoding, load_target
 from .options.models import PART, encoding_of, load_model
 from .options.output import usage_errors
-from .options.targets import Init, Signature, Table, bound_target
+from .options.targets import (
+    Axes,
+    BackendName,
+    Device,
+    Dtype,
+    Init,
+    Signature,
+    Table,
+    TensorLayout,
+    bound_target,
+)
 
 
 @usage_errors(UsageError, TypeError, ValueError, OSError)
@@ -43,17 +52,11 @@ def identify_command(
     table: Table = None,
     init: Init = None,
     signature: Signature = None,
-    axes: Annotated[
-        int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)
-    ] = 1,
-    backend: Annotated[
-        str | None, typer.Option(help="The array library of x: numpy, torch, jax, ...")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
-    tensor_layout: Annotated[
-        str | None, typer.Option(help=f"The tensor layout of x: {', '.join(TENSOR_LAYOUTS)}.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
+    axes: Axes = 1,
+    backend: BackendName = None,
+    dtype: Dtype = "float32",
+    tensor_layout: TensorLayout = None,
+    device: Device = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position to try.")] = None,
     to: Annotated[
         str | None,

@@ -6,7 +6,8 @@ import textwrap
 from dataclasses import dataclass, field
 
 from posenc_ref.accuracy import VISIBLE
-from posenc_ref.conformance.harness.report import Report, short_length
+from posenc_ref.conformance.harness.accuracy import short_length
+from posenc_ref.conformance.harness.report import Report
 
 #: The contexts at whose end the logits of both functions are compared.
 CONTEXTS = (2**12, 2**15, 2**17)

@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.backends import Backend
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, starts
 

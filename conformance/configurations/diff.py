@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from posenc_ref import Encoding, ModelEncoding
+from posenc_ref.conformance.harness.accuracy import short_length
 from posenc_ref.conformance.harness.plural import ranges
-from posenc_ref.conformance.harness.report import short_length
 from posenc_ref.models.context import Described
 from posenc_ref.rotary import Rotary
 

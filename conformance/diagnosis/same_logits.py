@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF, Truth
-from posenc_ref.conformance.harness.report import ERROR, NOTE, OF_LOGITS
+from posenc_ref.conformance.harness.accuracy import OF_LOGITS
+from posenc_ref.conformance.harness.report import ERROR, NOTE
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import logits
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.conformance.adapters.onnx import open_session
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import window_start
 
 from .binding import Bound
 from .model import Part

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import window_start
 
-from .axes import LAYOUTS, SPELLED, from_native, to_native
+from .axes import AXES, LAYOUTS, from_native, to_native
 from .model import Part
 from .roles import rank_of, role_of, roles_of, sizes_of, value_of
 from .session import FLOATS, Unbound, first_line, numpy_dtype, run, session_of
@@ -122,7 +122,7 @@ class Caller:
     def _run(self, x: np.ndarray, at: np.ndarray, start: int | None) -> np.ndarray:
         native = to_native(x, self.layout)
         batch, _, length, _ = x.shape
-        if self.layout in ("shd", "s(hd)"):  # the rows of a batch are joined
+        if self.layout in ("thd", "t(hd)"):  # the rows of a batch are joined
             at = np.broadcast_to(at, (batch, length)).reshape(-1)
             batch, length = 1, batch * length
         feeds = dict.fromkeys(self.part.given, native)
@@ -170,7 +170,7 @@ def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, head
             except Exception as error:  # other axes may fit
                 problem = first_line(error)
                 continue
-            how = f"x as {SPELLED[layout]}, {caller.how_positions}{evaluator}"
+            how = f"x as {AXES[layout]}, {caller.how_positions}{evaluator}"
             bound = Bound(caller, dtype, dim, how, _axes(part))
             if caller.kept:
                 return bound
@@ -189,7 +189,7 @@ def _trials(
     if sizes is not None:
         layouts = list(LAYOUTS.get(len(sizes), ()))
     for layout in layouts:
-        axes = layout.replace("(hd)", "c")
+        axes = layout.replace("(hd)", "c").replace("t", "s")
         known = dict(zip(axes, sizes or (), strict=False))
         dims = [known["d"]] if known.get("d") else list(head_dims)
         for dim in dims:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.calling.rotations import window_start
+from posenc_ref.conformance.calling.positions import window_start
 
 from .model import Part
 from .session import Unbound, run, session_of

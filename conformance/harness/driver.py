@@ -11,7 +11,7 @@ import numpy as np
 
 from posenc_ref.backends import Backend, backend
 
-TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "t(hd)", "bs(hd)")
+from .tensor_layouts import in_layout, restored
 
 
 class Refused(Exception):
@@ -119,12 +119,7 @@ class Driver:
 
     def restored(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return a result in the tensor layout as an array of ``shape`` (B, H, S, D)."""
-        batch, heads, length, dim = shape
-        if self.tensor_layout == "bhsd":
-            return y
-        if self.tensor_layout == "sbhd":
-            return y.transpose(1, 2, 0, 3)
-        return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
+        return restored(y, self.tensor_layout, shape)
 
     def arguments(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return x (B, H, S, D) and its positions, both converted to the tensor layout.
@@ -132,24 +127,13 @@ class Driver:
         If there are several position axes, positions (S,) or (B, S) are repeated for each
         axis.
         """
-        batch, heads, length, dim = x.shape
-        layout = self.tensor_layout
+        batch, length = x.shape[0], x.shape[2]
         if self.axes > 1 and positions.ndim < 3:
             positions = np.broadcast_to(positions, (self.axes, batch, length)).copy()
-        if layout == "bhsd":
-            given = x
-        elif layout == "sbhd":
-            given = x.transpose(2, 0, 1, 3)
-        else:
-            given = x.transpose(0, 2, 1, 3)
-        if layout in ("thd", "t(hd)"):
+        if self.tensor_layout in ("thd", "t(hd)"):
             rows = positions if positions.ndim > 1 else np.tile(positions, (batch, 1))
-            wide = (heads, dim) if layout == "thd" else (heads * dim,)
-            given = given.reshape(batch * length, *wide)
             positions = rows.reshape(*rows.shape[:-2], -1)
-        elif layout == "bs(hd)":
-            given = given.reshape(batch, length, heads * dim)
-        return np.ascontiguousarray(given), positions
+        return in_layout(x, self.tensor_layout), positions
 
     def _send(self, values: np.ndarray) -> Any:
         kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype

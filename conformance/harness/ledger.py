@@ -9,8 +9,9 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 
+from .accuracy import NOTHING, Accuracy
 from .plural import plural
-from .report import NOTE, NOTHING, Accuracy, Finding, Report
+from .report import NOTE, Finding, Report
 
 #: Codes of failures that need no diagnosis; they come first, as they often cause the others.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")

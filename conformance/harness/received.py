@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from .accuracy import Accuracy
 from .expected import expectation
-from .report import Accuracy, Finding, Report
+from .report import Finding, Report
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str, "bool": bool, "int": int, "float": (int, float, type(None)),

@@ -9,17 +9,13 @@ from typing import Any
 
 from posenc_ref import SPEC_VERSION
 
+from .accuracy import Accuracy
 from .codes import CODES
 from .conventions import known
 from .expected import ExpectedFailure, unexpected, vacuous
 from .plural import plural
-from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
-#: The place of the largest error where no value was compared.
-NOTHING = "no case judged"
-#: The beginning of the place of the largest error where logits were compared instead of tensors.
-OF_LOGITS = "logits"
 #: A limit that names refused inputs and the exception.
 _REFUSED = re.compile(r"(?P<what>.*): refused \((?P<reason>.*)\)", re.DOTALL)
 
@@ -81,37 +77,6 @@ class Finding:
         if self.reproduce:
             lines += ["  reproduce", *(f"    {line}" for line in self.reproduce.splitlines())]
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """The accuracy of an implementation at the positions it accepts.
-
-    Attributes
-    ----------
-    worst : float
-        The largest error, in units of the tolerance.
-    budget : float
-        The largest error that passes, in units of the tolerance.
-    where : str
-        The case and the index of the largest error.
-    precision : str
-        Precision class of the angles, e.g. "float32 angles".
-    errors : dict[int, float]
-        The absolute error at the end of a context, by context length.
-    degrades_at : int, optional
-        First tried position with an error over 2**-9; below 16384, every position is tried.
-    highest : int
-        The highest position judged.
-    """
-
-    worst: float = 0.0
-    budget: float = 0.0
-    where: str = ""
-    precision: str = ""
-    errors: dict[int, float] = field(default_factory=dict)
-    degrades_at: int | None = None
-    highest: int = 0
 
 
 @dataclass
@@ -249,7 +214,7 @@ class Report:
             lines.append(f"error     {self.error}")
         lines += [str(f) for f in self.findings]
         if self.accuracy is not None:
-            lines += _accuracy_lines(self.accuracy)
+            lines += self.accuracy.lines()
         lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
         if self.printed:
             lines.append(f"printed   {self.printed}")
@@ -266,27 +231,6 @@ class Report:
         return "\n".join(lines)
 
 
-def _accuracy_lines(a: Accuracy) -> list[str]:
-    score = f"{a.worst:.3g} {'unit' if a.worst == 1 else 'units'}"
-    lines = [f"accuracy  worst {score} (budget {a.budget:g}), {a.where}"]
-    if a.where == NOTHING:
-        lines = ["accuracy  not measured: no value was judged"]
-    if a.precision:
-        lines.append(f"precision {a.precision}")
-    if a.errors:
-        errors = ", ".join(f"{short_length(p)}: {e:.1e}" for p, e in a.errors.items())
-        tensors = a.where.startswith(OF_LOGITS)
-        what = "of tensors, from the convention in the note" if tensors else "absolute"
-        lines.append(f"errors    {what}, at the end of a context of {errors}")
-        if a.degrades_at is not None and not tensors:
-            gaps = "" if a.degrades_at < SCAN else " of those tried"
-            lines.append(f"          first error over 2**-9 at position {a.degrades_at}{gaps}")
-    short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"
-    if a.highest:
-        lines.append(f"judged    up to position {a.highest}{short}")
-    return lines
-
-
 def _grouped(limits: list[str]) -> list[str]:
     """Return limits with those of the same reason on one line, where the first of them was."""
     found: dict[str, list[str]] = {}
@@ -299,14 +243,6 @@ def _grouped(limits: list[str]) -> list[str]:
         f"{'; '.join(what)}: refused ({reason})" if what != [reason] else reason
         for reason, what in found.items()
     ]
-
-
-def short_length(position: int) -> str:
-    """Return a number of positions in units of 2**10 or 2**20 if it is a multiple of one."""
-    for size, unit in ((2**20, "Mi"), (2**10, "Ki")):
-        if position >= size and position % size == 0:
-            return f"{position // size}{unit}"
-    return str(position)
 
 
 def _finite(value: Any) -> Any:

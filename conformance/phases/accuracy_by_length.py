@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF, VISIBLE, Truth
+from posenc_ref.conformance.harness.accuracy import Accuracy
 from posenc_ref.conformance.harness.probes import REPORTED, SCAN, TELLING, error_window
 from posenc_ref.conformance.harness.reach import Reach
-from posenc_ref.conformance.harness.report import NOTE, Accuracy
+from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size

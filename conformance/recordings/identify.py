@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posenc_ref import RoPE, Rotary
-from posenc_ref.conformance.harness.driver import Driver
-from posenc_ref.conformance.harness.ledger import Ledger
-from posenc_ref.conformance.harness.report import Report
-from posenc_ref.conformance.harness.run import Run, Settings
+from posenc_ref.conformance.harness.run import Settings
 from posenc_ref.conformance.identify import names
 from posenc_ref.conformance.identify.card import Card, Unidentified
 from posenc_ref.conformance.identify.fit.measurement import Factor
@@ -27,7 +24,7 @@ from .diagnose import NO_ROTATION
 from .diagnose_angles import factor_error, measured_factor
 from .files import read
 from .judge_part import judge_part
-from .layout import chosen, run_of
+from .layout import chosen, run_in, run_of
 from .limits import effective_dtype
 from .measure import Seen, declared_channels, structure, tokens
 from .merge import listed
@@ -70,19 +67,10 @@ def _identify(part: Part, dtype: str, card: Card) -> None:
     numbers(card, phases, factor, dtype)
     if not every:
         raise Unidentified(UNKNOWN_LAYOUT)
-    explain(_run(usual, dtype, card.subject), card, every, phases, factor, phases.sign)
+    run = run_in(dtype, usual, Settings(), card.subject)
+    explain(run, card, every, phases, factor, phases.sign)
     if card.encoding is not None:
         card.used_by = names.used_by(card.encoding)
-
-
-def _run(encoding: RoPE, dtype: str, subject: str) -> Run:
-    """Return a run without a function, which gives the dtype of the results."""
-    report = Report(subject, "apply", "", "recorded", dtype)
-    return Run(Driver(_nothing, dtype=dtype), encoding, Settings(), Ledger(report))
-
-
-def _nothing() -> None:
-    raise RuntimeError("recorded tensors have no function to call")
 
 
 def common(cards: Sequence[Card]) -> RoPE | None:

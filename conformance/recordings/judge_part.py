@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import XPos
-from posenc_ref.conformance.harness.report import NOTHING
+from posenc_ref.conformance.harness.accuracy import NOTHING
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Measured
 

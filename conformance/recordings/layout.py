@@ -27,7 +27,11 @@ _ELEMENTS = 2**17
 
 def run_of(after: Tensor, encoding: Rotary, settings: Settings, name: str) -> Run:
     """Return a run that judges one recorded result."""
-    dtype = limits.effective_dtype(after)
+    return run_in(limits.effective_dtype(after), encoding, settings, name)
+
+
+def run_in(dtype: str, encoding: Rotary, settings: Settings, name: str) -> Run:
+    """Return a run for recorded results of a dtype, which has no function to call."""
     report = Report(name, "apply", describe(encoding), "recorded", dtype, required=("values",))
     return Run(Driver(_refuse, "numpy", dtype=dtype), encoding, settings, Ledger(report))
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.harness.report import NOTHING, Finding, Report
+from posenc_ref.conformance.harness.accuracy import NOTHING
+from posenc_ref.conformance.harness.report import Finding, Report
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 

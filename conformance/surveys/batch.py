@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.conformance.harness.report import Report
 
 from .record import Outcome, Survey, judged
@@ -95,14 +94,7 @@ class Batch(Survey):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready data."""
-        return {
-            "version": __version__,
-            "spec_version": SPEC_VERSION,
-            "counts": self.counts,
-            "exit_code": self.exit_code,
-            "seconds": round(self.seconds, 1),
-            "cases": [one.to_json() for one in self.checked],
-        }
+        return self.head(self.exit_code) | {"cases": [one.to_json() for one in self.checked]}
 
     def parts(self) -> list[TextTable | str]:
         """Return the reports of failures, a table with a line for each function, and a summary."""

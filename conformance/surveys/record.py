@@ -119,6 +119,16 @@ class Survey:
         """Return the number of outcomes with each verdict."""
         return {v: sum(o.verdict == v for o in self.outcomes) for v in self.verdicts}
 
+    def head(self, exit_code: int) -> dict[str, Any]:
+        """Return what JSON-ready data of a survey begins with."""
+        return {
+            "version": __version__,
+            "spec_version": SPEC_VERSION,
+            "counts": self.counts,
+            "exit_code": exit_code,
+            "seconds": round(self.seconds, 1),
+        }
+
     @property
     def cpu_seconds(self) -> float:
         """Return the total processor time of the outcomes."""

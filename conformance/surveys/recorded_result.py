@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from posenc_ref.conformance.harness.accuracy import Accuracy
 from posenc_ref.conformance.harness.expected import expectation
 from posenc_ref.conformance.harness.received import made, number, report_of
-from posenc_ref.conformance.harness.report import Accuracy, Finding, Report
+from posenc_ref.conformance.harness.report import Finding, Report
 
 from .batch import Batch, Checked
 from .record import Outcome

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
 from posenc_ref.conformance.adapters.library import LibraryFunction, functions, missing, version
 from posenc_ref.conformance.check import check, check_reduced
@@ -64,14 +63,7 @@ class Verification(Survey):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready data."""
-        return {
-            "version": __version__,
-            "spec_version": SPEC_VERSION,
-            "counts": self.counts,
-            "exit_code": self.exit_code,
-            "seconds": round(self.seconds, 1),
-            "outcomes": [o.to_dict() for o in self.outcomes],
-        }
+        return self.head(self.exit_code) | {"outcomes": [o.to_dict() for o in self.outcomes]}
 
 
 def verify(

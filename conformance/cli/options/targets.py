@@ -13,6 +13,7 @@ import typer
 from posenc_ref.conformance.calling import CONVENTIONS, bind, takes
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.surfaces import Declared
 
 from .loading import UsageError, load_target
@@ -39,6 +40,16 @@ Signature = Annotated[
         "found out; `posenc explain signatures` shows them."
     ),
 ]
+#: The options of the inputs of a function.
+Axes = Annotated[int, typer.Option(help="The number A of axes of positions (A, B, S).", min=1)]
+BackendName = Annotated[
+    str | None, typer.Option(help="The array library of x: numpy, torch, jax, ...")
+]
+Dtype = Annotated[str, typer.Option(help="The dtype of x and of the result.")]
+TensorLayout = Annotated[
+    str | None, typer.Option(help=f"The tensor layout of x: {', '.join(TENSOR_LAYOUTS)}.")
+]
+Device = Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")]
 
 
 def bound_target(

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_ref import Encoding, MixedRoPE, ModelEncoding, MultiAxisRoPE, RoPE, from_config
-from posenc_ref.conformance.adapters.rotary_function import Rotation
-from posenc_ref.conformance.adapters.rotary_table import SIDE
+from posenc_ref.conformance.adapters.rotary_table import SIDE, module_of, on_grid
 from posenc_ref.conformance.adapters.transformers_config import rotated_part
+from posenc_ref.conformance.calling.rotations import Rotation
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .case import Unjudged
@@ -59,7 +59,8 @@ def _on_a_grid(
 ) -> tuple[Implementation, Encoding]:
     """Adapt implementation and encoding to positions that are rows and columns of patches."""
     rotation = implementation.call
-    if not isinstance(rotation, Rotation) or rotation.table.arrangement != "grid":
+    source = rotation.source if isinstance(rotation, Rotation) else None
+    if source is None or not on_grid(source):
         return implementation, encoding
     axes = model.provenance.get("axes", "")
     if "in [-1, 1]" in axes:  # the centre of patch i of n is (2 i + 1 - n) / n
@@ -104,7 +105,10 @@ def _lightglue(_: Any, implementation: Implementation) -> Encoding:
     Source: transformers 5.23, ``LightGluePositionalEncoder``; cvg/LightGlue,
     ``LearnableFourierPositionalEncoding``.
     """
-    weight = implementation.call.table.module.projector.weight  # type: ignore[attr-defined]
+    rotation = implementation.call
+    assert isinstance(rotation, Rotation)
+    assert rotation.source is not None
+    weight = module_of(rotation.source).projector.weight
     return MixedRoPE(
         2 * weight.shape[0], weight.detach().numpy().T.astype(float), layout="interleaved"
     )

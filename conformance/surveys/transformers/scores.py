@@ -220,7 +220,7 @@ def _classes(file: Any, config: Any) -> list[type]:
 
 def _small(config: Any) -> Any:
     """Return the configuration with four heads of unchanged size, and the hidden size to match."""
-    from posenc_ref.conformance.adapters.rotary_function import attribute, head_dim_of
+    from posenc_ref.conformance.adapters.transformers_config import attribute, head_dim_of
 
     small = copy.deepcopy(config)
     heads, keys = attribute(config, "num_attention_heads"), attribute(config, "num_key_value_heads")

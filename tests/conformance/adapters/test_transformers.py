@@ -11,7 +11,7 @@ from posenc_ref import accuracy
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 pytest.importorskip("transformers", reason="transformers is what is judged")
 
-from posenc_ref.conformance.adapters import rotary_table  # noqa: E402
+from posenc_ref.conformance.adapters import rotary_search, rotary_table  # noqa: E402
 from posenc_ref.conformance.adapters.transformers import from_transformers  # noqa: E402
 
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
@@ -197,7 +197,7 @@ def test_two_axes_as_last_axis():
 
 
 def test_probes_have_distinct_sizes():
-    assert len({1, rotary_table.B, rotary_table.H, rotary_table.S, *rotary_table.AXES}) == 7
+    assert len({1, *rotary_search.SIZES, *rotary_table.AXES}) == 7
 
 
 def test_layer_types_have_tables_of_their_own():

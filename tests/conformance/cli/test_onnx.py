@@ -55,7 +55,7 @@ def test_check_judges_every_distinct_part_once(model):
     result = posenc("check", model, "--encoding", ROPE)
     assert result.exit_code == 0, result.output
     assert "model.onnx:layer.0.q_rotary and 1 other  (apply" in result.output
-    assert "called    RotaryEmbedding: x as (batch, heads, tokens, channels)" in result.output
+    assert "called    RotaryEmbedding: x as (B, H, S, D)" in result.output
     assert result.output.count("CONFORMS") == 1
     wrong = posenc("check", model, "--encoding", ROPE.replace("half", "interleaved"), "--json")
     assert wrong.exit_code == 1

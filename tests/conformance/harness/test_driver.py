@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 
 X = np.arange(2 * 3 * 5 * 4, dtype=np.float64).reshape(2, 3, 5, 4)  # B, H, S, D
 AT = np.arange(5)

@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import LinearScaling, RoPE, permute_weights
 from posenc_ref.conformance import check
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
+from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from tests.conformance.handwritten import inv_freq, rope
 
 DIM = 16

@@ -1,0 +1,74 @@
+"""The measured accuracy of an implementation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .probes import SCAN
+
+#: The place of the largest error where no value was compared.
+NOTHING = "no case judged"
+#: The beginning of the place of the largest error where logits were compared instead of tensors.
+OF_LOGITS = "logits"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The accuracy of an implementation at the positions it accepts.
+
+    Attributes
+    ----------
+    worst : float
+        The largest error, in units of the tolerance.
+    budget : float
+        The largest error that passes, in units of the tolerance.
+    where : str
+        The case and the index of the largest error.
+    precision : str
+        Precision class of the angles, e.g. "float32 angles".
+    errors : dict[int, float]
+        The absolute error at the end of a context, by context length.
+    degrades_at : int, optional
+        First tried position with an error over 2**-9; below 16384, every position is tried.
+    highest : int
+        The highest position judged.
+    """
+
+    worst: float = 0.0
+    budget: float = 0.0
+    where: str = ""
+    precision: str = ""
+    errors: dict[int, float] = field(default_factory=dict)
+    degrades_at: int | None = None
+    highest: int = 0
+
+    def lines(self) -> list[str]:
+        """Return the lines of a report."""
+        score = f"{self.worst:.3g} {'unit' if self.worst == 1 else 'units'}"
+        lines = [f"accuracy  worst {score} (budget {self.budget:g}), {self.where}"]
+        if self.where == NOTHING:
+            lines = ["accuracy  not measured: no value was judged"]
+        if self.precision:
+            lines.append(f"precision {self.precision}")
+        if self.errors:
+            errors = ", ".join(f"{short_length(p)}: {e:.1e}" for p, e in self.errors.items())
+            tensors = self.where.startswith(OF_LOGITS)
+            what = "of tensors, from the convention in the note" if tensors else "absolute"
+            lines.append(f"errors    {what}, at the end of a context of {errors}")
+            if self.degrades_at is not None and not tensors:
+                gaps = "" if self.degrades_at < SCAN else " of those tried"
+                lines.append(
+                    f"          first error over 2**-9 at position {self.degrades_at}{gaps}"
+                )
+        short = "" if self.highest >= 1024 else "; a pass below 1024 says little about long context"
+        if self.highest:
+            lines.append(f"judged    up to position {self.highest}{short}")
+        return lines
+
+
+def short_length(position: int) -> str:
+    """Return a number of positions in units of 2**10 or 2**20 if it is a multiple of one."""
+    for size, unit in ((2**20, "Mi"), (2**10, "Ki")):
+        if position >= size and position % size == 0:
+            return f"{position // size}{unit}"
+    return str(position)
