@@ -186,6 +186,7 @@ def test_what_is_broken_is_told_apart(program, how):
     assert [words for words in BROKEN[how] if words not in str(caught.value)] == []
 
 
+@pytest.mark.nightly
 def test_no_message_is_that_of_another(program):
     """Every expectation is met by its own mistake alone."""
     said = {}
@@ -247,7 +248,7 @@ def test_a_broken_program_is_not_asked_again(program):
 
 def test_no_process_outlives_its_function(program):
     served = from_command(program(SERVER), "cos_sin", HALF)
-    process = served.call._process
+    process = served.call._talk.group.process
     assert process.poll() is None
     del served
     assert process.poll() == 0

@@ -167,7 +167,7 @@ def test_what_is_not_installed_is_named_and_counted(monkeypatch):
     monkeypatch.setattr(run, "missing", lambda: {SOURCED.library: "..."})
     said = CliRunner().invoke(cli.app, ["gallery", "--only", "t5 encoder", "--processes", "0"])
     assert "2 not run, as transformers is not installed: pip install 'transformers" in said.output
-    assert said.exit_code == 1, "nothing was identified"
+    assert said.exit_code == 3, "nothing was identified"
 
 
 def test_the_document_is_about_these_functions():
