@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from posenc_ref._text import shown
+
 from .config_rope import SPELLINGS, rope_type_of
 from .context import Described
 
@@ -38,7 +40,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     if not isinstance(changes, Mapping) or not all(isinstance(key, str) for key in changes):
         raise TypeError(
             'override must be a mapping such as {"rope_scaling": {"rope_type": "yarn", "factor": '
-            f"4.0}}}}, got {changes!r}"
+            f"4.0}}}}, got {shown(changes)}"
         )
     changes = _named(changes)
     made = dict(config)

@@ -1,0 +1,97 @@
+"""The type and the bounds of each configuration entry that decides positions: one table.
+
+:func:`entry` reads an entry of a configuration, and :func:`check_rotary` checks the entries of its
+rotary parameters.  A missing entry and null are the same; any other value of a wrong type raises,
+such as false, "" or [] for a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from posenc_ref.limits import HEAD_DIM, HEADS, LAYERS, WIDTH
+
+from .field_rules import (
+    Rule,
+    between,
+    flag,
+    length,
+    list_of,
+    mapping,
+    number,
+    or_list,
+    pattern,
+    switch,
+    text,
+)
+
+
+def entry(config: Mapping[str, Any], key: str, default: Any = None, rule: str = "") -> Any:
+    """Return the value of an entry, or ``default`` if it is missing or null.
+
+    Raise TypeError or ValueError for a value that the table does not allow for ``rule``, by
+    default the name of the entry.
+    """
+    value = config.get(key)
+    if value is None:
+        return default
+    check = _RULES.get(rule or key)
+    if check is not None:
+        check(key, value)
+    return value
+
+
+def check_rotary(parameters: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError if a rotary parameter has a value that is not allowed."""
+    for key in parameters:
+        entry(parameters, key)
+
+
+_LAYERS = between(0, LAYERS)
+_PERIOD = between(1, LAYERS)
+_HEADS = between(1, HEADS)
+_CHANNELS = between(1, HEAD_DIM)
+_WIDTH = between(1, WIDTH)
+_BASES = or_list(number, "numbers")
+_NAMES = list_of(text, "names")
+_PAIRS = list_of(number, "numbers", HEAD_DIM)
+_SECTIONS = list_of(number, "the number of pairs of each axis", HEAD_DIM)
+
+
+_TABLE: tuple[tuple[Rule, str], ...] = (
+    (_LAYERS, "num_hidden_layers n_layer n_layers num_layers first_k_dense_replace "
+              "max_window_layers attn_layer_offset"),
+    (_PERIOD, "no_rope_layer_interval full_attention_interval layer_group_size attn_layer_period "
+              "global_attn_every_n_layers prefix_dense_sliding_window_pattern"),
+    (pattern, "sliding_window_pattern"),
+    (_HEADS, "num_attention_heads num_heads n_head n_heads speech_encoder_attention_heads "
+             "memory_attention_num_attention_heads relative_attention_num_buckets"),
+    (_CHANNELS, "head_dim global_head_dim swa_head_dim qk_rope_head_dim swa_qk_rope_head_dim "
+                "rotary_dim attn_rotary_emb kv_channels"),
+    (between(0, HEAD_DIM), "qk_nope_head_dim swa_qk_nope_head_dim"),
+    (_WIDTH, "hidden_size d_model n_embd embed_dim projection_dim memory_attention_hidden_size "
+             "memory_attention_downsample_rate"),
+    (length, "max_position_embeddings n_positions max_seq_len seq_length sliding_window "
+              "attention_chunk_size original_max_position_embeddings floor_scale "
+              "relative_attention_max_distance"),
+    (number, "partial_rotary_factor rotary_pct rope_percent attn_scale query_pre_attn_scalar "
+              "attention_multiplier alibi_bias_max factor beta_fast beta_slow mscale "
+              "mscale_all_dim low_freq_factor high_freq_factor alpha short_mscale long_mscale "
+              "llama_4_scaling_beta"),
+    (_BASES, "rope_theta rotary_emb_base rotary_embedding_base global_rope_theta local_rope_theta "
+             "swa_rope_theta rope_local_base_freq compress_rope_theta layer_rope_theta "
+             "partial_rotary_factors attention_factor"),
+    (_PAIRS, "short_factor long_factor"),
+    (_SECTIONS, "mrope_section xdrope_section"),
+    (_NAMES, "layer_types block_types mlp_layer_types"),
+    (list_of(lambda name, value: None, "0 and 1"), "no_rope_layers"),
+    (list_of(_LAYERS, "layers"), "attn_layer_indices rope_scaling_layers"),
+    (list_of(length, "window sizes"), "attention_windows"),
+    (flag, "use_sliding_window alibi use_dynamic_ntk use_logn_attn position_encoding_2d truncate "
+            "mrope_interleaved rope_interleave"),
+    (switch, "attn_temperature_tuning"),
+    (mapping, "rope_parameters rope_scaling per_layer_config attn_config"),
+    (text, "rope_type type"),
+)  # fmt: skip
+_RULES: Mapping[str, Rule] = {key: rule for rule, keys in _TABLE for key in keys.split()}
