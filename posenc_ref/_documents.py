@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ._text import one_line, shown
 from .limits import DEPTH, DOCUMENT, ENTRIES, INTEGER_BITS
+
+
+@contextmanager
+def naming(where: str | None) -> Iterator[None]:
+    """Within this context, the message of every TypeError or ValueError names ``where`` it is."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if where is None or where in str(error):
+            raise
+        raise ValueError(f"{where}: {error}") from None
 
 
 def read_bytes(path: Path, limit: int = DOCUMENT) -> bytes:
@@ -31,6 +43,15 @@ def read_text(path: Path, limit: int = DOCUMENT) -> str:
         raise ValueError(
             f"{path} must be UTF-8 text, but byte {error.start} is {error.object[error.start]:#04x}"
         ) from None
+
+
+def inside(folder: Path, name: str, where: str) -> Path:
+    """Return the path of a file that a document names; raise unless it is in ``folder`` itself."""
+    if not name or name in (".", "..") or any(c in name for c in "/\\:\0"):
+        raise ValueError(
+            f"{where} must name files of its own folder, without directories, got {shown(name)}"
+        )
+    return folder / name
 
 
 def read_json(path: Path, limit: int = DOCUMENT) -> Any:

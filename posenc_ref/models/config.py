@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc_ref import _validate as validate
+from posenc_ref._documents import check_document, naming
 from posenc_ref._text import one_line, shown
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
@@ -85,14 +86,15 @@ def described_config(
     from .config_vision import vision_model
     from .override import overridden
 
-    data, model_type = _located(config, part, layout, override)
-    if layout is None and is_other(data, model_type):
-        settings = other_settings(data, model_type)
-        found = config_context(settings, other_model(settings, learned))
-    else:
-        build = vision_model if known(model_type) == "vision_models" else text_model
-        settings = _settings(data, model_type, layout)
-        found = config_context(settings, build(settings, model_type))
+    with naming(_file(config)):
+        data, model_type = _located(config, part, layout, override)
+        if layout is None and is_other(data, model_type):
+            settings = other_settings(data, model_type)
+            found = config_context(settings, other_model(settings, learned))
+        else:
+            build = vision_model if known(model_type) == "vision_models" else text_model
+            settings = _settings(data, model_type, layout)
+            found = config_context(settings, build(settings, model_type))
     return found if override is None else overridden(found, override)
 
 
@@ -109,6 +111,11 @@ def settings_of(config: Any, *, part: str | None = None, layout: str | None = No
         if is_other(data, model_type):
             return other_settings(data, model_type)
     return _settings(data, model_type, layout)
+
+
+def _file(config: Any) -> str | None:
+    """Return the path of a configuration, or None for a mapping."""
+    return str(config) if isinstance(config, str | os.PathLike) else None
 
 
 def _located(
@@ -147,8 +154,6 @@ def _read(config: Any) -> Mapping[str, Any]:
         config = config.to_dict()
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a mapping or a path, got {shown(config)}")
-    from posenc_ref._documents import check_document
-
     check_document(config, "config")
     wrong = [key for key in config if not isinstance(key, str)]
     if wrong:

@@ -67,11 +67,14 @@ _TABLE: tuple[tuple[Rule, str], ...] = (
     (pattern, "sliding_window_pattern"),
     (_HEADS, "num_attention_heads num_heads n_head n_heads speech_encoder_attention_heads "
              "memory_attention_num_attention_heads relative_attention_num_buckets"),
+    (or_list(_HEADS, "numbers of heads"), "num_key_value_heads n_kv_heads n_head_kv num_kv_heads "
+                                          "num_global_key_value_heads"),
+    (_LAYERS, "num_kv_shared_layers"),
     (_CHANNELS, "head_dim global_head_dim swa_head_dim qk_rope_head_dim swa_qk_rope_head_dim "
                 "rotary_dim attn_rotary_emb kv_channels"),
-    (between(0, HEAD_DIM), "qk_nope_head_dim swa_qk_nope_head_dim"),
-    (_WIDTH, "hidden_size d_model n_embd embed_dim projection_dim memory_attention_hidden_size "
-             "memory_attention_downsample_rate"),
+    (between(0, HEAD_DIM), "qk_nope_head_dim swa_qk_nope_head_dim rotary_start"),
+    (_WIDTH, "dim hidden_size d_model n_embd embed_dim projection_dim q_lora_rank "
+             "memory_attention_hidden_size memory_attention_downsample_rate"),
     (length, "max_position_embeddings n_positions max_seq_len seq_length sliding_window "
               "attention_chunk_size original_max_position_embeddings floor_scale "
               "relative_attention_max_distance"),
@@ -89,7 +92,7 @@ _TABLE: tuple[tuple[Rule, str], ...] = (
     (list_of(_LAYERS, "layers"), "attn_layer_indices rope_scaling_layers"),
     (list_of(length, "window sizes"), "attention_windows"),
     (flag, "use_sliding_window alibi use_dynamic_ntk use_logn_attn position_encoding_2d truncate "
-            "mrope_interleaved rope_interleave"),
+           "mrope_interleaved rope_interleave new_decoder_architecture multi_query"),
     (switch, "attn_temperature_tuning"),
     (mapping, "rope_parameters rope_scaling per_layer_config attn_config"),
     (text, "rope_type type"),

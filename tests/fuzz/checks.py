@@ -66,3 +66,13 @@ def value(given, found):
     assert pr.from_dict(found.to_dict()) == found
     if type(found) is pr.RoPE and found.scaling is None and found.rotary_dim == found.head_dim:
         close(found, given.get("base", 10000.0), given["head_dim"])
+
+
+def shown_report(recorded):
+    """Show a recorded report as the command does: nothing foreign but printable characters."""
+    from posenc_ref.conformance.surveys.ndjson_markdown import markdown
+
+    for text in (str(recorded.result), markdown([recorded])):
+        text.encode()
+        bad = [c for c in text if not (c.isprintable() or c == "\n")]
+        assert not bad, f"unprintable {bad[:3]}"

@@ -1,8 +1,12 @@
 """Valid inputs, which the fuzzers change."""
 
 import functools
+import hashlib
+import io
 import json
 from pathlib import Path
+
+import numpy as np
 
 import posenc_ref as pr
 from posenc_ref._registry import CLASSES
@@ -113,3 +117,167 @@ def value_keys():
     """Return the names of fields of every class."""
     known = {field for cls in CLASSES.values() for c in cls.values() for field in c.__annotations__}
     return sorted(known | {"encoding", "scaling", "model", "dtype", "shape", "hex"})
+
+
+@functools.cache
+def vectors():
+    """Return files of golden vectors with a few small cases, and their manifest."""
+    folder = ROOT / "conformance/vectors/v0"
+    manifest = json.loads((folder / "MANIFEST.json").read_text())
+    found = []
+    for name in manifest["files"]:
+        document = json.loads((folder / name).read_text())
+        for group in document["groups"]:
+            cases = sorted(group["cases"], key=lambda case: len(json.dumps(case)))[:1]
+            if len(json.dumps(cases)) < 4000:
+                few = {**document, "groups": [{**group, "cases": cases}]}
+                used = {flag for case in cases for flag in case["flags"]}
+                few["flags"] = {k: v for k, v in document["flags"].items() if k in used}
+                listed = {"few.json": {"sha256": "", "bytes": 0, "cases": 1}}
+                found.append({"few.json": few, "MANIFEST.json": {**manifest, "files": listed}})
+    return found
+
+
+def vector_keys():
+    """Return names in files of golden vectors."""
+    return ["few.json", "../few.json", "cases", "hex", "values", "shape", "dtype", "groups", "id"]
+
+
+@functools.cache
+def reports():
+    """Return recorded reports: of check, of verify and of ci."""
+    found = [json_lines for kind in ("check", "ci") for json_lines in _recorded(kind)]
+    return found
+
+
+def _recorded(kind):
+    """Return the lines of one recorded report as JSON values."""
+    import tempfile
+
+    from posenc_ref.conformance import check
+    from posenc_ref.conformance.surveys.batch import Batch, Checked
+    from posenc_ref.conformance.surveys.ndjson import recording
+
+    right = pr.RoPE(8, layout="half")
+    for wrong in (right, pr.RoPE(8, layout="interleaved")):
+        report = check(lambda x, p, e=wrong: e.apply(x, p), right)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "report.ndjson"
+            facts = {
+                "subject": "f", "surface": "apply", "declared": repr(right), "backend": "numpy",
+                "backend_version": "", "dtype": "float32",
+            }  # fmt: skip
+            with recording(path, kind, right, **facts) as record:
+                if kind == "check":
+                    record.report(report, 0.1)
+                else:
+                    one = Checked.of("f", report, 0.1)
+                    record.case(one)
+                    record.batch(Batch([one], 0.1))
+            yield [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def report_keys():
+    """Return names in recorded reports."""
+    return [
+        "event",
+        "id",
+        "kind",
+        "name",
+        "executed",
+        "code",
+        "message",
+        "codes",
+        "report",
+        "counts",
+    ]
+
+
+def sealed(lines):
+    """Return recorded lines as a file whose digest and counts agree, as a forger would write it."""
+    body = b"".join(mutated_line(line) for line in lines[:-1])
+    last = lines[-1] if lines and isinstance(lines[-1], dict) else {}
+    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    return body + mutated_line({**last, "digest": digest})
+
+
+def mutated_line(value):
+    """Return one JSON value as a line."""
+    return json.dumps(value).encode() + b"\n"
+
+
+@functools.cache
+def recordings():
+    """Return recordings of tensors as .npz and .safetensors files, by suffix."""
+    from safetensors.numpy import save
+
+    rng = np.random.default_rng(0)
+    encoding = pr.RoPE(8, layout="half")
+    before = rng.normal(size=(1, 2, 6, 8)).astype(np.float32)
+    tensors = {
+        "q_before": before, "q_after": encoding.apply(before, np.arange(6)),
+        "positions": np.arange(6),
+    }  # fmt: skip
+    buffer = io.BytesIO()
+    np.savez(buffer, **tensors)
+    one = io.BytesIO()
+    np.save(one, before)
+    return [
+        (".npz", buffer.getvalue()),
+        (".safetensors", save(tensors)),
+        (".npy", one.getvalue()),
+    ]
+
+
+@functools.cache
+def gguf_files():
+    """Return small GGUF files."""
+    import tempfile
+
+    import gguf
+
+    found = []
+    for divisors in (None, np.ones(32, np.float32)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "small.gguf"
+            writer = gguf.GGUFWriter(path, "llama")
+            writer.add_name("small llama")
+            writer.add_block_count(2)
+            writer.add_context_length(131072)
+            writer.add_embedding_length(256)
+            writer.add_head_count(4)
+            writer.add_head_count_kv([2, 2])
+            writer.add_rope_freq_base(500000.0)
+            writer.add_rope_dimension_count(64)
+            writer.add_token_list(["a", "b"])
+            if divisors is not None:
+                writer.add_tensor("rope_freqs.weight", divisors)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            found.append(path.read_bytes())
+    return found
+
+
+@functools.cache
+def manifests():
+    """Return manifests of posenc ci."""
+    return [
+        b'[defaults]\ndtype = ["float32", "float16"]\n\n[[check]]\ntarget = "a.py:f"\n'
+        b"encoding = \"RoPE(8, layout='half')\"\nstrict = true\n",
+        b'[[check]]\nexec = "sh x.sh"\npreset = "llama-3.1-8b"\nmax-position = 10\n',
+    ]
+
+
+def onnx_files():
+    """Return the bytes of an ONNX model."""
+    return [(ROOT / "examples/onnx/two_layers.onnx").read_bytes()]
+
+
+def texts():
+    """Return declarations as they stand on a command line."""
+    return [
+        'RoPE(64, layout="half", scaling=YaRN(4.0, 32768))', "ALiBi(8)", "Sinusoidal(16)",
+        '{"encoding": "RoPE", "head_dim": 8, "layout": "half"}',
+    ]  # fmt: skip
