@@ -13,20 +13,34 @@ if __name__ != "posenc_ref.backends":
         "this folder is the package posenc_ref.backends: import that, after installing posenc-ref"
     )
 
+from typing import TYPE_CHECKING, Any
+
 from .array_api_strict import BACKEND as _STRICT
 from .backend import Backend
 from .cupy import BACKEND as _CUPY
 from .dask import BACKEND as _DASK
-from .dispatch import fused
 from .jax import BACKEND as _JAX
 from .numpy import BACKEND as _NUMPY
 from .score_mod import ScoreMod, score_mod
 from .toeplitz import toeplitz_view
 from .torch import BACKEND as _TORCH
 
+if TYPE_CHECKING:
+    from .dispatch import fused
+
 _BACKENDS = {b.name: b for b in (_NUMPY, _TORCH, _JAX, _DASK, _STRICT, _CUPY)}
 
 __all__ = ["Backend", "ScoreMod", "backend", "backends", "fused", "score_mod", "toeplitz_view"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``fused``, whose fast paths are imported when it is first used."""
+    if name != "fused":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .dispatch import fused
+
+    globals()["fused"] = fused
+    return fused
 
 
 def backends() -> tuple[Backend, ...]:

@@ -6,25 +6,62 @@ if __name__ != "posenc_ref.conformance":
         "posenc-ref"
     )
 
-from .assertions import assert_conforms
-from .calling import NoConvention, bind
-from .check import SURFACES, check
-from .compare.comparison import Comparison
-from .compare.function import compare
-from .external.command import from_command
-from .external.process import HarnessError
-from .graphs.load import from_onnx
-from .guide.explain import explain
-from .harness.codes import CODES, Code
-from .harness.expected import ExpectedFailure
-from .harness.implementation import Implementation
-from .harness.report import Accuracy, Finding, Report
-from .identify.card import Card
-from .identify.function import identify
-from .recordings.against import compare_recorded
-from .recordings.identify import identify_recorded
-from .recordings.judge import check_recorded, check_recorded_file
-from .vectors import VectorCase, load_vectors
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .assertions import assert_conforms
+    from .calling import NoConvention, bind
+    from .check import SURFACES, check
+    from .compare.comparison import Comparison
+    from .compare.function import compare
+    from .external.command import from_command
+    from .external.process import HarnessError
+    from .graphs.load import from_onnx
+    from .guide.explain import explain
+    from .harness.codes import CODES, Code
+    from .harness.expected import ExpectedFailure
+    from .harness.implementation import Implementation
+    from .harness.report import Accuracy, Finding, Report
+    from .identify.card import Card
+    from .identify.function import identify
+    from .recordings.against import compare_recorded
+    from .recordings.identify import identify_recorded
+    from .recordings.judge import check_recorded, check_recorded_file
+    from .vectors import VectorCase, load_vectors
+
+#: The module of each public name. A name is imported when it is first used, because the
+#: command line needs few of them.
+_MODULES = {
+    "CODES": "harness.codes",
+    "SURFACES": "check",
+    "Accuracy": "harness.report",
+    "Card": "identify.card",
+    "Code": "harness.codes",
+    "Comparison": "compare.comparison",
+    "ExpectedFailure": "harness.expected",
+    "Finding": "harness.report",
+    "HarnessError": "external.process",
+    "Implementation": "harness.implementation",
+    "NoConvention": "calling",
+    "Report": "harness.report",
+    "VectorCase": "vectors",
+    "assert_conforms": "assertions",
+    "bind": "calling",
+    "check": "check",
+    "check_recorded": "recordings.judge",
+    "check_recorded_file": "recordings.judge",
+    "compare": "compare.function",
+    "compare_recorded": "recordings.against",
+    "explain": "guide.explain",
+    "from_command": "external.command",
+    "from_onnx": "graphs.load",
+    "identify": "identify.function",
+    "identify_recorded": "recordings.identify",
+    "load_vectors": "vectors",
+}
 
 __all__ = [
     "CODES",
@@ -54,3 +91,27 @@ __all__ = [
     "identify_recorded",
     "load_vectors",
 ]
+
+
+class _Package(types.ModuleType):
+    """A package in which a function may have the name of a module, such as ``check``."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system binds every imported module to its name here.
+        if not (name in _MODULES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    setattr(sys.modules[__name__], name, value)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

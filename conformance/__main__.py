@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+
+from .isolation.group import end_all_on_signals
+from .isolation.judge import Child
+from .isolation.show import show_output
 
 HINT = 'the command line needs typer and rich: pip install "posenc-ref[cli]"'
 #: The commands that run for long; they say so before the slow imports.
 LONG = ("verify", "sweep", "gallery", "accuracy")
+#: The commands that judge a function in another process, which imports while this one does.
+APART = ("check", "identify", "compare", "ci")
+#: Options that need no such process.
+HERE = {"-h", "--help", "--in-process", "--exec", "--recorded"}
+#: The exit code of an error of posenc itself: EX_SOFTWARE of sysexits.h.
+INTERNAL = 70
 
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in LONG and not {"-h", "--help"} & set(arguments):
-        _starting(arguments[0])
+    end_all_on_signals()
     try:
-        from .cli import app
+        sys.exit(_run(arguments))
+    except Exception as error:
+        if os.environ.get("POSENC_DEBUG"):
+            traceback.print_exception(error)
+            print(*error.args[1:], file=sys.stderr)  # the traceback of the other process
+        text = " ".join(
+            f"{type(error).__name__}: {error.args[0] if error.args else error}".split()
+        )[:300]
+        print(
+            f"posenc: error of posenc itself, and no verdict: {text}; please report it with the "
+            "command and the traceback that POSENC_DEBUG=1 prints",
+            file=sys.stderr,
+        )
+        sys.exit(INTERNAL)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the command line, and return its exit code if it does not exit by itself."""
+    first = arguments[0] if arguments else ""
+    if first in LONG and not {"-h", "--help"} & set(arguments):
+        _starting(first)
+    child = Child("posenc_ref.conformance.cli.check", show=show_output)
+    if first in APART and not any(word.partition("=")[0] in HERE for word in arguments):
+        child.start()
+    try:
+        from .cli import COMMANDS, make_app
+        from .cli.options.apart import judge_apart
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich", "click"):
             raise
-        sys.exit(_plain(arguments))
-    app(prog_name="posenc")
+        return _plain(arguments)
+    judge_apart(child)
+    try:
+        make_app([first] if first in COMMANDS else COMMANDS)(prog_name="posenc")
+    except SystemExit as error:
+        # typer exits with 1 if nobody reads the output any more; but 1 is "deviates".
+        if isinstance(error.__context__, BrokenPipeError):
+            return 128 + 13
+        raise
+    finally:
+        child.close()
+    return 0
 
 
 def _starting(command: str) -> None:

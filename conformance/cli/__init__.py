@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import platform
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from posenc_ref import SPEC_VERSION, __version__
-
-from .accuracy import accuracy_command
-from .check import check_command
-from .ci import ci_command
-from .compare import compare_command
-from .convert import convert_command
-from .diff import diff_command
-from .explain import explain_command
-from .export import export_command
-from .gallery import gallery_command
-from .identify import identify_command
-from .plan import plan_command
-from .presets import presets_command
-from .report import report_command
-from .sweep import sweep_command
-from .vectors import vectors_command
-from .verify import verify_command
-
-app = typer.Typer(
-    name="posenc",
-    help="Judge implementations of Transformer positional encodings against their specification.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _version(value: bool) -> None:
@@ -47,7 +22,6 @@ def _version(value: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions.")
@@ -57,31 +31,48 @@ def _root(
 
 
 #: Every command, with an example.
-_COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
-    (verify_command, "posenc verify --only 'transformers llama*'"),
-    (
-        check_command,
-        "posenc check rope.py:apply --encoding "
-        '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'',
-    ),
-    (ci_command, "posenc ci posenc.toml --junit posenc.xml"),
-    (identify_command, "posenc identify rope.py:apply --head-dim 64"),
-    (compare_command, "posenc compare new.py:apply old.py:apply --head-dim 64"),
-    (export_command, "posenc export llama-3.1-8b -o rope.onnx"),
-    (gallery_command, "posenc gallery --only llama --only mlx"),
-    (report_command, "posenc report posenc.ndjson --markdown"),
-    (diff_command, "posenc diff meta-llama/Llama-3.1-8B llama-3.1-8b.gguf"),
-    (plan_command, "posenc plan llama-3-8b --length 32768 --plot plan.svg"),
-    (presets_command, "posenc presets llama-3.1-8b"),
-    (vectors_command, "posenc vectors --verify"),
-    (sweep_command, "posenc sweep --only llama --only 'qwen*'"),
-    (
-        convert_command,
-        "posenc convert model.safetensors --from meta --to hf --config config.json -o out",
-    ),
-    (explain_command, "posenc explain angle-precision"),
-    (accuracy_command, "posenc accuracy --full"),
-)
-for _command, _example in _COMMANDS:
-    _name = _command.__name__.removesuffix("_command")
-    app.command(_name, epilog=f"Example: `{_example}`")(_command)
+COMMANDS = {
+    "verify": "posenc verify --only 'transformers llama*'",
+    "check": "posenc check rope.py:apply --encoding "
+    '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'',
+    "ci": "posenc ci posenc.toml --junit posenc.xml",
+    "identify": "posenc identify rope.py:apply --head-dim 64",
+    "compare": "posenc compare new.py:apply old.py:apply --head-dim 64",
+    "export": "posenc export llama-3.1-8b -o rope.onnx",
+    "gallery": "posenc gallery --only llama --only mlx",
+    "report": "posenc report posenc.ndjson --markdown",
+    "diff": "posenc diff meta-llama/Llama-3.1-8B llama-3.1-8b.gguf",
+    "plan": "posenc plan llama-3-8b --length 32768 --plot plan.svg",
+    "presets": "posenc presets llama-3.1-8b",
+    "vectors": "posenc vectors --verify",
+    "sweep": "posenc sweep --only llama --only 'qwen*'",
+    "convert": "posenc convert model.safetensors --from meta --to hf --config config.json -o out",
+    "explain": "posenc explain angle-precision",
+    "accuracy": "posenc accuracy --full",
+}
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Return the command line with these commands; only their modules are imported."""
+    app = typer.Typer(
+        name="posenc",
+        help="Judge implementations of Transformer positional encodings against their "
+        "specification.",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name in names:
+        command = getattr(importlib.import_module(f"{__name__}.{name}"), f"{name}_command")
+        app.command(name, epilog=f"Example: `{COMMANDS[name]}`")(command)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """Return the whole command line as ``app``, made when it is used for the first time."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = app = make_app()
+    return app

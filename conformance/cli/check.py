@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
-import time
-from contextlib import redirect_stdout
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +13,6 @@ import typer
 from posenc_ref import Encoding
 from posenc_ref.accuracy import ANGLES
 from posenc_ref.backends import backends
-from posenc_ref.conformance.check import SURFACES, check
 from posenc_ref.conformance.diagnosis.layer_types import name_layer_type
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.external.process import HarnessError
@@ -23,11 +20,12 @@ from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
+from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
-from posenc_ref.conformance.surveys.ndjson import recording
 
+from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout
 from .options.delivery import known_deviation, printed
-from .options.loading import UsageError, load_encoding, load_target
+from .options.loading import UsageError, is_onnx, load_encoding, load_target
 from .options.models import (
     PART,
     declared_by,
@@ -37,9 +35,7 @@ from .options.models import (
     require_model,
     require_one_declaration,
 )
-from .options.onnx_model import check_model, is_onnx
 from .options.output import usage_errors
-from .options.recorded import judge_recorded
 from .options.targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -128,10 +124,9 @@ def check_command(
     inplace: Annotated[
         bool, typer.Option("--inplace", help="The function may overwrite x.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(help=f"The time limit for one answer to --exec (default: {TIMEOUT:g} s)."),
-    ] = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
+    in_process: InProcess = False,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
@@ -152,7 +147,7 @@ def check_command(
     reason: Annotated[
         str | None, typer.Option(help="Why the deviation of --expect is expected, e.g. an issue.")
     ] = None,
-) -> Report:
+) -> Iterator[Started | Report | Printed]:
     """Judge one function, class, program or ONNX model against the expected encoding.
 
     How a function is called is found out from its parameters: vectors with positions, an offset,
@@ -160,8 +155,9 @@ def check_command(
     The report says how it was called; `posenc explain signatures` lists what is recognised. With
     --surface, a function that takes the arguments that `posenc explain SURFACE` shows gets exactly
     these; any other is bound to that surface. A program gets them as lines of JSON. Recorded
-    tensors need no function. Exits with 0 if it conforms, 1 if it deviates, 2 for a usage error or
-    a program that does not answer, 3 if the check was inconclusive.
+    tensors need no function. A function runs in a process of its own. Exits with 0 if it conforms,
+    1 if it deviates, 2 for a usage error, 3 if there is no such verdict: too little was judged, or
+    the function crashed, took too long or ended its process.
     """
     if [target, command, recorded].count(None) != 2:
         raise UsageError(
@@ -178,8 +174,8 @@ def check_command(
         if value is not None:
             needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
             raise UsageError(f"{option} {needed_by}")
-    if timeout is not None and command is None:
-        raise UsageError("--timeout needs --exec: a Python function has no time limit")
+    if recorded is not None and (timeout is not None or memory is not None):
+        raise UsageError("--timeout and --memory are not for --recorded tensors")
     known = known_deviation(expect, reason)
     graph = is_onnx(target)
     if node is not None and not graph:
@@ -205,11 +201,13 @@ def check_command(
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
     if target is not None and graph:
-        return check_model(
+        from .options.onnx_model import check_model
+
+        yield from check_model(
             target,
             several or {layer_type or "": declared},
             node=node,
-            ndjson=ndjson,
+            as_json=as_json,
             head_dim=head_dim,
             known=known,
             surface=surface,
@@ -224,6 +222,7 @@ def check_command(
             init=init,
             signature=signature,
         )
+        return
     if target is not None:
         fn = bound_target(
             fn,
@@ -247,12 +246,13 @@ def check_command(
             declared,
             tensor_layout=tensor_layout or "bhsd",
             timeout=TIMEOUT if timeout is None else timeout,
+            memory=MEMORY if memory is None else memory,
         )
     bound = isinstance(fn, Implementation)
     chosen = chosen or fn.surface
     declared = declared or (fn.encoding if bound else None)
     library = backend or (fn.backend if bound else "numpy")
-    facts: dict[str, Any] = {
+    facts = {
         "subject": fn.name if isinstance(fn, Implementation) else target or str(recorded),
         "surface": chosen,
         "declared": describe(declared),
@@ -261,46 +261,43 @@ def check_command(
         "backend_version": next((b.version for b in backends() if b.name == library), ""),
         "dtype": dtype,
     }
-    begin = time.perf_counter()
-    with (
-        recording(ndjson, "check", declared, **facts) as record,
-        redirect_stdout(sys.stderr),
-    ):  # the function may print
-        judge = partial(
-            check,
-            fn,
-            surface=chosen,
-            backend=backend,
-            dtype=dtype,
+    yield Started(facts, None if declared is None else declared.to_dict())
+    from posenc_ref.conformance.check import check
+
+    judge = partial(
+        check,
+        fn,
+        surface=chosen,
+        backend=backend,
+        dtype=dtype,
+        tensor_layout=tensor_layout,
+        device=device,
+        angles=angles,
+        precision=precision,
+        head_dim=head_dim,
+        max_position=max_position,
+        inplace=inplace,
+        strict=strict,
+        name=target if isinstance(target, str) and not own else None,
+    )
+    if recorded is not None:
+        from .options.recorded import judge_recorded
+
+        report = judge_recorded(
+            recorded,
+            against,
+            declared,
+            role or (),
+            head_dim=head_dim,
+            layer_type=layer_type,
             tensor_layout=tensor_layout,
-            device=device,
             angles=angles,
             precision=precision,
-            head_dim=head_dim,
-            max_position=max_position,
-            inplace=inplace,
             strict=strict,
-            name=target if isinstance(target, str) and not own else None,
         )
-        report = (
-            judge_recorded(
-                recorded,
-                against,
-                declared,
-                role or (),
-                head_dim=head_dim,
-                layer_type=layer_type,
-                tensor_layout=tensor_layout,
-                angles=angles,
-                precision=precision,
-                strict=strict,
-            )
-            if recorded is not None
-            else judge(declared)
-        )
-        if model is not None and recorded is None:
-            name_layer_type(report, other_layer_types(model, report.surface, declared), judge)
-        report.expected = known
-        if record is not None:
-            record.report(report, time.perf_counter() - begin)
-    return report
+    else:
+        report = judge(declared)
+    if model is not None and recorded is None:
+        name_layer_type(report, other_layer_types(model, report.surface, declared), judge)
+    report.expected = known
+    yield report

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
+import functools
 import inspect
 import json
 import time
@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from posenc_ref.conformance.external.process import HarnessError
-from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.surveys.batch import Batch, Checked
 from posenc_ref.conformance.surveys.junit import junit_file
 from posenc_ref.conformance.surveys.ndjson import recording
@@ -22,7 +21,7 @@ from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.runner import run
 
 from .check import check_command
-from .options.isolation import own_modules
+from .options.apart import InProcess, NoVerdict, Printed, judged
 from .options.loading import UsageError
 from .options.manifest import Asked, Keys, read_manifest
 from .options.output import show, usage_errors
@@ -44,14 +43,15 @@ def ci_command(
     junit: Annotated[
         Path | None, typer.Option(help="Also write JUnit XML, with a test for each check.")
     ] = None,
+    in_process: InProcess = False,
 ) -> None:
     """Judge the functions that a manifest lists, and print one report.
 
     Every [[check]] table has a `target` (or `exec`) and options of `posenc check`, without the
     dashes: `surface`, `preset`, `dtype`, `expect`, `reason` and others. [defaults] holds options of
-    all tables. Paths are relative to the manifest. A function that cannot be loaded is an error,
-    and the others are judged. Exits with 1 if a function deviates unexpectedly, 2 if one cannot be
-    judged or the manifest is wrong, 3 if too little was judged, else 0.
+    all tables. Paths are relative to the manifest. A function that cannot be loaded, or crashes, is
+    an error, and the others are judged. Exits with 1 if a function deviates unexpectedly, 2 if one
+    cannot be loaded or the manifest is wrong, 3 if one crashed or too little was judged, else 0.
     """
     command = _check()
     asked = read_manifest(manifest, Keys.of(command))
@@ -61,17 +61,23 @@ def ci_command(
         names = ", ".join(one.name for one in asked)
         raise UsageError(f"--select {select!r} matches none of {manifest}: {names}")
 
+    folder = manifest.parent.resolve()
+
     def judge(one: Asked) -> Iterator[Checked]:
         begin = time.perf_counter()
         try:
-            with contextlib.chdir(manifest.parent), own_modules(Path.cwd()):
-                report: Report = command.invoke(contexts[one.name])
+            arguments = command.invoke(contexts[one.name])
+            arguments["in_process"] |= in_process
+            report = judged(inspect.unwrap(check_command), arguments, folder=folder)
         except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
             yield Checked.failed(one.name, str(error))
-        except SystemExit as error:
-            yield Checked.failed(one.name, f"it ended Python (SystemExit: {error.code})")
+        except NoVerdict as error:
+            yield Checked.failed(one.name, str(error), 3)
         else:
-            yield Checked.of(one.name, report, time.perf_counter() - begin)
+            if isinstance(report, Printed):
+                yield Checked.failed(one.name, report.several)
+            else:
+                yield Checked.of(one.name, report, time.perf_counter() - begin)
 
     begin = time.perf_counter()
     facts: dict[str, Any] = {"source": str(manifest), "select": select}
@@ -98,9 +104,14 @@ def ci_command(
 
 
 def _check() -> Any:
-    """Return the click command of ``posenc check`` that returns its report."""
+    """Return the click command of ``posenc check`` that returns its arguments."""
     app = typer.Typer(add_completion=False)
-    app.command()(inspect.unwrap(check_command))
+
+    @app.command()
+    @functools.wraps(inspect.unwrap(check_command))
+    def arguments(**asked: Any) -> dict[str, Any]:
+        return asked
+
     return typer.main.get_command(app)
 
 

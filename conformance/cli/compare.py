@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -13,12 +12,14 @@ from posenc_ref.conformance.compare.function import compare
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 
+from .options.apart import InProcess, Memory, Printed, Timeout, shown
 from .options.loading import UsageError, load_target
 from .options.output import usage_errors
 from .options.targets import Init, Signature, Table, bound_target
 
 
-@usage_errors(UsageError, TypeError, ValueError)
+@usage_errors(UsageError, TypeError, ValueError, OSError)
+@shown
 def compare_command(
     a: Annotated[
         str, typer.Argument(help="The function to judge: file.py:function or package:function.")
@@ -53,57 +54,60 @@ def compare_command(
     ] = None,
     device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position compared.")] = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
+    in_process: InProcess = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-) -> None:
+) -> Iterator[Printed]:
     """Judge function A against function B, and say how to get from A to B.
 
     B is the declaration. If its encoding can be identified, A is checked against that encoding. If
     not, the results of B are the reference. The last lines say whether tensors or logits agree, the
     first position with a visible difference, and what to permute or change. Exits with 0 if A
-    conforms to B, 1 if it deviates, 2 for a usage error, 3 if the comparison was inconclusive.
+    conforms to B, 1 if it deviates, 2 for a usage error, 3 if the comparison was inconclusive, or
+    a function crashed or took too long.
     """
     libraries, layouts = (
         _both("--backend", backend),
         _both("--tensor-layout", tensor_layout),
     )
     stated = table is not None or bool(init) or signature is not None
-    with redirect_stdout(sys.stderr):  # keep the functions' own output out of the report
-        functions = [load_target(target) for target in (a, b)]
-        if stated:  # otherwise ``compare`` binds both, with one size of a head
-            functions = [
-                bound_target(
-                    fn,
-                    target,
-                    None,
-                    surface,
-                    table=table,
-                    init=init,
-                    signature=signature,
-                    tensor_layout=layout,
-                    backend=library,
-                    dtype=dtype,
-                    head_dim=head_dim,
-                    axes=axes,
-                )
-                for fn, target, layout, library in zip(
-                    functions, (a, b), layouts, libraries, strict=True
-                )
-            ]
-        report = compare(
-            functions[0],
-            functions[1],
-            surface,
-            head_dim=head_dim,
-            axes=axes,
-            backend=libraries,
-            dtype=dtype,
-            tensor_layout=layouts,
-            device=device,
-            max_position=max_position,
-            names=(_name(functions[0], a), _name(functions[1], b)),
-        )
-    typer.echo(report.to_json(indent=1) if as_json else str(report))
-    raise typer.Exit(report.exit_code)
+    functions = [load_target(target) for target in (a, b)]
+    if stated:  # otherwise ``compare`` binds both, with one size of a head
+        functions = [
+            bound_target(
+                fn,
+                target,
+                None,
+                surface,
+                table=table,
+                init=init,
+                signature=signature,
+                tensor_layout=layout,
+                backend=library,
+                dtype=dtype,
+                head_dim=head_dim,
+                axes=axes,
+            )
+            for fn, target, layout, library in zip(
+                functions, (a, b), layouts, libraries, strict=True
+            )
+        ]
+    report = compare(
+        functions[0],
+        functions[1],
+        surface,
+        head_dim=head_dim,
+        axes=axes,
+        backend=libraries,
+        dtype=dtype,
+        tensor_layout=layouts,
+        device=device,
+        max_position=max_position,
+        names=(_name(functions[0], a), _name(functions[1], b)),
+    )
+    text = report.to_json(indent=1) if as_json else str(report)
+    yield Printed(text, report.exit_code)
 
 
 def _name(fn: object, target: str) -> str | None:

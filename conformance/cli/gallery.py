@@ -29,7 +29,7 @@ def gallery_command(
     """Identify functions of real libraries, and compare the results with the libraries' source.
 
     Exits with 0 if every identified encoding agrees with the source, 1 otherwise, 2 for a usage
-    error. Libraries that are not installed are named and counted.
+    error, 3 if no library is installed. Libraries that are not installed are named and counted.
     """
     from posenc_ref.conformance.surveys.gallery.document import markdown as document
     from posenc_ref.conformance.surveys.gallery.document import plain

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +13,15 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
-from .options.loading import UsageError, is_encoding, load_encoding, load_target
+from .options.apart import InProcess, Memory, Printed, Timeout, shown
+from .options.loading import UsageError, is_encoding, is_onnx, load_encoding, load_target
 from .options.models import PART, encoding_of, load_model
-from .options.onnx_model import identify_model, is_onnx
 from .options.output import usage_errors
-from .options.recorded import identify_recording
 from .options.targets import Init, Signature, Table, bound_target
 
 
-@usage_errors(UsageError, TypeError, ValueError)
+@usage_errors(UsageError, TypeError, ValueError, OSError)
+@shown
 def identify_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
@@ -74,21 +73,28 @@ def identify_command(
     node: Annotated[
         str | None, typer.Option(help="The node of an ONNX model; by default, every rotary one.")
     ] = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
+    in_process: InProcess = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
-) -> None:
+) -> Iterator[Printed]:
     """Identify the encoding of a function, the models that use it, and deviations from it.
 
     Exits with 0 if an encoding describes the function exactly, 1 if there are deviations, 2 for a
-    usage error, 3 if no encoding was found or the frequencies follow no known rule.
+    usage error, 3 if no encoding was found, the frequencies follow no known rule, or the function
+    crashed or took too long.
     """
     if recorded is not None and target is None:
+        from .options.recorded import identify_recording
+
         others = (surface, table, init, signature, backend, device, max_position, to)
         if any(others) or axes > 1:
             raise UsageError("--recorded takes only --role, --head-dim, --tensor-layout and --json")
         cards = identify_recording(recorded, role or (), head_dim, tensor_layout)
         texts = [card.to_json() for card in cards] if as_json else list(map(str, cards))
-        typer.echo(f"[{', '.join(texts)}]" if as_json else "\n\n".join(texts))
-        raise typer.Exit(max(map(_exit_code, cards), key=(0, 1, 3).index))
+        text = f"[{', '.join(texts)}]" if as_json else "\n\n".join(texts)
+        yield Printed(text, max(map(_exit_code, cards), key=(0, 1, 3).index))
+        return
     if target is None or recorded is not None:
         raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
     if to is None or is_encoding(to):
@@ -100,7 +106,9 @@ def identify_command(
         goal = load_encoding(to) if is_encoding(to) else None
         goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
     if is_onnx(target):
-        code = identify_model(
+        from .options.onnx_model import identify_model
+
+        yield identify_model(
             target,
             node=node,
             as_json=as_json,
@@ -116,39 +124,37 @@ def identify_command(
             init=init,
             signature=signature,
         )
-        raise typer.Exit(code)
+        return
     if node is not None:
         raise UsageError("--node needs a TARGET that is an ONNX model")
-    with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
-        fn = bound_target(
-            load_target(target),
-            target,
-            None,
-            surface,
-            table=table,
-            init=init,
-            signature=signature,
-            tensor_layout=tensor_layout,
-            backend=backend,
-            dtype=dtype,
-            head_dim=head_dim,
-            axes=axes,
-        )
-        card = identify(
-            fn,
-            surface,
-            head_dim=head_dim,
-            axes=axes,
-            to=goal,
-            backend=backend,
-            dtype=dtype,
-            tensor_layout=tensor_layout,
-            device=device,
-            max_position=max_position,
-            name=None if isinstance(fn, Implementation) else target,
-        )
-    typer.echo(card.to_json() if as_json else str(card))
-    raise typer.Exit(_exit_code(card))
+    fn = bound_target(
+        load_target(target),
+        target,
+        None,
+        surface,
+        table=table,
+        init=init,
+        signature=signature,
+        tensor_layout=tensor_layout,
+        backend=backend,
+        dtype=dtype,
+        head_dim=head_dim,
+        axes=axes,
+    )
+    card = identify(
+        fn,
+        surface,
+        head_dim=head_dim,
+        axes=axes,
+        to=goal,
+        backend=backend,
+        dtype=dtype,
+        tensor_layout=tensor_layout,
+        device=device,
+        max_position=max_position,
+        name=None if isinstance(fn, Implementation) else target,
+    )
+    yield Printed(card.to_json() if as_json else str(card), _exit_code(card))
 
 
 def _exit_code(card: Card) -> int:

@@ -37,7 +37,7 @@ def verify_command(
 ) -> None:
     """Judge every array backend and every known library found on this machine.
 
-    Exits with 1 if `posenc_ref` deviates on an array library, 2 if a check failed to run, 3 if
+    Exits with 1 if `posenc_ref` deviates on an array library, 3 if a check failed to run or
     nothing was executed, else 0. Deviations of other libraries do not change the exit code.
     """
     require_among("--dtype", dtype, ROUNDOFF)

@@ -64,7 +64,7 @@ class Comparison(Report):
     ----------
     subject, surface, backend, dtype, findings, accuracy, limits, executed, required, controls
         As in :class:`Report`.
-    failed, expected
+    failed, expected, error, printed
         As in :class:`Report`.
     called : str
         How A and B were called, if not exactly as the surface says.

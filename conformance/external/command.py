@@ -8,6 +8,7 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.signatures import SURFACES
+from posenc_ref.conformance.isolation.conversation import Limits
 
 from .process import Program, Session
 
@@ -22,6 +23,7 @@ def from_command(
     *,
     tensor_layout: str = "bhsd",
     timeout: float = TIMEOUT,
+    memory: float | None = None,
 ) -> Implementation:
     """Return the program that ``command`` starts as an `Implementation` of a surface.
 
@@ -40,6 +42,8 @@ def from_command(
         The tensor layout of x for ``apply``.
     timeout : float
         Seconds for one answer.
+    memory : float, optional
+        MiB of memory that the program and its processes may use (Linux only).
 
     Returns
     -------
@@ -60,12 +64,14 @@ def from_command(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
+    if memory is not None and not memory > 0:
+        raise ValueError(f"memory must be a positive number of MiB, got {memory!r}")
     hello = {
         "surface": surface,
         "tensor_layout": tensor_layout,
         "encoding": None if encoding is None else encoding.to_dict(),
     }
-    program = Program(tuple(command), surface, hello, timeout)
+    program = Program(tuple(command), surface, hello, Limits(timeout, memory))
     first = Session(program)
     first.start()
     name = first.name or " ".join(command)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
-import subprocess
-import tempfile
-import threading
-import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,18 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.isolation.conversation import (
+    LONGEST,
+    Conversation,
+    Limits,
+    how_it_ended,
+)
+from posenc_ref.conformance.isolation.streams import Silent
+
 from .wire import PROTOCOL, WireError, line, outcome, read_answer, request
 
 #: The time in seconds for a program to end after its input is closed.
 _LEAVE = 2.0
-#: The pipe size in bytes, where the system can set it: one line may have megabytes.
-_PIPE = 1 << 20
 #: The number of last lines of standard error that a message shows.
 _SHOWN = 5
 
 
 class HarnessError(RuntimeError):
     """The program cannot be judged: it does not start, or breaks the protocol."""
+
+
+class NotStarted(HarnessError):
+    """There is no such program, or it may not be run."""
 
 
 class Refusal(Exception):
@@ -45,7 +49,7 @@ class Program:
     command: tuple[str, ...]
     call: str  #: the surface, named in every request
     hello: Mapping[str, Any]
-    timeout: float
+    limits: Limits  #: for one answer
     broken: str = ""  #: the reason why nothing more can be judged
     deaths: list[str] = field(default_factory=list)
 
@@ -61,10 +65,10 @@ class Program:
         text = "the program ends without an answer; it must refuse calls that it does not support"
         return [(text, f"ProgramDied: {deaths[0]}{many}")]
 
-    def give_up(self, what: str) -> HarnessError:
+    def give_up(self, what: str, kind: type[HarnessError] = HarnessError) -> HarnessError:
         """Record that nothing more can be judged, and return the exception to raise."""
         self.broken = self.broken or f"{self.command[0]} {what}"
-        return HarnessError(self.broken)
+        return kind(self.broken)
 
 
 @dataclass
@@ -73,8 +77,7 @@ class Session:
 
     program: Program
     name: str = ""
-    _process: Any = None  #: a :class:`subprocess.Popen`, or None before the first call
-    _errors: Any = None  #: the file that receives standard error
+    _talk: Conversation | None = None  #: None before the first call
     _stop: Any = None  #: the finalizer that ends the process
     _count: int = 0
 
@@ -82,7 +85,7 @@ class Session:
         """Return the program's result, or raise :class:`Refusal` or :class:`ProgramDied`."""
         if self.program.broken:
             raise HarnessError(self.program.broken)
-        if self._process is None:
+        if self._talk is None:
             self.start()
         self._count += 1
         what = f"call {self._count}, {self.program.call}({_described(args)})"
@@ -97,24 +100,16 @@ class Session:
 
     def start(self) -> None:
         """Start the program, send the first request, ``hello``, and check the answer."""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _end)
         try:
-            process = subprocess.Popen(
-                self.program.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                bufsize=_PIPE,
-                pipesize=_PIPE,
-            )
+            talk = Conversation(self.program.command)
         except OSError as error:
-            self._errors.close()
             why = error.strerror or error
             raise self.program.give_up(
-                f"cannot be started: {why}; give the path of an executable file (./my_binary)"
+                f"cannot be started: {why}; give the path of an executable file (./my_binary)",
+                NotStarted,
             ) from None
-        self._process, self._count = process, 0
-        self._stop = weakref.finalize(self, _end, process, self._errors)
+        self._talk, self._count = talk, 0
+        self._stop = weakref.finalize(self, talk.close, _LEAVE)
         hello = {"id": 0, "call": "hello", "protocol": PROTOCOL, **self.program.hello}
         try:
             body = self._ask(line(hello), 0, "hello")
@@ -133,35 +128,14 @@ class Session:
         """End the process; the next call starts another."""
         if self._stop is not None:
             self._stop()
-        self._process = None
+        self._talk = None
 
     def _ask(self, text: bytes, number: int, what: str) -> dict[str, Any]:
-        process = self._process
-        late = threading.Event()
-
-        def give_up_waiting() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(self.program.timeout, give_up_waiting)
-        timer.start()
-        answer = b""
+        assert self._talk is not None
         try:
-            process.stdin.write(text)
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except BrokenPipeError:  # it ended or closed its input, which is reported below
-            pass
-        finally:
-            timer.cancel()
-        if late.is_set():
-            raise self._broken(
-                f"did not answer {what} within {self.program.timeout:g} s; it must flush its "
-                "output after every line and read lines of any length. If it is slow, raise the "
-                "time limit (--timeout)."
-            )
-        if not answer.endswith(b"\n"):
-            raise self._ended(what, answer)
+            answer = self._talk.ask(text, self.program.limits)
+        except Silent as silent:
+            raise self._silent(silent, what) from None
         try:
             body = read_answer(answer, number)
         except WireError as error:
@@ -177,50 +151,50 @@ class Session:
             )
         return body
 
-    def _ended(self, what: str, answer: bytes) -> Exception:
-        """Return the exception for a process that ended before it answered."""
-        part = f" after {len(answer)} characters of an unfinished line" if answer else ""
-        try:
-            status = self._process.wait(_LEAVE)
-        except subprocess.TimeoutExpired:
+    def _silent(self, silent: Silent, what: str) -> Exception:
+        """Return the exception for a process that did not answer."""
+        limits = self.program.limits
+        if silent.why == "late":
+            return self._broken(
+                f"did not answer {what} within {limits.seconds:g} s; it must flush its "
+                "output after every line and read lines of any length. If it is slow, raise the "
+                "time limit (--timeout)."
+            )
+        if silent.why == "memory":
+            return self._broken(
+                f"used more than {limits.memory:g} MiB of memory in {what}; if it needs more, "
+                "raise the limit (--memory)"
+            )
+        if silent.why == "long":
+            return self._broken(
+                f"answered {what} with a line of more than {LONGEST >> 20} MiB: it must write one "
+                "line for each answer"
+            )
+        part = f" after {len(silent.part)} characters of an unfinished line" if silent.part else ""
+        assert self._talk is not None
+        status = self._talk.wait(_LEAVE)
+        if status is None:
             return self._broken(f"closed its standard output instead of answering {what}{part}")
         if status == 0:
             return self._broken(
                 f"ended (exit status 0) instead of answering {what}{part}: it must answer requests "
                 "until standard input is closed, and write a newline after every answer"
             )
-        how = f"ended with exit status {status}"
-        if status < 0:
-            names = {s.value: s.name for s in signal.Signals}
-            how = f"killed by {names.get(-status, f'signal {-status}')}"
-        text = f"{how} in {what}{part}{self._last_errors()}"
+        text = f"{how_it_ended(status)} in {what}{part}{self._last_errors()}"
         self.close()
         self.program.deaths.append(text)
         return ProgramDied(text)
 
     def _broken(self, what: str) -> HarnessError:
         what += self._last_errors()
+        if self._talk is not None:
+            self._talk.close()
         self.close()
         return self.program.give_up(what)
 
     def _last_errors(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return f"; standard error: {' | '.join(lines[-_SHOWN:])}" if lines else ""
-
-
-def _end(process: Any, errors: Any) -> None:
-    """Close the input, then kill the program if it does not end."""
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(BrokenPipeError):  # unwritten input is not needed
-            pipe.close()
-    until = time.monotonic() + _LEAVE
-    while process.poll() is None and time.monotonic() < until:
-        time.sleep(0.005)
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-    errors.close()
+        lines = [] if self._talk is None else self._talk.last_errors(_SHOWN)
+        return f"; standard error: {' | '.join(lines)}" if lines else ""
 
 
 def _described(args: tuple[Any, ...]) -> str:

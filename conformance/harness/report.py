@@ -151,6 +151,10 @@ class Report:
         shapes and dtypes, NaN and overwritten inputs are listed under ``calls``.
     expected : ExpectedFailure, optional
         The deviation that is expected; it changes the exit code, not the verdict.
+    error : str
+        Why the function could not be judged, such as a crash; the verdict is then ``error``.
+    printed : str
+        How much the function printed to standard output; empty if nothing, or if not known.
     """
 
     subject: str
@@ -168,6 +172,8 @@ class Report:
     called: str = ""
     failed: dict[str, list[str]] = field(default_factory=dict)
     expected: ExpectedFailure | None = None
+    error: str = ""
+    printed: str = ""
 
     @property
     def missing(self) -> list[str]:
@@ -176,8 +182,11 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """Return ``conforms``, ``deviates``, ``inconclusive`` or ``error`` (a faulty harness)."""
-        if any(not rejected for rejected in self.controls.values()):
+        """Return ``conforms``, ``deviates``, ``inconclusive`` or ``error``.
+
+        It is ``error`` if the function could not be judged, or a perturbed output was accepted.
+        """
+        if self.error or any(not rejected for rejected in self.controls.values()):
             return "error"
         if any(f.severity == ERROR for f in self.findings):
             return "deviates"
@@ -198,14 +207,14 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of ``posenc check`` for the verdict; a usage error is 2, too.
+        """Return the exit code of ``posenc check``: 0 conforms, 1 deviates, 3 no such verdict.
 
         With an expected deviation it is 0 for exactly this deviation, 3 if too little was judged,
         and 1 for any other result, a pass included.
         """
         if self.expected is not None and self.verdict in ("conforms", "deviates"):
             return 3 if vacuous(self.executed, self.controls) else int(bool(self.problems))
-        return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
+        return {"conforms": 0, "deviates": 1, "error": 3, "inconclusive": 3}[self.verdict]
 
     @property
     def codes(self) -> list[str]:
@@ -236,10 +245,14 @@ class Report:
             lines.append(f"called    {self.called}")
         if self.measured:
             lines.append(f"measured  {self.measured}")
+        if self.error:
+            lines.append(f"error     {self.error}")
         lines += [str(f) for f in self.findings]
         if self.accuracy is not None:
             lines += _accuracy_lines(self.accuracy)
         lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
+        if self.printed:
+            lines.append(f"printed   {self.printed}")
         count = ", ".join(f"{name} {n}" for name, n in self.executed.items())
         rejected = sum(self.controls.values())
         cases = plural(sum(self.executed.values()), "case", "cases")

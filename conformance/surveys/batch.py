@@ -21,10 +21,13 @@ class Checked(Outcome):
     """
 
     report: Report | None = None
+    code: int = 2  #: the exit code if there is no report
 
     @classmethod
     def of(cls, name: str, report: Report, seconds: float) -> Self:
-        """Return the outcome of a completed check."""
+        """Return the outcome of a check; without a report if the function could not be judged."""
+        if report.error:
+            return cls.failed(name, report.error, report.exit_code)
         blank = Outcome(
             case=name, surface=report.surface, dtype=report.dtype, encoding=report.encoding
         )
@@ -38,14 +41,17 @@ class Checked(Outcome):
         return cls(**vars(done) | own)
 
     @classmethod
-    def failed(cls, name: str, reason: str) -> Self:
-        """Return the outcome of a function that could not be judged."""
-        return cls(case=name, verdict="error", reason=reason)
+    def failed(cls, name: str, reason: str, code: int = 2) -> Self:
+        """Return the outcome of a function that could not be judged.
+
+        Its exit code is 2 for wrong settings, and 3 for a function that crashed or took too long.
+        """
+        return cls(case=name, verdict="error", reason=reason, code=code)
 
     @property
     def exit_code(self) -> int:
         """Return the exit code of ``posenc check`` for this function."""
-        return 2 if self.report is None else self.report.exit_code
+        return self.code if self.report is None else self.report.exit_code
 
     @property
     def text(self) -> str:
@@ -78,9 +84,9 @@ class Batch(Survey):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if one deviates or passes unexpectedly, else 2 for an error, else 3 or 0.
+        """Return 1 if one deviates or passes unexpectedly, else 2 for wrong settings, else 3 or 0.
 
-        3 means that a required check of a function, or everything, was not judged.
+        3 means that a function crashed, or that a required check, or everything, was not judged.
         """
         codes = {one.exit_code for one in self.checked}
         if 1 in codes or 2 in codes:

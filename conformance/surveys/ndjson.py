@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.conformance.harness.report import Report, _finite
@@ -23,7 +23,9 @@ from .batch import Batch, Checked
 from .files import require_own
 from .record import VERIFY_KEYS, Outcome, versions
 from .recorded_result import recorded_result
-from .verify import Verification
+
+if TYPE_CHECKING:
+    from .verify import Verification
 
 FORMAT = "posenc-report-0"
 _HEADER = b'{"event": "header"'
@@ -83,6 +85,8 @@ class NdjsonWriter:
             seconds=round(seconds, 3),
             measured=report.measured,
             called=report.called,
+            error=report.error,
+            printed=report.printed,
             expected=None if report.expected is None else asdict(report.expected),
         )
 
@@ -131,21 +135,22 @@ class NdjsonWriter:
 def recording(
     path: Path | None,
     kind: str,
-    encoding: Encoding | ModelEncoding | None = None,
+    encoding: Encoding | ModelEncoding | Mapping[str, Any] | None = None,
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
     """Open a file, write the header and yield the writer; without ``path`` yield None.
 
-    ``libraries`` and ``facts`` are added to the header: the versions of libraries, and the subject,
-    surface, dtype and options of the run.  An existing file that is no report is not overwritten
-    (FileExistsError).
+    ``encoding`` is the declared one, or what its ``to_dict`` gives. ``libraries`` and ``facts`` are
+    added to the header: the versions of libraries, and the subject, surface, dtype and options of
+    the run.  An existing file that is no report is not overwritten (FileExistsError).
     """
     if path is None:
         yield None
         return
     if kind == "check":
-        facts["encoding"] = None if encoding is None else encoding.to_dict()
+        plain = encoding is None or isinstance(encoding, Mapping)
+        facts["encoding"] = encoding if plain else encoding.to_dict()
     require_own(path, _HEADER, "recorded report")
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)

@@ -100,6 +100,8 @@ class Outcome:
         known = {f.name for f in dataclasses.fields(cls)}
         body = {name: data[key] for key, name in keys.items() if name in known}
         body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
+        if "errors" in body:  # the keys of JSON are texts
+            body["errors"] = {int(p): error for p, error in body["errors"].items()}
         return cls(**body)
 
 

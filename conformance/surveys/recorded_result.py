@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posenc_ref.conformance.harness.expected import expectation
+from posenc_ref.conformance.harness.received import made, number, report_of
 from posenc_ref.conformance.harness.report import Accuracy, Finding, Report
 
 from .batch import Batch, Checked
-from .record import VERIFY_KEYS, Outcome
-from .verify import Verification
+from .record import Outcome
+
+if TYPE_CHECKING:
+    from .verify import Verification
+
+#: Fields of reports that files of earlier versions lack.
+_OLDER = {"error": "", "printed": ""}
 
 
 def recorded_result(
@@ -35,10 +40,14 @@ def recorded_result(
             called=footer.get("called", ""),
             failed={e["name"]: e["codes"] for e in of["check"] if e["codes"]},
             expected=expectation(footer["expected"]),
+            error=footer.get("error", ""),
+            printed=footer.get("printed", ""),
         )  # fmt: skip
         return report, (report.verdict, report.exit_code)
     found: Verification | Batch
     if header["kind"] == "verify":
+        from .verify import Verification
+
         found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
     else:
         found = Batch([case_of(e) for e in of["case"]], footer["seconds"])
@@ -49,26 +58,15 @@ def case_of(event: Mapping[str, Any]) -> Checked:
     """Return the outcome of one function that :meth:`NdjsonWriter.case` wrote."""
     body = event["report"]
     if body is None:
-        return Checked.failed(event["name"], event["reason"])
-    body = {f.name: body[f.name] for f in fields(Report)}
-    body["findings"] = [_made(Finding, finding) for finding in body["findings"]]
-    body["accuracy"] = None if body["accuracy"] is None else _made(Accuracy, body["accuracy"])
-    body["expected"] = expectation(body["expected"])
-    report = Report(**body | {"required": tuple(body["required"])})
-    return Checked.of(event["name"], report, event["seconds"])
+        return Checked.failed(event["name"], event["reason"], event["exit_code"])
+    return Checked.of(event["name"], report_of(_OLDER | body), event["seconds"])
 
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
     """Return the instance of ``cls`` that was written as ``event``."""
-    names = VERIFY_KEYS if cls is Outcome else [f.name for f in fields(cls)]
-    body = {name: event[name] for name in names}
-    if "errors" in body:  # infinity is null in JSON
-        body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
-    if cls is Accuracy or body.get("executed"):  # else there is no worst score
-        body["worst"] = _number(body["worst"])
-    tuples = ("equivalent", "known", "codes", "messages", "limits")
-    return cls(**{k: tuple(v) if k in tuples else v for k, v in body.items()})
-
-
-def _number(value: float | None) -> float:
-    return float("inf") if value is None else value
+    if cls is not Outcome:
+        return made(cls, event, cls.__name__.lower())
+    outcome = Outcome.from_dict(event)
+    errors = {p: number(e) for p, e in outcome.errors.items()}
+    worst = number(outcome.worst) if outcome.executed else outcome.worst
+    return outcome.replace(errors=errors, worst=worst)

@@ -53,11 +53,13 @@ class Verification(Survey):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a backend deviates, 2 for an error, 3 if nothing was executed, else 0."""
-        if any(o.verdict in ("deviates", "inconclusive") and o.ours for o in self.outcomes):
+        """Return 1 if a backend deviates, 3 if a check gave no verdict or none ran, else 0."""
+        if any(o.verdict == "deviates" and o.ours for o in self.outcomes):
             return 1
-        if self.counts["error"]:
-            return 2
+        if self.counts["error"] or any(
+            o.verdict == "inconclusive" and o.ours for o in self.outcomes
+        ):
+            return 3
         return 0 if any(o.executed for o in self.outcomes) else 3
 
     def to_dict(self) -> dict[str, Any]:

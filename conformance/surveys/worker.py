@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import dataclasses
 import os
-import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from posenc_ref.conformance.isolation.conversation import Limits
+from posenc_ref.conformance.isolation.judge import Child, Died, Raised
 
 from .record import Outcome, one_line
 
 #: A function that judges a case.  For a :class:`Worker` both must be picklable.
 Judge = Callable[[Any], Iterable[Outcome]]
+#: The environment of the processes: one thread for each, and no downloads.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "HF_HUB_OFFLINE": "1",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+_FIELDS = {field.name: field.name for field in dataclasses.fields(Outcome)}
 
 
 class Worker:
@@ -24,47 +33,27 @@ class Worker:
     def __init__(self, judge: Judge, time_limit: float | None = None) -> None:
         self.judge = judge
         self.time_limit = time_limit
-        self._process: Any = None
-        self._pipe: Any = None
+        self._child = Child(
+            environment={key: os.environ.get(key, value) for key, value in _ENVIRONMENT.items()},
+            show=print_errors,
+        )
 
     def outcomes(self, case: Any) -> Iterator[Outcome | str]:
         """Yield the outcomes of a case, then a reason if the process crashed or was too slow."""
-        if self._process is None:
-            self._start()
+        limits = Limits(self.time_limit)
         try:
-            self._pipe.send(case)
-            limit = None if self.time_limit is None else time.monotonic() + self.time_limit
-            while self._pipe.poll(None if limit is None else max(0.0, limit - time.monotonic())):
-                item = self._pipe.recv()
-                if item is None:
-                    return
-                yield item
-            yield f"the time limit of {self.time_limit:g} s was reached"
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join()
-            yield f"the process that judged it ended with exit code {self._process.exitcode}"
-        self.close()
+            for item in self._child.run(_outcomes, self.judge, case, limits=limits):
+                yield item if isinstance(item, str) else Outcome.from_dict(item, _FIELDS)
+        except (Died, Raised) as error:
+            yield str(error)
 
     def stop(self) -> None:
         """End the process from another thread, and drop the case that it judges."""
-        process = self._process
-        if process is not None:
-            process.kill()
+        self._child.stop()
 
     def close(self) -> None:
         """End the process; the next case starts another."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-        self._process = self._pipe = None
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, self.judge), daemon=True)
-        self._process.start()
-        other.close()
+        self._child.close()
 
 
 def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
@@ -77,16 +66,13 @@ def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
         yield one_line(error)
 
 
-def _serve(pipe: Any, judge: Judge) -> None:
-    """Judge the cases from ``pipe``, and redirect standard output to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles interruptions
-    os.dup2(2, 1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread per process
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has ended
-        while True:
-            for item in outcomes_here(judge, pipe.recv()):
-                pipe.send(item)
-            pipe.send(None)
+def print_errors(output: bytes) -> None:
+    """Show what a process prints, on standard error."""
+    sys.stderr.write(output.decode("utf-8", "replace"))
+    sys.stderr.flush()
+
+
+def _outcomes(judge: Judge, case: Any) -> Iterator[Any]:
+    """Yield the outcomes of a case as JSON."""
+    for item in outcomes_here(judge, case):
+        yield item if isinstance(item, str) else vars(item)

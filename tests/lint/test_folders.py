@@ -19,7 +19,7 @@ ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions", "pytest", "guide",
-    "identify", "recordings", "adapters", "graphs", "vectors", "external", "weights", "compare",
+    "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights", "compare",
     "surveys", "configurations", "cli",
     "__init__", "__main__",
 )  # fmt: skip

@@ -1,14 +1,14 @@
 """What ``posenc check`` does with a report: it prints it, writes JUnit XML, and sets the exit code.
 
-``posenc ci`` calls the function below the decorator instead, which returns the report.
+``posenc ci`` calls the function below the decorator instead, which yields the report.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import typer
@@ -17,30 +17,62 @@ from posenc_ref.conformance.harness.expected import ExpectedFailure
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.surveys.batch import Checked
 from posenc_ref.conformance.surveys.junit import junit_file
+from posenc_ref.conformance.surveys.ndjson import recording
 
+from .apart import NoVerdict, Printed, Started, judged, lost
 from .loading import UsageError
-from .onnx_model import SeveralParts
 
 
-def printed(judge: Callable[..., Report]) -> Callable[..., None]:
+def printed(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
     """Return the command that prints the report of ``judge`` and exits with its exit code."""
 
     @functools.wraps(judge)
-    def command(*, junit: Path | None, as_json: bool, **asked: Any) -> None:
-        begin = time.perf_counter()
-        with junit_file(junit) as outcomes:
+    def command(**asked: Any) -> None:
+        with junit_file(asked["junit"]) as outcomes, ExitStack() as files:
+            begin = time.perf_counter()
+            known = known_deviation(asked["expect"], asked["reason"])
+            started: list[Started] = []
+            record = None
+
+            def start(facts: Started) -> None:
+                nonlocal record
+                started.append(facts)
+                file = recording(asked["ndjson"], "check", facts.encoding, **facts.facts)
+                record = files.enter_context(file)
+
             try:
-                report = judge(junit=junit, as_json=as_json, **asked)
-            except SeveralParts as parts:
-                if junit is not None or asked["ndjson"] is not None or asked["expect"]:
-                    raise
-                raise typer.Exit(parts.show(as_json)) from None
+                found = judged(judge, asked, start)
+            except NoVerdict as error:
+                found = lost(error, str(asked["target"] or asked["command"]), asked)
+                found.expected = known
+                if started:
+                    named = {"subject": "subject", "surface": "surface", "declared": "encoding",
+                             "backend": "backend", "dtype": "dtype"}  # fmt: skip
+                    for fact, name in named.items():
+                        setattr(found, name, started[0].facts[fact])
+                else:
+                    start(_facts(found))
+            if isinstance(found, Printed):
+                if asked["junit"] or asked["ndjson"] or known:
+                    raise UsageError(found.several)
+                typer.echo(found.text)
+                raise typer.Exit(found.code)
             seconds = time.perf_counter() - begin
-            outcomes.append(Checked.of(report.subject, report, seconds))
-        typer.echo(report.to_json(indent=1) if as_json else str(report))
-        raise typer.Exit(report.exit_code)
+            if record is not None:
+                record.report(found, seconds)
+            outcomes.append(Checked.of(found.subject, found, seconds))
+        typer.echo(found.to_json(indent=1) if asked["as_json"] else str(found))
+        raise typer.Exit(found.exit_code)
 
     return command
+
+
+def _facts(report: Report) -> Started:
+    facts = {
+        "subject": report.subject, "surface": report.surface, "declared": report.encoding,
+        "backend": report.backend, "backend_version": "", "dtype": report.dtype,
+    }  # fmt: skip
+    return Started(facts, None)
 
 
 def known_deviation(codes: Sequence[str] | None, reason: str | None) -> ExpectedFailure | None:

@@ -30,6 +30,11 @@ class UsageError(Exception):
     """The command line is wrong; the message says how to correct it."""
 
 
+def is_onnx(target: str | None) -> bool:
+    """Return whether TARGET names an ONNX model."""
+    return target is not None and target.lower().endswith(".onnx")
+
+
 def load_target(target: str) -> Any:
     """Return what ``file.py:name`` or ``package.module:name`` names: a function, class or object.
 

@@ -18,7 +18,7 @@ from typing import Any
 from .loading import UsageError
 
 #: Options of ``check`` that belong to the whole run, so they are options of ``ci`` itself.
-OF_THE_RUN = ("help", "json", "junit", "ndjson")
+OF_THE_RUN = ("help", "json", "junit", "ndjson", "in-process")
 TARGET, EXEC, DTYPE = "target", "exec", "dtype"
 #: Only one of these declares the encoding: a check that has one ignores those of [defaults].
 DECLARATIONS = ("encoding", "preset", "config")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-import typer
 
 from posenc_ref import Encoding, RoPE
 from posenc_ref.conformance.check import check
@@ -20,19 +16,14 @@ from posenc_ref.conformance.harness.expected import ExpectedFailure
 from posenc_ref.conformance.harness.report import Finding, Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.identify.function import identify
-from posenc_ref.conformance.surveys.ndjson import recording
 
+from .apart import Printed, Started
 from .loading import UsageError
 
 #: Options of ``check`` and ``identify`` that an ONNX model fixes itself.
 _FIXED = (
     "surface", "backend", "tensor_layout", "device", "inplace", "table", "init", "signature",
 )  # fmt: skip
-
-
-def is_onnx(target: str | None) -> bool:
-    """Return whether TARGET names an ONNX model."""
-    return target is not None and target.lower().endswith(".onnx")
 
 
 def load(target: str, node: str | None, head_dim: int | None, options: Mapping[str, Any]) -> Found:
@@ -49,57 +40,40 @@ def load(target: str, node: str | None, head_dim: int | None, options: Mapping[s
         raise UsageError(str(error)) from None
 
 
-class SeveralParts(UsageError):
-    """A model has several different parts; ``show`` judges and prints all of them.
-
-    Its argument is whether to print JSON, and its result the exit code.
-    """
-
-    def __init__(self, target: str, found: Found, show: Callable[[bool], int]) -> None:
-        names = ", ".join([site.name for site in found.sites] + found.problems)
-        super().__init__(
-            f"{target} has no single part with one report: choose a part with --node, of {names}"
-        )
-        self.show = show
-
-
 def check_model(
     target: str,
     declared: Mapping[str, Any],
     *,
     node: str | None,
-    ndjson: Path | None,
+    as_json: bool,
     head_dim: int | None,
     known: ExpectedFailure | None,
     **options: Any,
-) -> Report:
-    """Judge the only part of a model, or the part of ``node``.
+) -> Iterator[Started | Report | Printed]:
+    """Judge the only part of a model, or the part of ``node``; or else print all parts.
 
     ``declared`` are the encodings of the layer types; each part must have one of them, and each
     encoding must occur.
-
-    Raises
-    ------
-    SeveralParts
-        If the model has several different parts, or parts that cannot be judged.
     """
     sizes = {e.head_dim for e in declared.values() if isinstance(e, RoPE)}
     said = head_dim or (sizes.pop() if len(sizes) == 1 else None)
     found = load(target, node, said, options)
     if len(found.sites) > 1 or found.problems or (len(declared) > 1 and node is None):
-        show = partial(_show, target, found, declared, node is None, head_dim, options)
-        raise SeveralParts(target, found, show)
-    begin = time.perf_counter()
+        names = ", ".join([site.name for site in found.sites] + found.problems)
+        several = (
+            f"{target} has no single part with one report: choose a part with --node, of {names}"
+        )
+        text, code = _show(target, found, declared, node is None, head_dim, options, as_json)
+        yield Printed(text, code, several)
+        return
     _, encoding, report = _judged(target, found.sites[0], declared, head_dim, options)
     report.expected = known
-    facts: dict[str, Any] = {
+    facts = {
         "subject": report.subject, "surface": report.surface, "declared": report.encoding,
         "backend": "numpy", "backend_version": "", "dtype": report.dtype,
     }  # fmt: skip
-    with recording(ndjson, "check", encoding, **facts) as record:
-        if record is not None:
-            record.report(report, time.perf_counter() - begin)
-    return report
+    yield Started(facts, None if encoding is None else encoding.to_dict())
+    yield report
 
 
 def _show(
@@ -110,8 +84,8 @@ def _show(
     head_dim: int | None,
     options: Mapping[str, Any],
     as_json: bool,
-) -> int:
-    """Judge every distinct part of a model, print the reports, and return the exit code."""
+) -> tuple[str, int]:
+    """Judge every distinct part of a model; return the reports as text, and the exit code."""
     judged = [(site, *_judged(target, site, declared, head_dim, options)) for site in found.sites]
     lacking = [t for t in declared if t not in {layer_type for _, layer_type, _, _ in judged}]
     codes = {report.exit_code for *_, report in judged}
@@ -125,18 +99,16 @@ def _show(
             for site, layer_type, _, report in judged
         ]
         body = {"model": target, "parts": parts, "problems": problems, "exit_code": code}
-        typer.echo(json.dumps(body, indent=1))
-        return code
-    typer.echo(_headline(target, found))
+        return json.dumps(body, indent=1), code
+    lines = [_headline(target, found)]
     for _, layer_type, _, report in judged:
-        typer.echo("")
+        lines.append("")
         if len(declared) > 1:
             text = f"as layer type {layer_type!r}" if layer_type else "as no layer type"
-            typer.echo(f"judged    {text}, of {', '.join(declared)}")
-        typer.echo(str(report))
-    for problem in problems:
-        typer.echo(f"\nnot judged: {problem}")
-    return code
+            lines.append(f"judged    {text}, of {', '.join(declared)}")
+        lines.append(str(report))
+    lines += [f"\nnot judged: {problem}" for problem in problems]
+    return "\n".join(lines), code
 
 
 def _judged(
@@ -200,8 +172,8 @@ def identify_model(
     to: Encoding | None,
     exit_code: Callable[[Any], int],
     **options: Any,
-) -> int:
-    """Identify every distinct part of a model, print the cards, and return the exit code."""
+) -> Printed:
+    """Identify every distinct part of a model; return the cards as text, with the exit code."""
     found = load(target, node, head_dim, options)
     cards = []
     for site in found.sites:
@@ -214,18 +186,16 @@ def identify_model(
         cards.append((site, card))
     if len(cards) == 1 and not found.problems:
         ((_, card),) = cards
-        typer.echo(card.to_json() if as_json else str(card))
+        text = card.to_json() if as_json else str(card)
     elif as_json:
         parts = [_described(site) | {"card": json.loads(c.to_json())} for site, c in cards]
         body = {"model": target, "parts": parts, "problems": found.problems}
-        typer.echo(json.dumps(body, indent=1))
+        text = json.dumps(body, indent=1)
     else:
-        typer.echo(_headline(target, found))
-        for _, card in cards:
-            typer.echo(f"\n{card}")
-        for problem in found.problems:
-            typer.echo(f"\nnot identified: {problem}")
-    return max(exit_code(card) for _, card in cards)
+        lines = [_headline(target, found), *(f"\n{card}" for _, card in cards)]
+        lines += [f"\nnot identified: {problem}" for problem in found.problems]
+        text = "\n".join(lines)
+    return Printed(text, max(exit_code(card) for _, card in cards))
 
 
 def _headline(target: str, found: Found) -> str:

@@ -44,8 +44,8 @@ class Gallery(Survey):
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if there are cards and all of them agree with the source, else 1."""
-        return 0 if self.outcomes and all(o.right for o in self.outcomes) else 1
+        """Return 0 if all cards agree with the source, 1 if one does not, 3 if there is none."""
+        return 3 if not self.outcomes else int(not all(o.right for o in self.outcomes))
 
     @property
     def summary(self) -> str:

@@ -59,6 +59,7 @@ def test_the_page_names_every_member_of_a_report():
 
 def test_the_exit_codes_are_those_of_reports():
     rows = re.findall(r"^\| (\d) \| (\w+) \|", PAGE, re.MULTILINE)
+    assert "| 2 | |" in PAGE  # a usage error has no report
     done = {"executed": {"values": 3}, "required": ("values",), "controls": {"moved": True}}
 
     def code(**changes):
@@ -70,9 +71,10 @@ def test_the_exit_codes_are_those_of_reports():
     assert rows == [
         code(),
         code(findings=[Finding("sign", "m")]),
-        code(controls={"moved": False}),
         code(executed={}),
+        code(error="killed by SIGSEGV"),
     ]
+    assert code(controls={"moved": False}) == ("3", "error")
 
 
 def test_the_events_are_those_of_the_page():

@@ -181,7 +181,7 @@ def test_a_program_is_judged_with_exec(ci, tmp_path):
     program = tmp_path / "project" / "src" / "fake.py"
     program.write_text("raise SystemExit(1)\n", encoding="utf-8")
     result = ci(HEAD + f'[[check]]\nexec = "{sys.executable} src/fake.py"\n')
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert 'did not answer "hello": ended with exit status 1' in result.stdout
 
 
@@ -236,7 +236,9 @@ def test_the_keys_are_the_options_of_check(keys):
         for name in option.opts
         if name.startswith("--")
     }
-    assert {*keys.every} == (options - {"help", "json", "junit", "ndjson"}) | {"target"}
+    assert {*keys.every} == (options - {"help", "json", "junit", "ndjson", "in-process"}) | {
+        "target"
+    }
     assert {"preset", "dtype", "surface", "expect", "reason", "head-dim"} <= {*keys.every}
 
 

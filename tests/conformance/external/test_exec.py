@@ -247,7 +247,7 @@ def test_a_broken_program_is_not_asked_again(program):
 
 def test_no_process_outlives_its_function(program):
     served = from_command(program(SERVER), "cos_sin", HALF)
-    process = served.call._process
+    process = served.call._talk.group.process
     assert process.poll() is None
     del served
     assert process.poll() == 0

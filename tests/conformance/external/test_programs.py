@@ -225,9 +225,9 @@ def test_a_deadline_on_the_command_line(posenc, tmp_path):
     )
     begin = time.perf_counter()
     result = posenc("--exec", f"{sys.executable} {slow}", "--timeout", "0.5", *ENCODING)
-    assert result.exit_code == 2
-    assert "did not answer call 1" in result.stderr
-    assert "within 0.5 s" in result.stderr
+    assert result.exit_code == 3
+    assert "did not answer call 1" in result.stdout
+    assert "within 0.5 s" in result.stdout
     assert time.perf_counter() - begin < 10
 
 
@@ -236,15 +236,14 @@ def test_a_deadline_on_the_command_line(posenc, tmp_path):
     [
         ([*ENCODING], "give one of TARGET"),
         (["rope.py:apply", "--exec", "./rope", *ENCODING], "give one of TARGET"),
-        (["rope.py:apply", "--timeout", "3", *ENCODING], "--timeout needs --exec"),
         (["--exec", "./rope"], "the expected encoding is missing"),
         (["--exec", "", *ENCODING], "name a program"),
         (["--exec", "./rope 'a", *ENCODING], "No closing quotation"),
         (["--exec", "./no-such-program", *ENCODING], "cannot be started: No such file"),
         (["--exec", "./rope", "--surface", "aply", *ENCODING], "did you mean apply"),
         (["--exec", "true", "--timeout", "-1", *ENCODING], "positive number of seconds"),
-        (["--exec", "true", *ENCODING], "instead of answering hello"),
-        (["--exec", "false", *ENCODING], 'did not answer "hello"'),
+        (["--exec", "true", "--memory", "0", *ENCODING], "positive number of MiB"),
+        (["--recorded", "a.npz", "--timeout", "1", *ENCODING], "not for --recorded tensors"),
     ],
 )
 def test_a_usage_error_teaches(posenc, arguments, said):
@@ -252,6 +251,18 @@ def test_a_usage_error_teaches(posenc, arguments, said):
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("true", "instead of answering hello"), ("false", 'did not answer "hello"')],
+)
+def test_a_program_that_does_not_answer_has_an_error_as_verdict(posenc, program, said):
+    result = posenc("--exec", program, *ENCODING)
+    assert (result.exit_code, result.stderr) == (3, "")
+    head, *lines = result.stdout.splitlines()
+    assert head.startswith(f"ERROR  {program}  (apply, numpy, float32)")
+    assert said in next(line for line in lines if line.startswith("error "))
 
 
 # --- docs/any-language.md -------------------------------------------------------------------------

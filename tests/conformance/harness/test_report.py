@@ -87,7 +87,7 @@ def test_verdict(changes, verdict):
     assert r.passed == (verdict == "conforms")
     assert str(r).startswith(verdict.upper())
     assert strict(r.to_json())["verdict"] == verdict
-    assert r.exit_code == ["conforms", "deviates", "error", "inconclusive"].index(verdict)
+    assert r.exit_code == {"conforms": 0, "deviates": 1}.get(verdict, 3)
     if r.passed:
         r.raise_if_failed()
     else:

@@ -1,5 +1,6 @@
 """Recorded reports as Markdown, and the commands that write and show them."""
 
+import importlib
 import subprocess
 import sys
 from importlib.resources import files
@@ -10,7 +11,6 @@ from typer.testing import CliRunner
 
 import posenc_ref
 from posenc_ref.conformance import Finding, cli
-from posenc_ref.conformance.cli import check as cli_check
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
 from tests.conformance.recorded import (
@@ -134,20 +134,22 @@ def test_verify_on_the_command_line(tmp_path, posenc):
     assert header["options"] == {"full": False, "only": "numpy learned", "dtypes": ["float32"]}
 
 
-def test_a_program_that_does_not_answer_leaves_no_report(tmp_path, posenc):
+def test_a_program_that_does_not_answer_is_an_error_in_the_report(tmp_path, posenc):
     path, fake = tmp_path / "r.ndjson", tmp_path / "fake.py"
     fake.write_text('input(); print(\'{"id":0,"protocol":1}\', flush=True); input(); print("?")')
     result = posenc(
         "check", "--exec", f"{sys.executable} {fake}", "--encoding",
         f"@{EXAMPLES / 'my_rope.json'}", "--ndjson", path,
     )  # fmt: skip
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "is not JSON: '?'" in result.stderr
-    assert posenc("report", path).exit_code == 2
+    assert result.exit_code == 3
+    assert "is not JSON: '?'" in result.stdout
+    assert posenc("report", path).stdout == result.stdout
+    assert read_ndjson(path).report().verdict == "error"
 
 
 def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path, posenc, monkeypatch):
-    monkeypatch.setattr(cli_check, "check", lambda *a, **k: pytest.fail("judged all the same"))
+    module = importlib.import_module("posenc_ref.conformance.check")
+    monkeypatch.setattr(module, "check", lambda *a, **k: pytest.fail("judged all the same"))
     arguments = ["--encoding", f"@{EXAMPLES / 'my_rope.json'}", "--ndjson", tmp_path / "no" / "r"]
     result = posenc("check", f"{EXAMPLES / 'my_rope.py'}:apply", *arguments)
     assert result.exit_code == 2

@@ -85,7 +85,7 @@ def test_a_deviation_of_somebody_else_is_only_reported():
     assert "from position 257 on" in show.plain(found)
 
 
-def test_an_error_of_the_harness_exits_with_2(monkeypatch):
+def test_an_error_of_the_harness_exits_with_3(monkeypatch):
     def broken(*arguments, **settings):
         raise RuntimeError("no arrays today")
 
@@ -95,7 +95,7 @@ def test_an_error_of_the_harness_exits_with_2(monkeypatch):
             patch.setattr(verify, name, broken)
             found = judge("numpy learned float32")
         assert found.counts["error"] == 1
-        assert found.exit_code == 2
+        assert found.exit_code == 3
         assert "RuntimeError: no arrays today" in show.plain(found)
 
 
@@ -167,10 +167,10 @@ class Fatal(Options):
 def test_a_process_that_dies_is_an_error_and_not_the_end():
     with closing(Worker(partial(verify.judge_group, options=Fatal()))) as worker:
         (reason,) = worker.outcomes("numpy")
-    assert reason == "the process that judged it ended with exit code 3"
+    assert reason == "the process that judged it ended with exit status 3"
     outcome = verify.failed_group("numpy", reason)
     assert (outcome.verdict, outcome.kind, outcome.group) == ("error", "backend", "numpy")
-    assert Verification([outcome]).exit_code == 2
+    assert Verification([outcome]).exit_code == 3
 
 
 @pytest.mark.nightly

@@ -1,0 +1,255 @@
+"""Judge a function in another process, and receive the verdict; the command itself prints it.
+
+``main`` of :mod:`posenc_ref.conformance.__main__` turns this on. A program that calls ``app`` from
+Python judges in its own process, as with ``--in-process``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posenc_ref.conformance.external.process import HarnessError, NotStarted
+from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.received import report_of
+from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.isolation.conversation import Limits
+from posenc_ref.conformance.isolation.judge import Child, Died, Raised
+
+from .isolation import own_modules
+from .loading import UsageError
+
+#: The default limits of judging one function.
+SECONDS, MEMORY = 600.0, 8192.0
+
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        help=f"The time limit in seconds: for judging a function (default: {SECONDS:g}), or for "
+        "one answer to --exec (default: 30)."
+    ),
+]
+Memory = Annotated[
+    float | None,
+    typer.Option(
+        help=f"The memory limit in MiB, for the function and its processes (default: {MEMORY:g}; "
+        "Linux only)."
+    ),
+]
+InProcess = Annotated[
+    bool,
+    typer.Option(
+        "--in-process",
+        help="Call the function in the process of this command, for a debugger. If the function "
+        "ends that process, there is no verdict.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Started:
+    """What is known before a function is judged: the facts of the header of a report file."""
+
+    facts: Mapping[str, str]
+    encoding: Mapping[str, Any] | None  #: as ``to_dict`` gives it
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The result of a command that prints text or JSON, and its exit code."""
+
+    text: str
+    code: int
+    several: str = ""  #: why it is not one report
+
+
+class NoVerdict(Exception):
+    """The function ended its process, exceeded a limit, or broke the protocol."""
+
+
+class InternalError(Exception):
+    """An error of posenc itself, in the process that judged; its argument is the traceback."""
+
+
+_child: Child | None = None
+
+
+def judge_apart(child: Child) -> None:
+    """Judge all functions of this process's commands in ``child``."""
+    global _child
+    _child = child
+
+
+def judged(
+    judge: Callable[..., Iterator[Any]],
+    asked: Mapping[str, Any],
+    started: Callable[[Started], None] = lambda facts: None,
+    *,
+    folder: Path | None = None,
+) -> Report | Printed:
+    """Return the result of ``judge(**asked)``, which yields :class:`Started` and the result.
+
+    Parameters
+    ----------
+    started : callable
+        Takes the facts, before anything is judged.
+    folder : Path, optional
+        The working folder, whose modules are forgotten afterwards; then the process is kept for
+        the next function.
+
+    Raises
+    ------
+    UsageError, TypeError, ValueError, OSError
+        The settings are wrong, or the function cannot be imported.
+    NoVerdict
+        There is no result.
+    """
+    apart = not (asked.get("in_process") or asked.get("command") or asked.get("recorded"))
+    found: Report | Printed | None = None
+    run = _in_child if _child is not None and apart else _here
+    for item in run(judge, asked, folder):
+        if isinstance(item, Started):
+            started(item)
+        else:
+            found = item
+    if found is None:
+        raise NoVerdict("the process that judged it gave no report")
+    if isinstance(found, Report) and run is _in_child and _child is not None:
+        lines, size = _child.printed
+        count = plural(size, "byte", "bytes") if lines == 0 else plural(lines, "line", "lines")
+        found.printed = f"{count} to standard output" if size else ""
+    return found
+
+
+def shown(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
+    """Return the command that prints the text of ``judge`` and exits with its exit code."""
+
+    @functools.wraps(judge)
+    def command(**asked: Any) -> None:
+        try:
+            found = judged(judge, asked)
+        except NoVerdict as error:
+            targets = [str(asked[name]) for name in ("target", "a", "b") if asked.get(name)]
+            found = lost(error, " and ".join(targets), asked)
+        if isinstance(found, Report):
+            text = found.to_json(indent=1) if asked["as_json"] else str(found)
+            found = Printed(text, found.exit_code)
+        typer.echo(found.text)
+        raise typer.Exit(found.code)
+
+    return command
+
+
+def lost(error: NoVerdict, subject: str, asked: Mapping[str, Any]) -> Report:
+    """Return the report of a function that could not be judged."""
+    backend = asked.get("backend") or "numpy"
+    backend = backend if isinstance(backend, str) else ", ".join(backend)
+    surface = asked.get("surface") or "apply"
+    declared = next(filter(None, map(asked.get, ("encoding", "preset", "config"))), "nothing")
+    dtype = asked["dtype"]
+    return Report(subject, surface, str(declared), backend, dtype, error=str(error))
+
+
+def _here(
+    judge: Callable[..., Iterator[Any]], asked: Mapping[str, Any], folder: Path | None
+) -> Iterator[Any]:
+    """Yield what ``judge`` yields in this process."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr), _in(folder):
+            yield from judge(**asked)
+    except SystemExit as error:
+        raise NoVerdict(f"it ended Python (SystemExit: {error.code})") from None
+    except NotStarted:
+        raise
+    except HarnessError as error:
+        raise NoVerdict(str(error)) from None
+
+
+def _in_child(
+    judge: Callable[..., Iterator[Any]], asked: Mapping[str, Any], folder: Path | None
+) -> Iterator[Any]:
+    """Yield what ``judge`` yields in the other process."""
+    assert _child is not None
+    limits = Limits(
+        _positive(asked, "timeout", "seconds", SECONDS),
+        _positive(asked, "memory", "MiB", MEMORY),
+    )
+    name = judge.__module__, judge.__name__
+    try:
+        run = _child.run(serve, *name, dict(asked), folder, limits=limits, last=folder is None)
+        for item in run:
+            yield _received(item)
+    except Died as error:
+        hint = ""
+        if "did not finish" in str(error):
+            hint = "; if it is slow, raise the time limit (--timeout)"
+        elif "MiB of memory" in str(error):
+            hint = "; if it needs more, raise the limit (--memory)"
+        raise NoVerdict(f"{error}{hint}") from None
+    except Raised as error:
+        if error.name in ("SystemExit", "KeyboardInterrupt", "GeneratorExit"):
+            raise NoVerdict(f"it ended Python ({error})") from None
+        raise InternalError(str(error), error.trace) from None
+
+
+def _positive(asked: Mapping[str, Any], name: str, unit: str, default: float) -> float:
+    value = asked.get(name)
+    if value is not None and not value > 0:
+        raise UsageError(f"--{name} must be a positive number of {unit}, got {value!r}")
+    return default if value is None else float(value)
+
+
+def _received(item: Any) -> Started | Report | Printed:
+    """Return the item that :func:`serve` sent; anything else is no verdict."""
+    try:
+        ((kind, value),) = item.items()
+        if kind == "usage":
+            raise UsageError(str(value))
+        if kind == "report":
+            return report_of(value)
+        if kind == "started":
+            facts, encoding = value
+            return Started({str(k): str(v) for k, v in facts.items()}, encoding)
+        text, code, several = value
+        if kind == "printed" and text.strip() and code in (0, 1, 2, 3):
+            return Printed(text, code, several)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NoVerdict(f"the process that judged it sent no report: {error}") from None
+    raise NoVerdict(f"the process that judged it sent no report: {json.dumps(item)[:80]}")
+
+
+def serve(
+    module: str, name: str, asked: Mapping[str, Any], folder: Path | None
+) -> Iterator[dict[str, Any]]:
+    """Yield as JSON what a judge yields; in the other process."""
+    judge = inspect.unwrap(getattr(importlib.import_module(module), name))
+    try:
+        with _in(folder):
+            for item in judge(**asked):
+                if isinstance(item, Started):
+                    yield {"started": [item.facts, item.encoding]}
+                elif isinstance(item, Report):
+                    yield {"report": item.to_dict()}
+                else:
+                    yield {"printed": [item.text, item.code, item.several]}
+    except (UsageError, TypeError, ValueError, OSError) as error:
+        yield {"usage": str(error)}
+
+
+@contextlib.contextmanager
+def _in(folder: Path | None) -> Iterator[None]:
+    if folder is None:
+        yield
+        return
+    with contextlib.chdir(folder), own_modules(Path.cwd()):
+        yield

@@ -1,0 +1,78 @@
+"""Read a report that another process sent, or a file holds: nothing in it is taken on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from .expected import expectation
+from .report import Accuracy, Finding, Report
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str, "bool": bool, "int": int, "float": (int, float, type(None)),
+    "int | None": (int, type(None)), "list[Finding]": list, "list[str]": list,
+    "tuple[str, ...]": (list, tuple), "dict[str, int]": dict, "dict[str, bool]": dict,
+    "dict[str, list[str]]": dict, "dict[str, Any]": dict, "dict[int, float]": dict,
+    "Accuracy | None": (dict, type(None)), "ExpectedFailure | None": (dict, type(None)),
+}  # fmt: skip
+#: The types of the items of the lists and dictionaries above.
+_ITEMS: dict[str, type] = {
+    "list[Finding]": dict, "list[str]": str, "tuple[str, ...]": str, "dict[str, int]": int,
+    "dict[str, bool]": bool, "dict[str, list[str]]": list,
+}  # fmt: skip
+
+
+def report_of(data: Any) -> Report:
+    """Return the report that :meth:`Report.to_dict` wrote.
+
+    Raises
+    ------
+    ValueError
+        An entry is missing, has a wrong type, or contradicts the verdict.
+    """
+    body = _body(Report, data, "report")
+    body["findings"] = [made(Finding, finding, "finding") for finding in body["findings"]]
+    if body["accuracy"] is not None:
+        body["accuracy"] = made(Accuracy, body["accuracy"], "accuracy")
+    body["expected"] = expectation(body["expected"])
+    report = Report(**body | {"required": tuple(body["required"])})
+    if data.get("verdict") != report.verdict:
+        raise ValueError(
+            f"the verdict of the report must be {report.verdict!r}, got {data.get('verdict')!r}"
+        )
+    return report
+
+
+def made(cls: type[Any], data: Any, what: str) -> Any:
+    """Return the finding or accuracy that ``data`` describes."""
+    body = _body(cls, data, what)
+    if "errors" in body:  # infinity is null in JSON, and keys are texts
+        body["errors"] = {int(p): number(e) for p, e in body["errors"].items()}
+    if "worst" in body:
+        body["worst"] = number(body["worst"])
+    return cls(**{k: tuple(v) if k in ("equivalent", "known") else v for k, v in body.items()})
+
+
+def number(value: float | None) -> float:
+    """Return a number of a report, in which infinity is null."""
+    return float("inf") if value is None else value
+
+
+def _body(cls: type[Any], data: Any, what: str) -> dict[str, Any]:
+    """Return the fields of ``cls`` in ``data``, each of the right type."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"a {what} must be an object, got {type(data).__name__}")
+    body = {}
+    for field in fields(cls):
+        kind = str(field.type)
+        if field.name not in data:
+            raise ValueError(f"the {what} must have {field.name!r}")
+        value = body[field.name] = data[field.name]
+        items = value.values() if isinstance(value, dict) else value
+        right = isinstance(value, _TYPES[kind]) and (
+            kind not in _ITEMS or all(isinstance(item, _ITEMS[kind]) for item in items)
+        )
+        if not right:
+            raise ValueError(f"{field.name!r} of the {what} must be {kind}, got {value!r:.60}")
+    return body

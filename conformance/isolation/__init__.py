@@ -1,0 +1,1 @@
+"""Processes that run foreign code: started apart, limited, and ended with all that they started."""
