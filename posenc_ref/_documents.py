@@ -11,6 +11,9 @@ from typing import Any
 from ._text import one_line, shown
 from .limits import DEPTH, DOCUMENT, ENTRIES, INTEGER_BITS
 
+#: Bytes that are read at once: a device such as /dev/zero has no size to be checked before.
+_PART = 2**24
+
 
 @contextmanager
 def naming(where: str | None) -> Iterator[None]:
@@ -26,8 +29,10 @@ def naming(where: str | None) -> Iterator[None]:
 def read_bytes(path: Path, limit: int = DOCUMENT) -> bytes:
     """Return the content of a file; raise ValueError if it cannot be read or is larger."""
     try:
+        data = b""
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            while len(data) <= limit and (part := file.read(_PART)):
+                data += part
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(data) > limit:

@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from .limits import SHOWN, TEXT
+
+#: Characters that are markup anywhere, and signs that begin a block at the start of a line.
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~&$]")
+_BLOCK = re.compile(r"^[#+=-]|(?<=^\d)[.)]")
+#: The beginning of a mention, an issue's number, a link or an address.
+_LINKED = re.compile(r"@|#(?=\d)|(?i:\bgh-(?=\d)|\bwww(?=\.)|\w(?=://)|\bmailto(?=:))")
+_APART = "<!-- -->"
 
 
 def one_line(text: Any, limit: int = TEXT) -> str:
@@ -21,12 +29,35 @@ def one_line(text: Any, limit: int = TEXT) -> str:
         text = str(text)
     except Exception as error:  # a foreign __str__ may raise anything
         text = f"<{type(text).__name__}, whose __str__ raises {type(error).__name__}>"
-    return "".join(map(_printable, _cut(text, limit)))
+    text = cut(text, limit)
+    return text if text.isprintable() else "".join(map(_printable, text))
 
 
-def lines(text: Any, limit: int = 50 * TEXT) -> str:
-    """Return foreign text of several lines, each as :func:`one_line` returns it."""
-    return "\n".join(one_line(line, limit) for line in _cut(str(text), limit).split("\n"))
+def printable(text: str) -> str:
+    """Return text of several lines with every other unprintable character escaped."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" else _printable(c) for c in text)
+
+
+def markdown(text: Any, limit: int = TEXT) -> str:
+    """Return foreign text as one line of Markdown that shows these characters and does nothing.
+
+    Markup and HTML are escaped.  An empty comment separates what GitHub would make a mention, a
+    link, or the number of an issue.
+    """
+    found = " ".join(one_line(text, limit).split())
+    found = _MARKUP.sub(r"\\\g<0>", found)
+    found = _BLOCK.sub(r"\\\g<0>", found)
+    return _LINKED.sub(rf"\g<0>{_APART}", found)
+
+
+def code(text: Any, limit: int = TEXT) -> str:
+    """Return foreign text as a Markdown code span, for a table too."""
+    found = one_line(text, limit).replace("|", "\\|")
+    ticks = "`" * (1 + max(map(len, re.findall("`+", found)), default=0))
+    padding = " " if "`" in found else ""
+    return f"{ticks}{padding}{found}{padding}{ticks}"
 
 
 def shown(value: Any) -> str:
@@ -53,7 +84,8 @@ def _printable(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
+    """Return a text, cut in the middle if it has more than ``limit`` characters."""
     if len(text) <= limit:
         return text
     half = limit // 2

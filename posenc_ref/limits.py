@@ -32,15 +32,21 @@ INTEGER_BITS = 64
 SHOWN = 200
 #: Characters of a foreign name or message in a report.
 TEXT = 2000
+#: Characters of a sentence with a whole encoding in it, and of an error of the command line.
+LONG_TEXT = 10_000
 
 #: Bytes of a config.json, of an override, or of any other JSON or TOML document.
 DOCUMENT = 2**26
+#: Characters of an encoding written as a call, such as ``RoPE(64, layout="half")``.
+EXPRESSION = 2**18
 #: Bytes of one line of a report or of an index.
 LINE = 2**26
 #: Bytes of a file of reports, of golden vectors, or of an ONNX model's own file.
 FILE = 2**31
 #: Bytes of a recorded tensor, or of all tensors of one recording.
 TENSORS = 2**34
+#: Bytes that an archive of tensors may always unpack to, and as a multiple of its own size.
+UNPACKED, RATIO = 2**28, 4
 #: Axes of a recorded tensor.
 AXES = 8
 #: Entries of the metadata, and tensors, in a GGUF or safetensors file.

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import warnings
 from typing import Any
 
 from posenc_ref._registry import CLASSES
+from posenc_ref._text import shown
+from posenc_ref.limits import EXPRESSION
 
 from .nearest import did_you_mean
 
@@ -35,13 +38,23 @@ def read_expression(text: str) -> dict[str, Any]:
     ValueError
         The text is no such call; the message quotes the part that cannot be read.
     """
+    if len(text) > EXPRESSION:
+        raise ValueError(f"must have at most {EXPRESSION} characters, got {len(text)}")
     try:
-        body = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # such as 1if, which is refused below
+            body = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"cannot be read: {getattr(error, 'msg', error)} in {text!r}") from error
+        why = getattr(error, "msg", error)
+        raise ValueError(f"cannot be read: {why} in {shown(text)}") from error
+    except (RecursionError, MemoryError):  # Python's parser says both of deep nesting
+        raise ValueError(f"cannot be read: it is nested too deeply in {shown(text)}") from None
     if not isinstance(body, ast.Call | ast.Name | ast.Attribute):
-        raise ValueError(f"must be one call, got {text!r}")
-    return _called(body)
+        raise ValueError(f"must be one call, got {shown(text)}")
+    try:
+        return _called(body)
+    except RecursionError:
+        raise ValueError(f"cannot be read: it is nested too deeply in {shown(text)}") from None
 
 
 def class_name(name: str, kind: str) -> str:
@@ -80,7 +93,7 @@ def _class_of(node: ast.expr) -> tuple[str, str]:
         if (name := class_name(written, kind)) in CLASSES[kind]:
             return kind, name
     near = did_you_mean(written, [name for kind in _KINDS for name in CLASSES[kind]])
-    raise ValueError(f"there is no encoding and no scaling {written!r}{near}")
+    raise ValueError(f"there is no encoding and no scaling {shown(written)}{near}")
 
 
 def _value(node: ast.expr) -> Any:

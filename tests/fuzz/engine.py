@@ -26,7 +26,8 @@ MEMORY = 2**30
 #: Messages of Python and NumPy that name no argument: a check is missing.
 INTERNAL = re.compile(
     r"not supported between|unsupported operand|object is not|has no len|unhashable|not iterable|"
-    r"unexpected keyword|positional argument|can't convert|could not convert|cannot convert|"
+    r"unexpected keyword|required positional|positional arguments but|can't convert|"
+    r"could not convert|cannot convert|"
     r"ambiguous|invalid literal|math domain|bad operand|must be real number, not|out of range|"
     r"non-hexadecimal|cannot reshape|buffer size|cannot be interpreted|expected str[ ,]|"
     r"not enough values"

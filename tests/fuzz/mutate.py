@@ -104,4 +104,7 @@ def changed_bytes(rng, data):
 
 def dumped(value):
     """Return JSON text as Python writes it, lone surrogates included."""
-    return json.dumps(value).encode()
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        return b"[" * 5000 + b"]" * 5000

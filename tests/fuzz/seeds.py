@@ -11,6 +11,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref._registry import CLASSES
 from posenc_ref.models.config_facts import table
+from tests.fuzz.mutate import dumped
 
 ROOT = Path(__file__).parents[2]
 #: A configuration with an entry of each kind, for models that state none of their own.
@@ -203,7 +204,7 @@ def sealed(lines):
 
 def mutated_line(value):
     """Return one JSON value as a line."""
-    return json.dumps(value).encode() + b"\n"
+    return dumped(value) + b"\n"
 
 
 @functools.cache

@@ -79,7 +79,7 @@ def vectors(documents):
     found = verify_vectors(folder)
     str(found)
     for case in load_vectors(folder=folder):
-        case.encoding, case.inputs, case.truth
+        assert case.encoding is None or case.inputs is not case.truth
     return found
 
 
@@ -196,7 +196,8 @@ TARGETS = {
         mentions=lambda: scratch().name,
     ),
     "gguf-files": Target(
-        "GGUF files", FILE, seeds.gguf_files, changed_bytes, gguf_file, mentions=named("model.gguf"),
+        "GGUF files", FILE, seeds.gguf_files, changed_bytes, gguf_file,
+        mentions=named("model.gguf"),
     ),
     "checkpoints": Target(
         "checkpoints", FILE,

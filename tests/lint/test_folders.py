@@ -19,8 +19,8 @@ ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions", "pytest", "guide",
-    "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights", "compare",
-    "surveys", "configurations", "cli",
+    "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights",
+    "compare", "surveys", "configurations", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

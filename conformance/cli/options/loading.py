@@ -17,17 +17,23 @@ from types import ModuleType
 from typing import Any
 
 from posenc_ref import Encoding, from_dict
+from posenc_ref._documents import read_text
+from posenc_ref._text import cut, printable, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
 from posenc_ref.conformance.harness.expression import class_name, read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
+from posenc_ref.limits import HEADS, LONG_TEXT
 
 EXAMPLE = 'RoPE(64, layout="half")'
 
 
 class UsageError(Exception):
     """The command line is wrong; the message says how to correct it."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(printable(cut(str(message), LONG_TEXT)))
 
 
 def is_onnx(target: str | None) -> bool:
@@ -147,16 +153,19 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
         if not path.is_file():
             others = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
             raise UsageError(f"--encoding: there is no file {path}{_near(path.name, others)}")
-        where, text = str(path), path.read_text(encoding="utf-8")
+        try:
+            where, text = str(path), read_text(path)
+        except ValueError as error:
+            raise UsageError(f"--encoding: {error}") from error
     data = _declared(text, where)
     if isinstance(data.get("encoding"), str):
         name = data["encoding"] = class_name(data["encoding"], "encoding")
         for field, rows in unread(surface).items():
             if name == _LEARNED[field]:
-                data.setdefault(field, [[0.0]] * int(data.get("num_buckets", rows)))
+                data.setdefault(field, [[0.0]] * _rows(where, data, rows))
         known = [c.__name__ for c in encodings()]
         if name not in known:
-            raise UsageError(f"{where}: there is no encoding {name!r}{_near(name, known)}")
+            raise UsageError(f"{where}: there is no encoding {shown(name)}{_near(name, known)}")
     try:
         value = from_dict(data)
     except (TypeError, ValueError) as error:
@@ -164,6 +173,14 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     if not isinstance(value, Encoding):
         raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
     return value
+
+
+def _rows(where: str, data: dict[str, Any], rows: int) -> int:
+    """Return the number of rows of a table that is made up."""
+    count = data.get("num_buckets", rows)
+    if type(count) is not int or not 1 <= count <= HEADS:
+        raise UsageError(f"{where}: num_buckets must be 1 to {HEADS}, got {shown(count)}")
+    return count
 
 
 def is_encoding(text: str) -> bool:
@@ -183,10 +200,14 @@ def _declared(text: str, where: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
-            f"{text.strip()!r}\nwrite it like {_SHELL}"
+            f"{shown(text.strip())}\nwrite it like {_SHELL}"
         ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} cannot be read: {error}") from error
     if not isinstance(data, dict):
-        raise UsageError(f"{where} must be a JSON object, got {data!r}\nwrite it like {_SHELL}")
+        raise UsageError(
+            f"{where} must be a JSON object, got {shown(data)}\nwrite it like {_SHELL}"
+        )
     return data
 
 
