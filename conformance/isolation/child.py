@@ -83,14 +83,15 @@ def _serve(waiting: queue.SimpleQueue[bytes], out: BinaryIO, nonce: str) -> None
         number, path, request = pickle.loads(base64.b64decode(waiting.get()))
         sys.path[:] = path
         before = _state()
+        body: dict[str, Any] = {}
         try:
             function, arguments = pickle.loads(request)
             for item in function(*arguments):
                 answer(number, item=item)
         except BaseException as error:
-            body = {"raised": type(error).__name__, "text": _text(error), "trace": _trace(error)}
-        else:
-            body = {"done": True}
+            what = f"{type(error).__name__}: {_text(error)}"
+            ends = not isinstance(error, Exception)
+            body = {"raised": what, "trace": _trace(error), "ends": ends}
         _flush()
         answer(number, **body, changed=_restored(before))
 

@@ -20,6 +20,8 @@ LONGEST = 1 << 28
 _PIPE = 1 << 20
 #: Seconds between looks at the memory of a process.
 _LOOK = 0.1
+#: A look takes at most one of so many parts of the time.
+_SHARE = 20
 #: Seconds to wait for readers after every process was killed.
 _AFTER = 1.0
 
@@ -96,15 +98,23 @@ class Conversation:
         ``since`` is the time from which the limit counts.
         """
         until = float("inf") if limits.seconds is None else since + limits.seconds
+        pause, ended = _LOOK, False
         while True:
             left = until - time.monotonic()
             try:
-                return self._lines.next(min(left, _LOOK if limits.memory else 60.0))
+                return self._lines.next(min(left, pause))
             except Silent as silent:
                 if silent.why != "late":
                     raise
+            if ended:  # another process holds its pipes open
+                raise Silent("ended")
+            if self.group.process.poll() is not None:
+                ended, pause = True, _AFTER
+                continue
+            begin = time.monotonic()
             if limits.memory and self.group.memory() > limits.memory * 2**20:
                 raise Silent("memory")
+            pause = max(pause, _SHARE * (time.monotonic() - begin))
             if left <= 0:
                 raise Silent("late")
 

@@ -43,9 +43,8 @@ class Group:
         self._token = token.encode()
         self._lock = threading.Lock()
         self._ended = False
-        self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            command, env=env, **_APART, **pipes
-        )
+        options: dict[str, Any] = {"env": env, **_APART, **pipes}
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(command, **options)
         _live.add(self)
 
     def end(self) -> int:

@@ -24,11 +24,11 @@ class Died(Exception):
 
 
 class Raised(Exception):
-    """The function raised an exception: its class's name, its message and its traceback."""
+    """The function raised an exception: its traceback, and whether it ends Python."""
 
-    def __init__(self, name: str, text: str, trace: str) -> None:
-        super().__init__(f"{name}: {text}")
-        self.name, self.text, self.trace = name, text, trace
+    def __init__(self, text: str, trace: str, ends: bool) -> None:
+        super().__init__(text)
+        self.trace, self.ends = trace, ends
 
 
 class Child:
@@ -109,7 +109,7 @@ class Child:
             self.close()
         self._count_output()
         if "raised" in found:
-            raise Raised(*(str(found.get(key)) for key in ("raised", "text", "trace")))
+            raise Raised(str(found["raised"]), str(found.get("trace")), found.get("ends") is True)
 
     def stop(self) -> None:
         """End the process, from another thread than the one that runs functions."""

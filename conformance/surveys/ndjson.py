@@ -155,8 +155,9 @@ def recording(
         yield None
         return
     if kind == "check":
-        plain = encoding is None or isinstance(encoding, Mapping)
-        facts["encoding"] = encoding if plain else encoding.to_dict()
+        if isinstance(encoding, Encoding | ModelEncoding):
+            encoding = encoding.to_dict()
+        facts["encoding"] = encoding
     require_own(path, _HEADER, "recorded report")
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)

@@ -12,6 +12,7 @@ from typing import Any
 
 from posenc_ref.conformance.isolation.conversation import Limits
 from posenc_ref.conformance.isolation.judge import Child, Died, Raised
+from posenc_ref.conformance.isolation.show import show_output
 
 from .record import Outcome, one_line
 
@@ -35,7 +36,7 @@ class Worker:
         self.time_limit = time_limit
         self._child = Child(
             environment={key: os.environ.get(key, value) for key, value in _ENVIRONMENT.items()},
-            show=print_errors,
+            show=show_output,
         )
 
     def outcomes(self, case: Any) -> Iterator[Outcome | str]:
@@ -64,12 +65,6 @@ def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
             yield from judge(case)
     except Exception as error:
         yield one_line(error)
-
-
-def print_errors(output: bytes) -> None:
-    """Show what a process prints, on standard error."""
-    sys.stderr.write(output.decode("utf-8", "replace"))
-    sys.stderr.flush()
 
 
 def _outcomes(judge: Judge, case: Any) -> Iterator[Any]:

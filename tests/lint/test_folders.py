@@ -20,7 +20,8 @@ ORDER = (
     "rotary", "sequences", "table", "bias", "functions", "score",
     "surfaces", "check", "assertions", "pytest", "guide",
     "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights",
-    "compare", "surveys", "configurations", "cli",
+    "compare",
+    "surveys", "configurations", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

@@ -32,6 +32,8 @@ from .loading import UsageError
 
 #: The default limits of judging one function.
 SECONDS, MEMORY = 600.0, 8192.0
+#: The most characters of a message.
+_MESSAGE = 4000
 
 Timeout = Annotated[
     float | None,
@@ -115,6 +117,8 @@ def judged(
     NoVerdict
         There is no result.
     """
+    if asked.get("in_process") and (asked.get("timeout") or asked.get("memory")):
+        raise UsageError("--timeout and --memory limit another process: leave out --in-process")
     apart = not (asked.get("in_process") or asked.get("command") or asked.get("recorded"))
     found: Report | Printed | None = None
     run = _in_child if _child is not None and apart else _here
@@ -165,15 +169,20 @@ def _here(
     judge: Callable[..., Iterator[Any]], asked: Mapping[str, Any], folder: Path | None
 ) -> Iterator[Any]:
     """Yield what ``judge`` yields in this process."""
-    try:
-        with contextlib.redirect_stdout(sys.stderr), _in(folder):
-            yield from judge(**asked)
-    except SystemExit as error:
-        raise NoVerdict(f"it ended Python (SystemExit: {error.code})") from None
-    except NotStarted:
-        raise
-    except HarnessError as error:
-        raise NoVerdict(str(error)) from None
+    items = judge(**asked)
+    with contextlib.redirect_stdout(sys.stderr), _in(folder):
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            except (Exception, KeyboardInterrupt) as error:
+                if isinstance(error, HarnessError) and not isinstance(error, NotStarted):
+                    raise NoVerdict(str(error)) from None
+                raise
+            except BaseException as error:
+                raise NoVerdict(f"it ended Python ({type(error).__name__}: {error})") from None
+            yield item
 
 
 def _in_child(
@@ -198,7 +207,7 @@ def _in_child(
             hint = "; if it needs more, raise the limit (--memory)"
         raise NoVerdict(f"{error}{hint}") from None
     except Raised as error:
-        if error.name in ("SystemExit", "KeyboardInterrupt", "GeneratorExit"):
+        if error.ends:
             raise NoVerdict(f"it ended Python ({error})") from None
         raise InternalError(str(error), error.trace) from None
 
@@ -244,7 +253,7 @@ def serve(
                 else:
                     yield {"printed": [item.text, item.code, item.several]}
     except (UsageError, TypeError, ValueError, OSError) as error:
-        yield {"usage": str(error)}
+        yield {"usage": str(error)[:_MESSAGE]}
 
 
 @contextlib.contextmanager

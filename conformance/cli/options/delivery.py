@@ -37,7 +37,8 @@ def printed(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
             def start(facts: Started) -> None:
                 nonlocal record
                 started.append(facts)
-                file = recording(asked["ndjson"], "check", facts.encoding, **facts.facts)
+                named: dict[str, Any] = dict(facts.facts)
+                file = recording(asked["ndjson"], "check", facts.encoding, **named)
                 record = files.enter_context(file)
 
             try:

@@ -186,6 +186,7 @@ def test_what_is_broken_is_told_apart(program, how):
     assert [words for words in BROKEN[how] if words not in str(caught.value)] == []
 
 
+@pytest.mark.nightly
 def test_no_message_is_that_of_another(program):
     """Every expectation is met by its own mistake alone."""
     said = {}

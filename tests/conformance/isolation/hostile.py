@@ -190,7 +190,6 @@ _PASSING = {
     "close 0, 1, 2": "os.closerange(0, 3)",
     "no stdout": "sys.stdout = None",
     "a closed stdout": "sys.stdout.close()",
-    "a stderr that exits": "sys.stderr = Words()",
     "another folder": "os.chdir('/')",
     "a deleted folder": "d = tempfile.mkdtemp(); os.chdir(d); os.rmdir(d)",
     "no environment": "os.environ.clear()",
@@ -216,6 +215,7 @@ _REACHES = {
     "no json": "json.dumps = sys.exit",
     "no exit": "os._exit = lambda code: None",
     "a stdout that exits": "sys.stdout = Words()",
+    "a stderr that exits": "sys.stderr = Words()",
 }
 
 HOSTILE = [
@@ -227,4 +227,13 @@ HOSTILE = [
     *(Hostile(name, do, "first", CONFORMS) for name, do in _PASSING.items()),
     *(Hostile(name, do, "later", ANSWERS if name != "forge a line" else LOST)
       for name, do in _REACHES.items()),
+    Hostile("a daemon, and exits", "daemon(sleep); os._exit(0)", "first", LOST),
+    Hostile("fork in every call", "os.fork()", "every", CONFORMS),
+    Hostile("fork in every call, and raise", "if os.fork() == 0: raise ValueError", "every",
+            CONFORMS),
+    Hostile("sleep, import", "sleep()", "import", LOST, SHORT),
+    Hostile("eat memory, import", "eat()", "import", LOST, SMALL),
+    Hostile("print in every call", "print('x' * 10_000)", "every", CONFORMS),
+    Hostile("a thread in every call", "threading.Thread(target=sleep).start()", "every", CONFORMS),
+    Hostile("a process in every call", "subprocess.Popen(['sleep', '1000'])", "every", CONFORMS),
 ]  # fmt: skip
