@@ -2,7 +2,7 @@
 
 By day each area gets a few inputs of a fixed seed. ``POSENC_FUZZ_SECONDS=3600`` gives all areas
 together so many seconds, with the inputs of ``POSENC_FUZZ_SEED`` (by default the date); .ci/nightly
-sets both. A failure names its number: ``mutated(TARGETS[area], ..., number, seed)`` makes the input.
+sets both. A failure names its number, from which ``engine.mutated`` makes the input again.
 """
 
 import base64

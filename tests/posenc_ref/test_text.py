@@ -57,10 +57,10 @@ def test_objects_that_cannot_be_shown():
 
 
 MARKDOWN = [
-    "<img src=x onerror=alert(1)>", "a & b &amp; c", "**bold** _it_ ~~gone~~", "[text](http://e.x)",
-    "![i](u)", "`code` ``", "| a | b |", "# head", "- item", "+ item", "1. one", "2) two", "> quote",
-    "\\*", "<!-- hidden -->", "a\n# b", "$x$", "===", "---", "    indented", "[x]: y", "<http://e.x>",
-    *HOSTILE.values(),
+    "<img src=x onerror=alert(1)>", "a & b &amp; c", "**bold** _it_ ~~gone~~", "[t](http://e.x)",
+    "![i](u)", "`code` ``", "| a | b |", "# head", "- item", "+ item", "1. one", "2) two",
+    "> quote", "\\*", "<!-- hidden -->", "a\n# b", "$x$", "===", "---", "    indented", "[x]: y",
+    "<http://e.x>", *HOSTILE.values(),
 ]  # fmt: skip
 
 
@@ -68,9 +68,8 @@ MARKDOWN = [
 def test_markdown_shows_the_text_and_does_nothing(text):
     """Render with markdown-it, and compare with the text; GitHub drops the empty comments."""
     parser = MarkdownIt("commonmark", {"html": True}).enable("strikethrough")
-    for written, wanted in ((markdown(text), " ".join(one_line(text).split())),):
-        page = parser.render(written).strip().replace("<!-- -->", "")
-        assert page == f"<p>{html.escape(wanted, quote=False).replace(chr(34), '&quot;')}</p>"
+    wanted = html.escape(" ".join(one_line(text).split()), quote=False).replace('"', "&quot;")
+    assert parser.render(markdown(text)).strip().replace("<!-- -->", "") == f"<p>{wanted}</p>"
     page = parser.renderInline(code(text).replace("\\|", "|"))
     assert page.startswith("<code>")
     assert page.count("<") == 2

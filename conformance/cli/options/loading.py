@@ -18,7 +18,7 @@ from typing import Any
 
 from posenc_ref import Encoding, from_dict
 from posenc_ref._documents import read_text
-from posenc_ref._text import cut, printable, shown
+from posenc_ref._text import cut, one_line, printable, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
@@ -48,6 +48,8 @@ def load_target(target: str) -> Any:
     working folder for a module, is put on the import path.
     """
     source, colon, name = target.rpartition(":")
+    if len(one_line(target)) != len(target):
+        raise UsageError(f"TARGET must be one line of printable characters, got {shown(target)}")
     if not colon or not source or not name:
         raise UsageError(
             f"TARGET must be file.py:function or package.module:function, got {target!r}"
@@ -118,7 +120,8 @@ def _where(error: BaseException, path: Path | None = None) -> str:
     line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     install = next((f"; {b.install}" for b in backends() if b.module == absent), "")
-    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "") + install
+    text = one_line(f"{type(error).__name__}: {error}")
+    return text + (f" (line {line})" if line else "") + install
 
 
 def _functions(owner: Any) -> list[str]:
