@@ -11,7 +11,7 @@ from typing import Any
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .conventions import Convention
-from .facts import other_default
+from .facts import Facts, other_default
 from .instances import MAKES_TABLES, candidates, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound, role_of
@@ -144,10 +144,24 @@ def _sources(subject: Subject, library: Library) -> Iterator[Source]:
     for place in places:
         for call, words in _makers(place, subject):
             try:
-                found = find_source(call, subject.facts, words, like)
+                found = find_source(call, _agreeing(subject, call), words, like)
                 yield replace(found, words=_source_words(found), every_length=fixed)
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))
+
+
+def _agreeing(subject: Subject, maker: Callable[..., Any]) -> Facts:
+    """Return the facts, with the rotation's defaults for switches that the maker has too.
+
+    In diffusers, ``use_real`` of both says whether tables are complex, with opposite defaults.
+    """
+    takes = inspect.signature(maker).parameters
+    switches = {
+        name: p.default
+        for name, p in subject.signature.items()
+        if isinstance(p.default, bool) and role_of(name) is None and name in takes
+    }
+    return replace(subject.facts, by_name={**switches, **subject.facts.by_name})
 
 
 def _source_words(source: Source) -> str:

@@ -241,6 +241,8 @@ def _measured(trial: Source, like: Any) -> Source:
     next_rows = found.rows(like, xp.ones(2, dtype=at.dtype)).parts
     pairs = zip(first, next_rows, strict=True)
     alike = all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs)
+    if alike and not any(np.any(to_host(part)) for part in first):
+        raise ValueError("all rows are 0")
     if alike and found.kind not in ("positions", "row of positions", "length"):
         raise ValueError("all rows are equal")
     return replace(found, form=_form(first), kept={})

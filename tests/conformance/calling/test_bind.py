@@ -335,3 +335,25 @@ def test_the_width_of_a_model_is_that_of_all_its_heads():
             return turn(x, positions)
 
     assert check(bind(FromWidth, HALF)).passed
+
+
+def test_values_are_passed_only_where_they_are_required():
+    def rotate(q, k, cos, sin, value=None):
+        given = [x for x in (q, k, value) if x is not None]
+        return tuple(numpy_ports.rope(x, cos, sin) for x in given)
+
+    assert check(bind(rotate, HALF, table=numpy_ports.get_cos_sin)).passed
+
+
+def test_a_function_that_passes_numbers_on_makes_no_table():
+    scope = {"__name__": "padded"}
+    source = """
+def pad_rope_embeds(embeds, seq_len):
+    return embeds
+
+def rotate(x, cos, sin):
+    return x * cos + x[..., ::-1] * sin
+"""
+    exec(source, scope)
+    with pytest.raises(NoConvention, match="pad_rope_embeds makes no table"):
+        bind(scope["rotate"], HALF)

@@ -90,6 +90,10 @@ CASES = [
     ("other_arrays.py:degrees", HALF, "position-scale"),
     ("other_arrays.py:RoPE", PAIRS | LLAMA, ""),
     ("other_arrays.py:OffsetForgotten", HALF, "frequency-spacing"),
+    ("configured.py:RoPE", PAIRS, ""),
+    ("configured.py:DefaultBase", PAIRS, "base"),
+    ("configured.py:apply_rotary_emb", HALF, ""),
+    ("configured.py:conjugated", HALF, "sign"),
     ("gpt_oss.py:RotaryEmbedding", "gpt-oss-20b", ""),
     ("gpt_oss.py:Truncated", "gpt-oss-20b", "scaling-parameter"),
 ]
@@ -112,6 +116,7 @@ DAY = {
     "biases_and_tables.py:bucket_of_the_past --layer-type encoder",
     "biases_and_tables.py:StartsAtOne",
     "vision_language.py:sections_backwards",
+    "configured.py:DefaultBase",
     "gpt_oss.py:Truncated",
 }
 
