@@ -13,7 +13,8 @@ from .limits import SHOWN, TEXT
 
 #: Characters that are markup anywhere, and signs that begin a block at the start of a line.
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&$]")
-_BLOCK = re.compile(r"^[#+=-]|(?<=^\d)[.)]")
+_BLOCK = re.compile(r"^(?:[+-](?= |$)|#|=|---)")
+_LIST = re.compile(r"^(\d{1,9})([.)])(?= |$)")
 #: The beginning of a mention, an issue's number, a link or an address.
 _LINKED = re.compile(r"@|#(?=\d)|(?i:\bgh-(?=\d)|\bwww(?=\.)|\w(?=://)|\bmailto(?=:))")
 _APART = "<!-- -->"
@@ -48,7 +49,7 @@ def markdown(text: Any, limit: int = TEXT) -> str:
     """
     found = " ".join(one_line(text, limit).split())
     found = _MARKUP.sub(r"\\\g<0>", found)
-    found = _BLOCK.sub(r"\\\g<0>", found)
+    found = _LIST.sub(r"\1\\\2", _BLOCK.sub(r"\\\g<0>", found))
     return _LINKED.sub(rf"\g<0>{_APART}", found)
 
 

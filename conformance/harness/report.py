@@ -120,6 +120,10 @@ class Accuracy:
     degrades_at: int | None = None
     highest: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("where", "precision"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
+
 
 @dataclass
 class Report:

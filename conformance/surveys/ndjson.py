@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from posenc_ref import Encoding, ModelEncoding
-from posenc_ref._documents import parse_json, read_bytes
+from posenc_ref._documents import naming, parse_json, read_bytes
 from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Report, _finite
 from posenc_ref.limits import FILE, LINE
@@ -221,9 +221,10 @@ def read_ndjson(source: Path | str) -> Recorded:
         id occurs twice; or the footer does not match the lines.
     """
     try:
-        return _read(read_bytes(Path(source), FILE))
-    except NdjsonError as error:
-        raise NdjsonError(f"{source}: {error}") from None
+        with naming(str(source)):
+            return _read(read_bytes(Path(source), FILE))
+    except ValueError as error:
+        raise NdjsonError(error) from None
 
 
 def _read(raw: bytes) -> Recorded:
@@ -261,7 +262,7 @@ def _event(text: bytes, n: int) -> dict[str, Any]:
     except ValueError as error:
         raise NdjsonError(error) from None
     if not isinstance(body, dict) or not all(isinstance(body.get(k), str) for k in ("event", "id")):
-        raise NdjsonError(f'line {n} must be an object with the texts "event" and "id"')
+        raise NdjsonError(f'line {n} must be an object with "event" and "id", both texts')
     return body
 
 

@@ -18,11 +18,11 @@ def used(model):
 
 def config(given, found):
     """Compare Llama's plain or linear RoPE with ``base ** (-2k/d)`` in 50 digits."""
-    parameters = given.get("rope_parameters") or given.get("rope_scaling") or {}
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
     nested = any(isinstance(v, dict) and k.endswith("_config") for k, v in given.items())
     if nested or given.get("model_type") not in ("llama", "mistral", "qwen2"):
         return
+    parameters = given.get("rope_parameters") or given.get("rope_scaling") or {}
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
     encodings = [e for e in found.model.encodings.values() if e is not None]
     if kind not in ("default", "linear") or len(encodings) != 1:
         return

@@ -13,6 +13,11 @@ VALUES = (
 )  # fmt: skip
 
 
+def another(rng):
+    """Return one of the values, in a copy that later mutations may change."""
+    return copy.deepcopy(rng.choice(VALUES))
+
+
 def places(value, path=()):
     """Yield the path of every entry inside a JSON value, down to 50 levels."""
     entries = value.items() if isinstance(value, dict) else enumerate(value)
@@ -50,7 +55,7 @@ def changed(rng, value, keys):
         if kind == 0:
             del holder[key]
         elif kind == 1 and isinstance(holder, dict):
-            holder[rng.choice(keys)] = rng.choice(VALUES)
+            holder[rng.choice(keys)] = another(rng)
         elif kind == 2 and isinstance(holder, list):
             holder.append(copy.deepcopy(holder[key]))
         elif kind == 3:
@@ -69,7 +74,7 @@ def changed(rng, value, keys):
             text, at = holder[key], rng.randrange(len(holder[key]))
             holder[key] = text[:at] + rng.choice(("", "\u202e", "\n", "0", "../")) + text[at + 1 :]
         else:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = another(rng)
     return value
 
 
