@@ -11,8 +11,8 @@ import warnings
 from typing import Any
 
 from posenc_ref._registry import CLASSES
-from posenc_ref._text import shown
-from posenc_ref.limits import EXPRESSION
+from posenc_ref._text import one_line, shown
+from posenc_ref.limits import EXPRESSION, SHOWN
 
 from .nearest import did_you_mean
 
@@ -72,13 +72,15 @@ def _called(node: ast.expr) -> dict[str, Any]:
         fields = [f.name for f in dataclasses.fields(CLASSES[kind][name]) if not f.kw_only]
         if len(call.args) > len(fields):
             first = ast.unparse(call.args[len(fields)])
-            raise ValueError(f"{name}: give the name of the field with {first}, as in base=10000.0")
+            raise ValueError(
+                f"{name}: give the name of the field with {one_line(first, SHOWN)}, as in base=10000.0"
+            )
         found |= {f: _value(a) for f, a in zip(fields, call.args, strict=False)}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise ValueError(f"{name}: write out the fields of {ast.unparse(keyword.value)!r}")
+            raise ValueError(f"{name}: write out the fields of {shown(ast.unparse(keyword.value))}")
         if keyword.arg in found:
-            raise ValueError(f"{name}: the field {keyword.arg!r} is given twice")
+            raise ValueError(f"{name}: the field {shown(keyword.arg)} is given twice")
         found[keyword.arg] = _value(keyword.value)
     return found
 
@@ -87,7 +89,7 @@ def _class_of(node: ast.expr) -> tuple[str, str]:
     """Return the kind and the name of the class that is called."""
     module = node.value if isinstance(node, ast.Attribute) else None  # as in posenc_ref.RoPE
     if not isinstance(module or node, ast.Name):
-        raise ValueError(f"{ast.unparse(node)!r} must be the name of a class")
+        raise ValueError(f"{shown(ast.unparse(node))} must be the name of a class")
     written = node.attr if isinstance(node, ast.Attribute) else ast.unparse(node)
     for kind in _KINDS:
         if (name := class_name(written, kind)) in CLASSES[kind]:
@@ -104,7 +106,7 @@ def _value(node: ast.expr) -> Any:
         return _plain(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError) as error:
         raise ValueError(
-            f"{ast.unparse(node)!r} is no value: write numbers, texts, True, False, None, tuples, "
+            f"{shown(ast.unparse(node))} is no value: write numbers, texts, True, False, None, tuples, "
             "lists and nested classes"
         ) from error
 

@@ -282,3 +282,23 @@ def texts():
         'RoPE(64, layout="half", scaling=YaRN(4.0, 32768))', "ALiBi(8)", "Sinusoidal(16)",
         '{"encoding": "RoPE", "head_dim": 8, "layout": "half"}',
     ]  # fmt: skip
+
+
+def overridden():
+    """Return a configuration that overrides change."""
+    return {"model_type": "llama", **_COMMON, "rope_theta": 5e5}
+
+
+def overrides():
+    """Return overrides of a configuration."""
+    scalings = [{"rope_scaling": s} for s in _SCALINGS if s and "rope_type" in s]
+    return [*scalings, _SCALINGS[1], {"head_dim": 128, "rope_theta": 1e6, "rope_parameters": {}}]
+
+
+def answers():
+    """Return answers of a program to request 1."""
+    array = b'{"dtype":"float32","shape":[1,1,1,2],"hex":"3f0a51403f576aa4"}'
+    return [
+        b'{"id":1,"result":' + array + b"}", b'{"id":1,"refused":"too long"}',
+        b'{"id":1,"result":[' + array + b", " + array + b"]}",
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ import posenc_ref as pr
 from posenc_ref.conformance.adapters import from_gguf
 from posenc_ref.conformance.cli.options.loading import UsageError, load_encoding
 from posenc_ref.conformance.cli.options.manifest import Keys, read_manifest
+from posenc_ref.conformance.external.wire import WireError, outcome, read_answer
 from posenc_ref.conformance.graphs.load import load_onnx
 from posenc_ref.conformance.recordings.judge import check_recorded_file
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
@@ -148,6 +149,16 @@ def onnx_model(data):
     return load_onnx(written("model.onnx", data))
 
 
+def override(changes):
+    """Read a configuration after an override."""
+    return described_config(seeds.overridden(), override=changes)
+
+
+def answer(data):
+    """Read the answer of a program."""
+    return outcome(read_answer(data, 1))
+
+
 def declaration(text):
     """Read a declaration of the command line."""
     return load_encoding(text)
@@ -217,6 +228,12 @@ TARGETS = {
     "onnx": Target(
         "ONNX models", FILE, seeds.onnx_files, changed_bytes, onnx_model,
         mentions=named("model.onnx"),
+    ),
+    "overrides": Target(
+        "--override", PROMISE, seeds.overrides, structure(seeds.config_keys), override,
+    ),
+    "answers": Target(
+        "answers of programs", "WireError", seeds.answers, changed_bytes, answer, (WireError,),
     ),
     "declarations": Target(
         "--encoding", "UsageError", seeds.texts, of_text, declaration, (UsageError,),
