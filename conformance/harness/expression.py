@@ -71,10 +71,8 @@ def _called(node: ast.expr) -> dict[str, Any]:
     if call.args:
         fields = [f.name for f in dataclasses.fields(CLASSES[kind][name]) if not f.kw_only]
         if len(call.args) > len(fields):
-            first = ast.unparse(call.args[len(fields)])
-            raise ValueError(
-                f"{name}: give the name of the field with {one_line(first, SHOWN)}, as in base=10000.0"
-            )
+            first = one_line(ast.unparse(call.args[len(fields)]), SHOWN)
+            raise ValueError(f"{name}: give the name of the field with {first}, as in base=10000.0")
         found |= {f: _value(a) for f, a in zip(fields, call.args, strict=False)}
     for keyword in call.keywords:
         if keyword.arg is None:
@@ -106,8 +104,8 @@ def _value(node: ast.expr) -> Any:
         return _plain(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError) as error:
         raise ValueError(
-            f"{shown(ast.unparse(node))} is no value: write numbers, texts, True, False, None, tuples, "
-            "lists and nested classes"
+            f"{shown(ast.unparse(node))} is no value: write numbers, texts, True, False, None, "
+            "tuples, lists and nested classes"
         ) from error
 
 
