@@ -18,8 +18,8 @@ from tests.fuzz.engine import Target, fuzz, verdict
 from tests.fuzz.targets import TARGETS
 
 #: Inputs by day.  Files cost more, and Python imports what reads them.
-DAY = {"from-dict": 400, "gguf-metadata": 300, "config": 120, "declarations": 150}
-OTHERS = 20
+DAY = {"from-dict": 300, "gguf-metadata": 200, "config": 60, "answers": 100}
+OTHERS = 12
 CORPUS = Path(__file__).parent / "corpus"
 
 
