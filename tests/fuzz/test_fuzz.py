@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import engine
+from tests.fuzz import engine, mutate
 from tests.fuzz.engine import Target, fuzz, verdict
 from tests.fuzz.targets import TARGETS
 
@@ -51,6 +51,8 @@ def kept(area, entry):
     """Return the input of an entry of the corpus: JSON, bytes, or a text that repeats."""
     if "value" in entry:
         return entry["value"]
+    if "deep" in entry:
+        return {entry["key"]: mutate.deep(entry["deep"])}
     if "text" in entry:
         text = entry["text"] * entry["times"]
         return text if area == "declarations" else text.encode()
