@@ -66,6 +66,7 @@ class Facts:
     by_role: Mapping[str, Any]
     fields: Mapping[str, Any]  #: the fields of the declared encoding
     used: set[str] = dataclasses.field(default_factory=set)  #: the names that were asked for
+    used_roles: set[str] = dataclasses.field(default_factory=set)
 
     def value(self, name: str, role: str | None, *, optional: bool = False) -> Any:
         """Return the value for a parameter, or None if nothing is known about it.
@@ -76,6 +77,7 @@ class Facts:
             self.used.add(name)
             return self.by_name[name]
         if role is not None and role in self.by_role:
+            self.used_roles.add(role)
             return self.by_role[role]
         return None if optional else self.fields.get(name, ASSUMED.get(role or ""))
 

@@ -55,7 +55,7 @@ def make(cls: type, facts: Facts) -> Any:
 
 
 def made_for(cls: type, facts: Facts) -> int | None:
-    """Return the number of positions that an object of ``cls`` is made for, if it is told."""
+    """Return the number of positions that an object of ``cls`` is made for, if it has a limit."""
     also = dict.fromkeys(("dtype", "device"), ...)
     for name, value in facts.arguments(cls, also, tuple(also)).items():
         if role_of(name) == "length" and isinstance(value, int):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +24,13 @@ from posenc_ref.conformance.surfaces import Declared
 
 from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout
 from .options.delivery import known_deviation, printed
-from .options.loading import UsageError, is_onnx, load_encoding, load_target
+from .options.loading import (
+    UsageError,
+    is_onnx,
+    load_encoding,
+    load_target,
+    refuse_options,
+)
 from .options.models import (
     PART,
     declared_by,
@@ -53,7 +58,7 @@ def check_command(
         Path | None,
         typer.Option(
             help="Judge recorded q and k, before and after the rotation, in place of a function: "
-            "a .npz or .safetensors file, or a folder of .npy files."
+            "a .npz or .safetensors file, or a folder of such files or of .npy files."
         ),
     ] = None,
     against: Annotated[
@@ -168,14 +173,10 @@ def check_command(
         "--surface": surface, "--backend": backend, "--device": device,
         "--inplace": inplace or None, "--max-position": max_position,
         "--table": table, "--init": init or None, "--signature": signature,
+        "--timeout": timeout, "--memory": memory,
     }  # fmt: skip
     of_recordings = {"--against": against, "--role": role or None}
-    for option, value in (of_recordings if recorded is None else of_functions).items():
-        if value is not None:
-            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
-            raise UsageError(f"{option} {needed_by}")
-    if recorded is not None and (timeout is not None or memory is not None):
-        raise UsageError("--timeout and --memory are not for --recorded tensors")
+    refuse_options(of_recordings if recorded is None else of_functions, recorded)
     known = known_deviation(expect, reason)
     graph = is_onnx(target)
     if node is not None and not graph:
@@ -200,27 +201,26 @@ def check_command(
             declared = model
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
+    settings: dict[str, Any] = {
+        "backend": backend, "tensor_layout": tensor_layout, "device": device, "angles": angles,
+        "precision": precision, "head_dim": head_dim, "max_position": max_position,
+        "inplace": inplace,
+    }  # fmt: skip
     if target is not None and graph:
         from .options.onnx_model import check_model
 
         yield from check_model(
             target,
             several or {layer_type or "": declared},
+            layers=model.layer_types if model is not None and several else (),
             node=node,
             as_json=as_json,
-            head_dim=head_dim,
             known=known,
             surface=surface,
-            backend=backend,
-            tensor_layout=tensor_layout,
-            device=device,
-            angles=angles,
-            precision=precision,
-            max_position=max_position,
-            inplace=inplace,
             table=table,
             init=init,
             signature=signature,
+            **settings,
         )
         return
     if target is not None:
@@ -264,22 +264,17 @@ def check_command(
     yield Started(facts, None if declared is None else declared.to_dict())
     from posenc_ref.conformance.check import check
 
-    judge = partial(
-        check,
-        fn,
-        surface=chosen,
-        backend=backend,
-        dtype=dtype,
-        tensor_layout=tensor_layout,
-        device=device,
-        angles=angles,
-        precision=precision,
-        head_dim=head_dim,
-        max_position=max_position,
-        inplace=inplace,
-        strict=strict,
-        name=target if isinstance(target, str) and not own else None,
-    )
+    def judge(encoding: Declared) -> Report:
+        return check(
+            fn,
+            encoding,
+            chosen,
+            dtype=dtype,
+            strict=strict,
+            name=target if isinstance(target, str) and not own else None,
+            **settings,
+        )
+
     if recorded is not None:
         from .options.recorded import judge_recorded
 

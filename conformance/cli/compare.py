@@ -54,6 +54,10 @@ def compare_command(
     ] = None,
     device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position compared.")] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
+    ] = False,
     timeout: Timeout = None,
     memory: Memory = None,
     in_process: InProcess = False,
@@ -104,6 +108,7 @@ def compare_command(
         tensor_layout=layouts,
         device=device,
         max_position=max_position,
+        strict=strict,
         names=(_name(functions[0], a), _name(functions[1], b)),
     )
     text = report.to_json(indent=1) if as_json else str(report)

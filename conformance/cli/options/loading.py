@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +34,14 @@ class UsageError(Exception):
 
     def __init__(self, message: object) -> None:
         super().__init__(printable(cut(str(message), LONG_TEXT)))
+
+
+def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None:
+    """Raise UsageError for an option that is given and needs, or excludes, ``--recorded``."""
+    for option, value in options.items():
+        if value is not None:
+            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
+            raise UsageError(f"{option} {needed_by}")
 
 
 def is_onnx(target: str | None) -> bool:

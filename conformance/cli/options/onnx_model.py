@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from posenc_ref.conformance.identify.function import identify
 from .apart import Printed, Started
 from .loading import UsageError
 
+#: The number of a layer in the name of a node, such as /model/layers.3/self_attn/Add_1.
+_LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[./_](\d+)(?=[./_]|$)")
 #: Options of ``check`` and ``identify`` that an ONNX model fixes itself.
 _FIXED = (
     "surface", "backend", "tensor_layout", "device", "inplace", "table", "init", "signature",
@@ -48,12 +51,14 @@ def check_model(
     as_json: bool,
     head_dim: int | None,
     known: ExpectedFailure | None,
+    layers: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[Started | Report | Printed]:
     """Judge the only part of a model, or the part of ``node``; or else print all parts.
 
     ``declared`` are the encodings of the layer types; each part must have one of them, and each
-    encoding must occur.
+    encoding must occur. ``layers`` are the layer types of all layers, if the names of the nodes
+    have the numbers of their layers.
     """
     sizes = {e.head_dim for e in declared.values() if isinstance(e, RoPE)}
     said = head_dim or (sizes.pop() if len(sizes) == 1 else None)
@@ -63,7 +68,8 @@ def check_model(
         several = (
             f"{target} has no single part with one report: choose a part with --node, of {names}"
         )
-        text, code = _show(target, found, declared, node is None, head_dim, options, as_json)
+        whole = node is None
+        text, code = _show(target, found, declared, layers, whole, head_dim, options, as_json)
         yield Printed(text, code, several)
         return
     _, encoding, report = _judged(target, found.sites[0], declared, head_dim, options)
@@ -80,6 +86,7 @@ def _show(
     target: str,
     found: Found,
     declared: Mapping[str, Any],
+    layers: Sequence[str],
     whole: bool,
     head_dim: int | None,
     options: Mapping[str, Any],
@@ -92,13 +99,17 @@ def _show(
     problems = list(found.problems)
     if len(declared) > 1 and whole:
         problems += [f"no part has the encoding of the layer type {t!r}" for t in lacking]
+    others = [
+        text for site, name, *_ in judged for text in _misplaced(site, name, declared, layers)
+    ]
+    codes |= {1} if others else set()
     code = next((c for c in (1, 2) if c in codes), 3 if problems or 3 in codes else 0)
     if as_json:
         parts = [
             _described(site) | {"layer_type": layer_type, "report": report.to_dict()}
             for site, layer_type, _, report in judged
         ]
-        body = {"model": target, "parts": parts, "problems": problems, "exit_code": code}
+        body = {"model": target, "parts": parts, "problems": others + problems, "exit_code": code}
         return json.dumps(body, indent=1), code
     lines = [_headline(target, found)]
     for _, layer_type, _, report in judged:
@@ -107,8 +118,26 @@ def _show(
             text = f"as layer type {layer_type!r}" if layer_type else "as no layer type"
             lines.append(f"judged    {text}, of {', '.join(declared)}")
         lines.append(str(report))
+    lines += [f"\nDEVIATES  {problem}" for problem in others]
     lines += [f"\nnot judged: {problem}" for problem in problems]
     return "\n".join(lines), code
+
+
+def _misplaced(
+    site: Site, layer_type: str | None, declared: Mapping[str, Any], layers: Sequence[str]
+) -> Iterator[str]:
+    """Yield a sentence for each node with the encoding of another layer type than its layer has."""
+    if layer_type is None:
+        return
+    for name in site.names:
+        numbers = set(_LAYER.findall(name))
+        number = int(numbers.pop()) if len(numbers) == 1 else len(layers)
+        own = layers[number] if number < len(layers) else layer_type
+        if declared.get(own) != declared[layer_type]:
+            yield (
+                f"{name}: it has the encoding of layer type {layer_type!r}, and layer {number} is "
+                f"declared {own!r}"
+            )
 
 
 def _judged(

@@ -90,7 +90,7 @@ def test_what_fits_nothing_says_what_to_write():
         a, b = np.split(x, 2, -1)
         return np.concatenate([-b, a], -1)
 
-    with pytest.raises(NoConvention, match="or all tokens are"):
+    with pytest.raises(NoConvention, match="or all tokens get the same ones"):
         check(rotate_half, HALF)
     with pytest.raises(NoConvention, match="no calling convention"):
         check(mystery, HALF, "apply")
@@ -281,8 +281,11 @@ def test_a_configuration_of_the_user_is_not_completed_by_guesses():
 
 
 def test_arguments_that_nothing_takes_are_refused():
-    with pytest.raises(ValueError, match="there is no bse"):
+    with pytest.raises(ValueError, match="neither has bse"):
         bind(turn, HALF, init={"bse": 3.0})
+    # The name of what a parameter means is not the name of the parameter.
+    with pytest.raises(ValueError, match="neither has neox"):
+        bind(lambda x, positions, interleaved: turn(x, positions), HALF, init={"neox": True})
 
 
 def test_tables_of_numpy_serve_functions_of_torch():

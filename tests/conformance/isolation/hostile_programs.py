@@ -142,6 +142,8 @@ HOSTILE = [
     Hostile("sh with a child that sleeps", "sleep()", codes=LOST, shell="$PROGRAM\ntrue",
             options=("--timeout", "1")),
     Hostile("sh with a child in the background", shell="sleep 1000 &\n$PROGRAM"),
+    Hostile("sh with a child without environment", "sleep()", codes=LOST,
+            shell="env -i sleep 1000 &\n$PROGRAM\ntrue", options=("--timeout", "1")),
     Hostile("sh that outlives the program", codes=LOST, call="sys.exit(0)",
             shell="$PROGRAM\nsleep 1000", options=SHORT),
     Hostile("sh that starts another session", shell="setsid sleep 1000 &\n$PROGRAM"),

@@ -29,12 +29,13 @@ class Ran:
     left: tuple[str, ...]
 
 
-def processes(token):
-    """Return the processes with this token in the environment that they started with."""
+def processes(token, folder):
+    """Return the processes with this token in their first environment, or in this folder."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if token in Path("/proc", name, "environ").read_bytes():
+            there = Path("/proc", name, "cwd").readlink() == Path(folder)
+            if there or token in Path("/proc", name, "environ").read_bytes():
                 command = Path("/proc", name, "cmdline").read_bytes()
                 found.append(f"{name} {command.replace(bytes(1), b' ').decode(errors='replace')}")
         except OSError:  # ended meanwhile, or another user's
@@ -60,7 +61,7 @@ def posenc(*arguments, cwd):
     out, err = process.communicate(timeout=120)
     seconds = time.perf_counter() - begin
     text = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-    return Ran(process.returncode, *text, seconds, processes(token))
+    return Ran(process.returncode, *text, seconds, processes(token, cwd))
 
 
 def check(*arguments, cwd):

@@ -1,0 +1,95 @@
+"""The process that runs foreign functions: what it keeps, what it undoes, when it is replaced."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from posenc_ref.conformance.isolation.conversation import Limits
+from posenc_ref.conformance.isolation.judge import Child, Died, Raised
+
+
+def pid():
+    yield os.getpid()
+
+
+def place():
+    yield [os.getcwd(), os.environ.get("LEFT_HERE", "")]
+
+
+def moves():
+    os.chdir("/")
+    os.environ["LEFT_HERE"] = "yes"
+    yield os.getpid()
+
+
+def starts_a_thread():
+    threading.Thread(target=time.sleep, args=(100,)).start()
+    yield os.getpid()
+
+
+def takes_a_signal():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield os.getpid()
+
+
+def prints():
+    sys.stdout.write("two\nlines")
+    yield 1
+
+
+def raises():
+    yield 1
+    raise KeyError("x")
+
+
+def counts():
+    yield from range(1000)
+
+
+@pytest.fixture
+def child():
+    with closing(Child()) as made:
+        yield made
+
+
+def test_a_process_is_kept_unless_a_function_leaves_something(child):
+    (first,) = child.run(pid)
+    assert first != os.getpid()
+    assert [*child.run(moves), *child.run(pid)] == [first, first]
+    assert list(child.run(place)) == [[os.getcwd(), ""]]
+    for leaves in (starts_a_thread, takes_a_signal):
+        (before,) = child.run(leaves)
+        (after,) = child.run(pid)
+        assert before != after
+
+
+def test_results_and_exceptions_and_what_was_printed(child):
+    assert list(child.run(prints)) == [1]
+    assert child.printed == (1, 9)
+    with pytest.raises(Raised, match="KeyError: 'x'") as caught:
+        list(child.run(raises))
+    assert "in raises" in caught.value.trace
+    assert not caught.value.ends
+    items = child.run(counts)
+    assert next(items) == 0
+    items.close()  # the rest is not wanted: it must not be taken for the next answer
+    assert list(child.run(counts)) == list(range(1000))
+    assert child.printed == (0, 0)
+
+
+def test_a_limit_of_time_holds_for_the_whole_run(child):
+    begin = time.monotonic()
+    with pytest.raises(Died, match=r"did not finish within 0\.5 s"):
+        list(child.run(starts_a_sleep, limits=Limits(0.5)))
+    assert time.monotonic() - begin < 20
+
+
+def starts_a_sleep():
+    for n in range(1000):
+        time.sleep(0.1)
+        yield n
