@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ._documents import check_document
 from ._namespace import FLOATING, INTEGER, dtype_like, dtype_name, is_array, to_host
 from ._registry import CLASSES
 from ._required import allowed_values, lacking
@@ -46,6 +45,8 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a mapping, such as parsed JSON, got {shown(data)}")
+    from ._documents import check_document  # a constructor needs no documents
+
     check_document(data, "data", arrays=True)
     kinds = [kind for kind in CLASSES if kind in data and isinstance(data[kind], str)]
     # A nested scaling has the key "scaling" with a mapping, so only a string names a class.

@@ -33,13 +33,13 @@ def require_sound(path: Path) -> None:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        from gguf.constants import GGML_QUANT_SIZES
+        import gguf
     except ImportError as error:
         raise ImportError(
             'the gguf package reads GGUF files; pip install "posenc-ref[gguf]"'
         ) from error
     # Numbers in a block, and bytes of a block, by the number of the tensor's type.
-    blocks = {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()}
+    blocks = {int(kind): sizes for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
     with path.open("rb") as file:
         magic = file.read(4)
         if magic != b"GGUF":

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc_ref import _validate as validate
-from posenc_ref._documents import check_document, naming
 from posenc_ref._text import one_line, shown
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
@@ -80,6 +79,8 @@ def described_config(
     If ``learned`` is True, learned numbers, which no configuration has, are 0 instead of refused.
     """
     # The tables and their readers are loaded with the first configuration.
+    from posenc_ref._documents import naming
+
     from .config_facts import known
     from .config_other import is_other, other_model, other_settings
     from .config_text import text_model
@@ -142,9 +143,9 @@ def _settings(data: Mapping[str, Any], model_type: str, layout: str | None) -> S
 
 
 def _read(config: Any) -> Mapping[str, Any]:
-    if isinstance(config, str | os.PathLike):
-        from posenc_ref._documents import read_json
+    from posenc_ref._documents import check_document, read_json
 
+    if isinstance(config, str | os.PathLike):
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
         if not path.is_file():

@@ -51,8 +51,7 @@ from typing import Any
 from posenc_ref._text import near, one_line, shown
 from posenc_ref.limits import HEAD_DIM, LENGTH
 
-from .config_fields import entry
-from .field_rules import count
+from .config_fields import count, entry
 
 _DATA = Path(__file__).parent / "data"
 

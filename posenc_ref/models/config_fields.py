@@ -3,28 +3,24 @@
 :func:`entry` reads an entry of a configuration, and :func:`check_rotary` checks the entries of its
 rotary parameters.  A missing entry and null are the same; any other value of a wrong type raises,
 such as false, "" or [] for a number.
+
+A rule of the table is called with the name of a value, for its message, and the value; it raises
+TypeError or ValueError if the value is not allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from posenc_ref.limits import HEAD_DIM, HEADS, LAYERS, WIDTH
+import numpy as np
 
-from .field_rules import (
-    Rule,
-    between,
-    flag,
-    length,
-    list_of,
-    mapping,
-    number,
-    or_list,
-    pattern,
-    switch,
-    text,
-)
+from posenc_ref import _validate as validate
+from posenc_ref._text import shown
+from posenc_ref.limits import HEAD_DIM, HEADS, LAYERS, LENGTH, WIDTH
+
+Rule = Callable[[str, Any], object]
 
 
 def entry(config: Mapping[str, Any], key: str, default: Any = None, rule: str = "") -> Any:
@@ -46,6 +42,86 @@ def check_rotary(parameters: Mapping[str, Any]) -> None:
     """Raise TypeError or ValueError if a rotary parameter has a value that is not allowed."""
     for key in parameters:
         entry(parameters, key)
+
+
+def count(name: str, value: Any, minimum: int, maximum: int) -> int:
+    """Return an integer within bounds."""
+    found = validate.integer(name, value, minimum=minimum)
+    if found > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {shown(value)}")
+    return found
+
+
+def between(minimum: int, maximum: int) -> Rule:
+    """Return the rule for integers from ``minimum`` to ``maximum``."""
+    return lambda name, value: count(name, value, minimum, maximum)
+
+
+def length(name: str, value: Any) -> None:
+    """Check a number of tokens; some configurations write 4096.0, and some -1 for none."""
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    if abs(validate.integer(name, value)) > LENGTH:
+        raise ValueError(f"{name} must be at most {LENGTH}, got {shown(value)}")
+
+
+def number(name: str, value: Any) -> None:
+    """Check a finite number."""
+    validate.real(name, value)
+
+
+def flag(name: str, value: Any) -> None:
+    """Check true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {shown(value)}")
+
+
+def switch(name: str, value: Any) -> None:
+    """Check a flag that early files write as a number: ``attn_temperature_tuning: 4``."""
+    if not isinstance(value, bool | int):
+        raise TypeError(f"{name} must be true or false, got {shown(value)}")
+
+
+def mapping(name: str, value: Any) -> None:
+    """Check a mapping."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, got {shown(value)}")
+
+
+def text(name: str, value: Any) -> None:
+    """Check a string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {shown(value)}")
+
+
+def list_of(of: Rule, what: str, longest: int = LAYERS) -> Rule:
+    """Return the rule for lists whose entries follow the rule ``of``."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, list | tuple | np.ndarray):
+            raise TypeError(f"{name} must list {what}, got {shown(value)}")
+        if len(value) > longest:
+            raise ValueError(f"{name} must have at most {longest} entries, got {len(value)}")
+        for i, one in enumerate(value):
+            of(f"{name}[{i}]", one)
+
+    return check
+
+
+def or_list(of: Rule, what: str, longest: int = LAYERS) -> Rule:
+    """Return the rule for one value that follows ``of``, or a list of such values."""
+    several = list_of(of, what, longest)
+    return lambda name, value: (several if isinstance(value, list | tuple | np.ndarray) else of)(
+        name, value
+    )
+
+
+def pattern(name: str, value: Any) -> None:
+    """Check a period, or letters such as "LLLG"."""
+    if not isinstance(value, str):
+        count(name, value, 1, LAYERS)
+    elif len(value) > LAYERS:
+        raise ValueError(f"{name} must have at most {LAYERS} letters, got {len(value)}")
 
 
 _LAYERS = between(0, LAYERS)

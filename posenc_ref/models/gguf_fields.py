@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from posenc_ref.limits import HEAD_DIM, HEADS, LAYERS, LENGTH, WIDTH
 
-from .field_rules import Rule, between, flag, list_of, number, or_list, text
+from .config_fields import Rule, between, flag, list_of, number, or_list, text
 
 _CHANNELS = between(1, HEAD_DIM)
 _TOKENS = between(0, LENGTH)
