@@ -125,7 +125,7 @@ def _check_leaf(place: str, value: Any, arrays: bool) -> None:
             f"{place} must be an integer of at most {INTEGER_BITS} bits, got one of "
             f"{value.bit_length()} bits"
         )
-    if not arrays and getattr(value, "ndim", 0):
+    if not arrays and hasattr(value, "ndim") and value.ndim:
         raise TypeError(f"{place} must be a list, got an array: pass its .tolist()")
 
 

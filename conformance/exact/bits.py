@@ -76,13 +76,15 @@ def read_array(data: Any) -> Any:
             f"the dtype of an array must be one of {', '.join(allowed)}, got {shown(dtype)}"
         )
     if "hex" in data:
-        return from_hex(data["hex"], data.get("shape", None), dtype)
+        shape: Any = data.get("shape")
+        return from_hex(data["hex"], shape, str(dtype))
     return read_integers(data).astype(dtype)
 
 
 def read_integers(data: Mapping[str, Any]) -> np.ndarray:
     """Return the int64 array with these ``values`` and this ``shape``."""
-    values, shape = data.get("values"), data.get("shape")
+    values: Any = data.get("values")
+    shape: Any = data.get("shape")
     count = sized(shape)
     whole = isinstance(values, list) and all(type(n) is int for n in values)
     if not whole or len(values) != count or any(n.bit_length() > 63 for n in values):

@@ -55,7 +55,7 @@ class Output:
     @classmethod
     def read(cls, data: Mapping[str, Any], broadcasts: bool = False) -> Output:
         """Return the output that :meth:`to_json` wrote."""
-        shape = data.get("shape")
+        shape: Any = data.get("shape")
         count = sized(shape)
         mask = _mask(data["judged"], shape) if "judged" in data else None
         if "values" in data:

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def read_npz(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             yield name, found
 
 
-def _array(stream: BinaryIO, size: int) -> np.ndarray:
+def _array(stream: IO[bytes], size: int) -> np.ndarray:
     """Return the array in a stream of ``size`` bytes; raise ValueError unless the header fits."""
     start = stream.read(12)
     if start[:6] != _MAGIC or len(start) < 12 or start[6] not in (1, 2, 3):

@@ -37,7 +37,7 @@ def recorded_result(
     if header["kind"] == "check":
         texts = ("subject", "surface", "declared", "backend", "backend_version", "dtype")
         require("header", header, **dict.fromkeys(texts, "str"))
-        require("footer", _FOOTER | footer, **_CHECK_FOOTER)
+        require("footer", {**_FOOTER, **footer}, **_CHECK_FOOTER)
         for check in of["check"]:
             require("check", check, name="str", executed="int", required="bool", codes="list[str]")
         for control in of["control"]:
@@ -55,7 +55,7 @@ def recorded_result(
             controls={e["name"]: e["rejected"] for e in of["control"]},
             failed={e["name"]: e["codes"] for e in of["check"] if e["codes"]},
             expected=expectation(footer.get("expected")),
-            **{name: (_FOOTER | footer)[name] for name in _FOOTER},
+            **{name: {**_FOOTER, **footer}[name] for name in _FOOTER},
         )  # fmt: skip
         return report, (report.verdict, report.exit_code)
     found: Verification | Batch

@@ -117,7 +117,7 @@ def _sections(
     """
     arrangement = settings.conventions["arrangement"]
     default = settings.conventions["sections"]
-    given = [rotary.keys.get(k) for k in ("mrope_section", "xdrope_section")]
+    given: list[Any] = [rotary.keys.get(k) for k in ("mrope_section", "xdrope_section")]
     given = [sections for sections in given if sections is not None]
     if len(given) == 2 and list(given[0]) != list(given[1]):
         raise settings.wrong(f"{rotary.where}: mrope_section and xdrope_section disagree: {given}")
