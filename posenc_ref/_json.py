@@ -17,10 +17,12 @@ from ._namespace import FLOATING, INTEGER, dtype_like, dtype_name, is_array, to_
 from ._registry import CLASSES
 from ._required import allowed_values, lacking
 from ._text import one_line, shown
-from .limits import AXES, TEXT
+from .limits import AXES, HEAD_DIM, HEADS, TEXT, WIDTH
 
 #: The dtypes of arrays; NumPy would find others by name.
 _DTYPES = (*FLOATING, *INTEGER, "bool")
+#: The largest sizes; the constructor of a rotation computes all its frequencies.
+_SIZES = {"head_dim": HEAD_DIM, "rotary_dim": HEAD_DIM, "dim": WIDTH, "num_heads": HEADS}
 _HEX = re.compile("[0-9a-fA-F]*")
 
 
@@ -71,6 +73,9 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     if required:
         what = allowed_values(cls, required[0], body)
         raise ValueError(f"{name} needs the field {required[0]!r}{what}")
+    for field, most in _SIZES.items():
+        if isinstance(body.get(field), int) and body[field] > most:
+            raise ValueError(f"{name}: {field} must be at most {most}, got {body[field]}")
     try:
         return cls.read(body)
     except (TypeError, ValueError) as error:
