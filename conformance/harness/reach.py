@@ -90,7 +90,8 @@ class Reach:
         if judged >= wanted or self.accepts(wanted):
             return wanted
         self.highest = _bisect(self.accepts, judged, wanted)
-        self.run.limit(f"positions past {self.highest} are refused ({self.refused})")
+        where = " on all axes at once" if self.run.driver.axes > 1 else ""
+        self.run.limit(f"positions past {self.highest}{where} are refused ({self.refused})")
         return self.highest
 
     def from_zero(self, refused: str) -> None:
@@ -236,6 +237,9 @@ class Access(Reach):
             try:
                 return self.run.driver.apply(x, positions)
             except Refused as error:
+                last = int(np.argmax(positions))
+                if not self.run.driver.accepts(x[:, :, [last]], positions[[last]]):
+                    raise  # the length is not the reason
                 most = longest_call(lambda size: self._accepts(x, positions, size), n)
                 if not most:  # the length is not the reason
                     raise
