@@ -147,9 +147,12 @@ def _read(config: Any) -> Mapping[str, Any]:
 
     if isinstance(config, str | os.PathLike):
         path = Path(config)
-        path = path / "config.json" if path.is_dir() else path
-        if not path.is_file():
-            raise ValueError(f"config must be a config.json or its folder; there is no {path}")
+        # Unlike Path.is_file, these are False for a name that is too long.
+        path = path / "config.json" if os.path.isdir(path) else path
+        if not os.path.isfile(path):
+            raise ValueError(
+                f"config must be a config.json or its folder; there is no {one_line(path)}"
+            )
         config = read_json(path)
     if hasattr(config, "to_dict"):
         config = config.to_dict()

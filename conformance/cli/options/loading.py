@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -175,8 +176,9 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     where = "--encoding"
     if text.startswith("@"):
         path = Path(text[1:])
-        if not path.is_file():
-            others = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
+        if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long
+            folder = path.parent if os.path.isdir(path.parent) else None
+            others = [p.name for p in folder.glob("*.json")] if folder else []
             raise UsageError(f"--encoding: there is no file {path}{_near(path.name, others)}")
         try:
             where, text = str(path), read_text(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def _read(
 ) -> Described:
     """Return a model with the given facts and changed entries."""
     path, name = Path(source), resolve(source)
-    local = path.exists() or path.suffix in (".json", ".gguf")
+    local = os.path.exists(path) or path.suffix in (".json", ".gguf")
     if local and (name not in presets() or "/" in source):
         layout = facts.pop("layout", None)
         if path.suffix == ".gguf":
