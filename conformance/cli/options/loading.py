@@ -25,7 +25,7 @@ from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
 from posenc_ref.conformance.harness.expression import class_name, read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
-from posenc_ref.limits import HEADS, LONG_TEXT
+from posenc_ref.limits import HEADS, LONG_TEXT, SHOWN
 
 EXAMPLE = 'RoPE(64, layout="half")'
 
@@ -179,7 +179,9 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
         if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long
             folder = path.parent if os.path.isdir(path.parent) else None
             others = [p.name for p in folder.glob("*.json")] if folder else []
-            raise UsageError(f"--encoding: there is no file {path}{_near(path.name, others)}")
+            raise UsageError(
+                f"--encoding: there is no file {one_line(path, SHOWN)}{_near(path.name, others)}"
+            )
         try:
             where, text = str(path), read_text(path)
         except ValueError as error:
