@@ -1,7 +1,7 @@
 """Read .npy and .npz files that others wrote, within the bounds of :mod:`posenc_ref.limits`.
 
 NumPy reads the numbers; the header of every array, and the directory of an archive, are checked
-here first, because NumPy evaluates a header as Python and allocates what it states.
+here first, because NumPy parses a header as Python and allocates what it states.
 """
 
 from __future__ import annotations
