@@ -44,7 +44,7 @@ def test_many_mutated_inputs(area):
     tried = fuzz(TARGETS[area], seed=seed, seconds=seconds)
     print(f"{area}: {tried.inputs} inputs of seed {seed}, {tried.accepted} accepted")
     assert not tried.broken, f"seed {seed}: {failures(area, tried)}"
-    assert tried.accepted, "no input was accepted"
+    assert tried.accepted or tried.inputs < 5000, "no input was accepted"
 
 
 def kept(area, entry):
