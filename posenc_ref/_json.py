@@ -6,14 +6,24 @@ Arrays are stored without loss, as dtype, shape and hexadecimal bits.
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ._namespace import dtype_like, dtype_name, is_array, to_host
+from ._namespace import FLOATING, INTEGER, dtype_like, dtype_name, is_array, to_host
 from ._registry import CLASSES
 from ._required import allowed_values, lacking
+from ._text import one_line, shown
+from .limits import AXES, HEAD_DIM, HEADS, TEXT, WIDTH
+
+#: The dtypes of arrays; NumPy would find others by name.
+_DTYPES = (*FLOATING, *INTEGER, "bool")
+#: The largest sizes; the constructor of a rotation computes all its frequencies.
+_SIZES = {"head_dim": HEAD_DIM, "rotary_dim": HEAD_DIM, "dim": WIDTH, "num_heads": HEADS}
+_HEX = re.compile("[0-9a-fA-F]*")
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
@@ -36,29 +46,42 @@ def from_dict(data: Mapping[str, Any]) -> Any:
         ``data`` is not a mapping, its class or a field is unknown, or a required field is missing.
     """
     if not isinstance(data, Mapping):
-        raise TypeError(f"data must be a mapping, such as parsed JSON, got {data!r}")
+        raise TypeError(f"data must be a mapping, such as parsed JSON, got {shown(data)}")
+    from ._documents import check_document  # a constructor needs no documents
+
+    check_document(data, "data", arrays=True)
     kinds = [kind for kind in CLASSES if kind in data and isinstance(data[kind], str)]
     # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
     if not kinds:
         raise ValueError(
             'data must name its class: {"encoding": "RoPE", ...} or {"scaling": "YaRN", ...}, '
-            f"got keys {sorted(map(str, data))}{_of_a_configuration(data)}"
+            f"got keys {shown(sorted(map(str, data)))}{_of_a_configuration(data)}"
         )
     known = CLASSES[kinds[0]]
     name = data[kinds[0]]
     if name not in known:
-        raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
+        raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {shown(name)}")
     cls = known[name]
     allowed = [f.name for f in dataclasses.fields(cls)]
     body = {key: value for key, value in data.items() if key != kinds[0]}
-    unknown = sorted(set(body) - set(allowed))
+    unknown = sorted(set(map(str, body)) - set(allowed))
     if unknown:
-        raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
+        raise ValueError(
+            f"{name} has no field {shown(unknown[0])}; its fields are {', '.join(allowed)}"
+        )
     required = lacking(cls, [*body])
     if required:
         what = allowed_values(cls, required[0], body)
         raise ValueError(f"{name} needs the field {required[0]!r}{what}")
-    return cls.read(body)
+    for field, most in _SIZES.items():
+        if isinstance(body.get(field), int) and body[field] > most:
+            raise ValueError(f"{name}: {field} must be at most {most}, got {body[field]}")
+    try:
+        return cls.read(body)
+    except (TypeError, ValueError) as error:
+        if len(str(error)) <= TEXT:
+            raise
+        raise type(error)(one_line(error)) from None
 
 
 def _of_a_configuration(data: Mapping[str, Any]) -> str:
@@ -94,11 +117,37 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """Return the value that :func:`encode` wrote."""
     if isinstance(value, Mapping):
-        if set(value) == {"dtype", "shape", "hex"}:
-            dtype = np.dtype(dtype_like(np, value["dtype"]))
-            bits = np.frombuffer(bytes.fromhex(value["hex"]), dtype=f">u{dtype.itemsize}")
-            return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(value["shape"])
-        return from_dict(value)
+        return _array(value) if set(value) == {"dtype", "shape", "hex"} else from_dict(value)
     if isinstance(value, list) and value and all(isinstance(v, list) for v in value):
-        return np.asarray(value, dtype=np.float64)
+        try:
+            return np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"a table must be a list of rows of numbers, all of one length, got {shown(value)}"
+            ) from None
     return tuple(decode(v) for v in value) if isinstance(value, list) else value
+
+
+def _array(value: Mapping[str, Any]) -> np.ndarray:
+    """Return the array with this dtype, shape and hexadecimal digits."""
+    name, shape, digits = value["dtype"], value["shape"], value["hex"]
+    if name not in _DTYPES:
+        raise ValueError(
+            f"the dtype of an array must be one of {', '.join(_DTYPES)}, got {shown(name)}"
+        )
+    sizes = isinstance(shape, list | tuple) and all(type(n) is int and n >= 0 for n in shape)
+    if not sizes or len(shape) > AXES:
+        raise ValueError(
+            f"the shape of an array must be a list of at most {AXES} sizes, got {shown(shape)}"
+        )
+    dtype = np.dtype(dtype_like(np, "bool" if name == "bool" else name))
+    width = 2 * dtype.itemsize * math.prod(shape)
+    if not isinstance(digits, str) or len(digits) != width or not _HEX.fullmatch(digits):
+        raise ValueError(
+            f"the hex of an array of {name} with shape {shape} must be {width} hexadecimal digits, "
+            f"got {shown(digits)}"
+        )
+    bits = np.frombuffer(bytes.fromhex(digits), dtype=f">u{dtype.itemsize}")
+    if name == "bool" and (bits > 1).any():
+        raise ValueError("the hex of an array of bool must have 00 or 01 for each element")
+    return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)

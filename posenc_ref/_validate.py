@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from ._namespace import FLOATING, Array, dtype_name, is_array
+from ._text import near, shown
 
 
 def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "") -> int:
     """Return ``value`` as a Python int; raise TypeError for bools and floats."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+        raise TypeError(f"{name} must be an integer, got {shown(value)}")
     if minimum is not None and value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}{why}, got {value}")
+        raise ValueError(f"{name} must be at least {minimum}{why}, got {shown(int(value))}")
     return int(value)
 
 
@@ -28,24 +29,24 @@ def real(
     It must be greater than ``above`` and at least ``minimum``, where they are given.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a real number, got {value!r}")
+        raise TypeError(f"{name} must be a real number, got {shown(value)}")
     try:
         number = float(value) + 0.0  # -0.0 equals 0.0, but would hash apart
     except OverflowError:  # an integer beyond the floats, too long to be shown
         raise ValueError(f"{name} must be finite, got an integer too large for a float") from None
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, got {value!r}")
+        raise ValueError(f"{name} must be finite, got {shown(value)}")
     if above is not None and not number > above:
-        raise ValueError(f"{name} must be greater than {above:g}, got {value!r}")
+        raise ValueError(f"{name} must be greater than {above:g}, got {shown(value)}")
     if minimum is not None and not number >= minimum:
-        raise ValueError(f"{name} must be at least {minimum:g}, got {value!r}")
+        raise ValueError(f"{name} must be at least {minimum:g}, got {shown(value)}")
     return number
 
 
 def boolean(name: str, value: Any) -> bool:
     """Return ``value`` as a Python bool; raise TypeError for 0 and 1."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
@@ -57,20 +58,18 @@ def choice(
     The message suggests the nearest allowed value.  ``aliases`` maps names in other libraries to
     allowed values, for that suggestion only.
     """
-    if any(value == a and type(value) is type(a) for a in allowed):
+    if any(type(value) is type(a) and value == a for a in allowed):
         return value
     listed = ", ".join(repr(a) for a in allowed)
     hint = ""
     if isinstance(value, str):
-        import difflib  # only errors need it
-
         known = (aliases or {}).get(value.lower())
-        near = difflib.get_close_matches(value.lower(), [a for a in allowed if isinstance(a, str)])
+        similar = near(value.lower(), [a for a in allowed if isinstance(a, str)])
         if known is not None:
-            hint = f"; use {known!r}, which some libraries call {value!r}"
-        elif near:
-            hint = f"; did you mean {near[0]!r}?"
-    raise ValueError(f"{name} must be one of {listed}, got {value!r}{hint}")
+            hint = f"; use {known!r}, which some libraries call {shown(value)}"
+        elif similar:
+            hint = f"; did you mean {similar[0]!r}?"
+    raise ValueError(f"{name} must be one of {listed}, got {shown(value)}{hint}")
 
 
 def check_x(x: Array, dim: int, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from ._namespace import (
     widen,
 )
 from ._positions import Positions, as_positions
+from ._text import shown
 from .accuracy import Truth
 from .table import LearnedTable, of_axis
 
@@ -77,9 +79,12 @@ class AxialLearned(LearnedTable):
         widths = [t.shape[1] for t in tables]
         if combine == "sum" and len(set(widths)) > 1:
             raise ValueError(f"tables must have equal numbers of columns to be added, got {widths}")
-        order = tuple(range(len(tables))) if self.order is None else tuple(self.order)
-        if sorted(order) != list(range(len(tables))):
-            raise ValueError(f"order must be a permutation of the axes, got {self.order!r}")
+        axes = range(len(tables))
+        given = axes if self.order is None else self.order
+        whole = isinstance(given, Sequence) and all(type(n) is int for n in given)
+        order = tuple(given) if whole else ()
+        if sorted(order) != list(axes):
+            raise ValueError(f"order must be a permutation of the axes, got {shown(self.order)}")
         self._set(
             tables=tables,
             combine=combine,

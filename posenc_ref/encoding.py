@@ -46,7 +46,13 @@ class Value(metaclass=Checked):
 
         :func:`posenc_ref.from_dict` calls this.
         """
-        return cls(**{key: decode(value) for key, value in body.items()})
+        decoded = {}
+        for key, value in body.items():
+            try:
+                decoded[key] = decode(value)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{cls.__name__}, {key}: {error}") from None
+        return cls(**decoded)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; the copy is checked like a new instance."""
@@ -144,7 +150,7 @@ class Scaling(Value, abstract=True):
 
 def _short(value: Any) -> str:
     """Return ``repr(value)``, shortening long tuples and arrays."""
-    if isinstance(value, tuple) and any(map(is_array, value)):
+    if isinstance(value, tuple) and value and all(map(is_array, value)):
         return f"({', '.join(map(_array, value))})"
     if isinstance(value, tuple) and len(value) > _SHOWN:
         return f"<{len(value)} values {value[0]!r}, {value[1]!r}, ..., {value[-1]!r}>"

@@ -81,7 +81,8 @@ class Sinusoidal(ComputedTable):
                 raise ValueError(f"denominator 'half-1' (dim//2 - 1) needs dim >= 4, got dim {dim}")
         else:
             denominator = validate.real("denominator", denominator, above=0.0)
-        if odd == "extra-sin" and dim % 2 and self.first == "cos":
+        first = validate.choice("first", self.first, ("sin", "cos"))
+        if odd == "extra-sin" and dim % 2 and first == "cos":
             raise ValueError(
                 "first must be 'sin' if dim is odd and odd='extra-sin', which adds a sine column, "
                 "got 'cos'"
@@ -101,7 +102,7 @@ class Sinusoidal(ComputedTable):
             layout=validate.choice(
                 "layout", self.layout, LAYOUTS, {"half": "concat", "split": "concat"}
             ),
-            first=validate.choice("first", self.first, ("sin", "cos")),
+            first=first,
             offset=offset,
             position_scale=position_scale,
             scale=validate.real("scale", self.scale),

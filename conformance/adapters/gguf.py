@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref import ModelEncoding
+from posenc_ref.limits import HEAD_DIM
 from posenc_ref.models.context import Described
 from posenc_ref.models.gguf_metadata import described_metadata
 from posenc_ref.models.gguf_schedule import FREQS, LONG, SHORT
+
+from .gguf_structure import require_sound
 
 
 def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> ModelEncoding:
@@ -46,18 +49,9 @@ def described_gguf(
     ``override`` replaces entries of the metadata, as llama.cpp's ``--override-kv`` does.
     """
     file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"there is no file {file}")
-    with file.open("rb") as opened:
-        magic = opened.read(4)
-    if magic != b"GGUF":
-        raise ValueError(f"{file} is no GGUF file: it begins with {magic!r}")
-    try:
-        import gguf
-    except ImportError as error:
-        raise ImportError(
-            'the gguf package reads GGUF files; pip install "posenc-ref[gguf]"'
-        ) from error
+    require_sound(file)
+    import gguf
+
     reader = gguf.GGUFReader(file)
     metadata: dict[str, Any] = {
         name: field.contents()
@@ -71,5 +65,15 @@ def described_gguf(
                 f"{metadata.get('general.architecture')}.rope.freq_base, got {key!r}"
             )
     metadata |= override or {}
-    tensors = {t.name: t.data.copy() for t in reader.tensors if t.name in (FREQS, LONG, SHORT)}
-    return described_metadata(metadata, tensors, layout=layout)
+    divisors = [t for t in reader.tensors if t.name in (FREQS, LONG, SHORT)]
+    for tensor in divisors:
+        if tensor.n_elements > HEAD_DIM:
+            raise ValueError(
+                f"{file}: the tensor {tensor.name!r} must have at most {HEAD_DIM} numbers, got "
+                f"{tensor.n_elements}"
+            )
+    tensors = {t.name: t.data.copy() for t in divisors}
+    try:
+        return described_metadata(metadata, tensors, layout=layout)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{file}: {error}") from None

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from posenc_ref._text import shown
 from posenc_ref.accuracy import Truth, budget
 
-from .bits import from_hex, to_hex
+from .bits import from_hex, read_integers, sized, to_hex
 
 #: The parts of an output of floats, with their dtypes in files.
 _PARTS = (("hi", "float64"), ("lo", "float64"), ("A", "float32"), ("B", "float32"))
+
+
+def _mask(rows: Any, shape: list[int]) -> np.ndarray:
+    """Return the booleans of ``judged``: a string of 0 and 1 for each row."""
+    texts = isinstance(rows, list) and all(isinstance(row, str) for row in rows)
+    digits = "".join(rows) if texts else None
+    if digits is None or len(digits) != math.prod(shape[-2:]) or set(digits) - {"0", "1"}:
+        raise ValueError(
+            f"judged must have a 0 or 1 for each element of {shape[-2:]}, got {shown(rows)}"
+        )
+    return np.array([digit == "1" for digit in digits], dtype=bool).reshape(shape[-2:])
 
 
 @dataclass(frozen=True)
@@ -42,15 +55,23 @@ class Output:
     @classmethod
     def read(cls, data: Mapping[str, Any], broadcasts: bool = False) -> Output:
         """Return the output that :meth:`to_json` wrote."""
-        shape, columns, mask = data["shape"], data.get("relative_to"), None
-        if "judged" in data:
-            mask = np.array([[digit == "1" for digit in row] for row in data["judged"]])
+        shape: Any = data.get("shape")
+        count = sized(shape)
+        mask = _mask(data["judged"], shape) if "judged" in data else None
         if "values" in data:
-            return cls.integers(np.array(data["values"]).reshape(shape), mask)
+            return cls.integers(read_integers(data), mask)
         hi, lo, a, b = (
-            from_hex(data[name], shape, dtype).astype(np.float64) for name, dtype in _PARTS
+            from_hex(data.get(name, []), shape, dtype).astype(np.float64) for name, dtype in _PARTS
         )
-        own = None if columns is None else np.array(columns)
+        own = None
+        if data.get("relative_to") is not None:
+            rows, width = shape[-2:] if len(shape) > 1 else (0, 0)
+            own = read_integers({"values": data["relative_to"], "shape": [rows]})
+            if not count or own.min() < 0 or own.max() >= width:
+                raise ValueError(
+                    f"relative_to must name one of {width} columns for each of {rows} rows, got "
+                    f"{shown(data['relative_to'])}"
+                )
         return cls(hi, lo, a, b, judged=mask, relative_to=own, broadcasts=broadcasts)
 
     def to_json(self) -> dict[str, Any]:

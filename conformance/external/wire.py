@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._documents import parse_json
 from posenc_ref._namespace import dtype_name
+from posenc_ref._text import one_line, shown
+from posenc_ref.limits import AXES
 
 #: The version of the protocol, raised when an older program could misread a line.
 PROTOCOL = 1
@@ -47,13 +50,13 @@ def _compact(value: Any) -> bytes:
 def read_answer(text: bytes, number: int) -> dict[str, Any]:
     """Return the answer to request ``number`` as a dictionary."""
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        body = parse_json(text, "it")
+    except ValueError as error:
         raise WireError(f"is not JSON: {_shown(text)}") from error
     if not isinstance(body, dict):
         raise WireError(f"is not a JSON object: {_shown(text)}")
     if body.get("id") != number or isinstance(body.get("id"), bool):
-        raise WireError(f"has the id {body.get('id')!r}, not that of the request, {number}")
+        raise WireError(f"has the id {shown(body.get('id'))}, not that of the request, {number}")
     return body
 
 
@@ -61,12 +64,12 @@ def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
     """Return (True, the result) or (False, the reason of the refusal)."""
     keys = set(body) - {"id"}
     if keys not in ({"result"}, {"refused"}):
-        found = ", ".join(sorted(keys)) or "nothing"
+        found = one_line(", ".join(sorted(keys))) or "nothing"
         raise WireError(f'must have "id" and one of "result" and "refused", it has {found}')
     if "refused" in body:
         if not isinstance(body["refused"], str) or not body["refused"].strip():
-            raise WireError(f'"refused" must be the reason, in words, got {body["refused"]!r}')
-        return False, body["refused"]
+            raise WireError(f'"refused" must be the reason, in words, got {shown(body["refused"])}')
+        return False, one_line(body["refused"])
     return True, decode(body["result"])
 
 
@@ -102,11 +105,14 @@ def decode(value: Any) -> Any:
 
 def _array(value: dict[str, Any]) -> np.ndarray:
     if set(value) != _KEYS:
-        raise WireError(f"holds an object with {', '.join(sorted(value))}; an array is {_ARRAY}")
+        raise WireError(
+            f"holds an object with {one_line(', '.join(sorted(value)))}; an array is {_ARRAY}"
+        )
     name, shape, digits = value["dtype"], value["shape"], value["hex"]
     if name not in DTYPES:
-        raise WireError(f"has an array with dtype {name!r}; allowed are {', '.join(DTYPES)}")
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise WireError(f"has an array with dtype {shown(name)}; allowed are {', '.join(DTYPES)}")
+    sizes = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+    if not sizes or len(shape) > AXES:
         raise WireError(f"has an array with shape {json.dumps(shape)[:60]}, not a list of sizes")
     if name == "bfloat16":
         try:

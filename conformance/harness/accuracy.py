@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from posenc_ref._text import one_line
+
 from .probes import SCAN
 
 #: The place of the largest error where no value was compared.
@@ -41,6 +43,10 @@ class Accuracy:
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None
     highest: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("where", "precision"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
 
     def lines(self) -> list[str]:
         """Return the lines of a report."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posenc_ref._text import shown
+
 from .codes import CODES
 
 
@@ -29,9 +31,9 @@ class ExpectedFailure:
 
     def __post_init__(self) -> None:
         for code in self.codes:
-            if code not in CODES:
+            if not isinstance(code, str) or code not in CODES:
                 near = difflib.get_close_matches(str(code), CODES, n=3) or sorted(CODES)
-                raise ValueError(f"code must be a key of CODES, got {code!r}; {_or(near)}")
+                raise ValueError(f"code must be a key of CODES, got {shown(code)}; {_or(near)}")
         if not self.codes:
             raise ValueError("code must name at least one finding that is expected, got none")
         if not isinstance(self.reason, str):
@@ -47,7 +49,9 @@ class ExpectedFailure:
     @property
     def codes(self) -> tuple[str, ...]:
         """Return the expected codes as a tuple."""
-        return (self.code,) if isinstance(self.code, str) else tuple(self.code)
+        if isinstance(self.code, str):
+            return (self.code,)
+        return tuple(self.code) if isinstance(self.code, Sequence) else ()
 
 
 def expectation(value: ExpectedFailure | Mapping[str, Any] | None) -> ExpectedFailure | None:

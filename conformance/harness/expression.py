@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import warnings
 from typing import Any
 
 from posenc_ref._registry import CLASSES
+from posenc_ref._text import one_line, shown
+from posenc_ref.limits import EXPRESSION, SHOWN
 
 from .nearest import did_you_mean
 
@@ -35,13 +38,23 @@ def read_expression(text: str) -> dict[str, Any]:
     ValueError
         The text is no such call; the message quotes the part that cannot be read.
     """
+    if len(text) > EXPRESSION:
+        raise ValueError(f"must have at most {EXPRESSION} characters, got {len(text)}")
     try:
-        body = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # such as 1if, which is refused below
+            body = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"cannot be read: {getattr(error, 'msg', error)} in {text!r}") from error
+        why = getattr(error, "msg", error)
+        raise ValueError(f"cannot be read: {why} in {shown(text)}") from error
+    except (RecursionError, MemoryError):  # Python's parser says both of deep nesting
+        raise ValueError(f"cannot be read: it is nested too deeply in {shown(text)}") from None
     if not isinstance(body, ast.Call | ast.Name | ast.Attribute):
-        raise ValueError(f"must be one call, got {text!r}")
-    return _called(body)
+        raise ValueError(f"must be one call, got {shown(text)}")
+    try:
+        return _called(body)
+    except RecursionError:
+        raise ValueError(f"cannot be read: it is nested too deeply in {shown(text)}") from None
 
 
 def class_name(name: str, kind: str) -> str:
@@ -58,14 +71,14 @@ def _called(node: ast.expr) -> dict[str, Any]:
     if call.args:
         fields = [f.name for f in dataclasses.fields(CLASSES[kind][name]) if not f.kw_only]
         if len(call.args) > len(fields):
-            first = ast.unparse(call.args[len(fields)])
+            first = one_line(ast.unparse(call.args[len(fields)]), SHOWN)
             raise ValueError(f"{name}: give the name of the field with {first}, as in base=10000.0")
         found |= {f: _value(a) for f, a in zip(fields, call.args, strict=False)}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise ValueError(f"{name}: write out the fields of {ast.unparse(keyword.value)!r}")
+            raise ValueError(f"{name}: write out the fields of {shown(ast.unparse(keyword.value))}")
         if keyword.arg in found:
-            raise ValueError(f"{name}: the field {keyword.arg!r} is given twice")
+            raise ValueError(f"{name}: the field {shown(keyword.arg)} is given twice")
         found[keyword.arg] = _value(keyword.value)
     return found
 
@@ -74,13 +87,13 @@ def _class_of(node: ast.expr) -> tuple[str, str]:
     """Return the kind and the name of the class that is called."""
     module = node.value if isinstance(node, ast.Attribute) else None  # as in posenc_ref.RoPE
     if not isinstance(module or node, ast.Name):
-        raise ValueError(f"{ast.unparse(node)!r} must be the name of a class")
+        raise ValueError(f"{shown(ast.unparse(node))} must be the name of a class")
     written = node.attr if isinstance(node, ast.Attribute) else ast.unparse(node)
     for kind in _KINDS:
         if (name := class_name(written, kind)) in CLASSES[kind]:
             return kind, name
     near = did_you_mean(written, [name for kind in _KINDS for name in CLASSES[kind]])
-    raise ValueError(f"there is no encoding and no scaling {written!r}{near}")
+    raise ValueError(f"there is no encoding and no scaling {shown(written)}{near}")
 
 
 def _value(node: ast.expr) -> Any:
@@ -91,8 +104,8 @@ def _value(node: ast.expr) -> Any:
         return _plain(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError) as error:
         raise ValueError(
-            f"{ast.unparse(node)!r} is no value: write numbers, texts, True, False, None, tuples, "
-            "lists and nested classes"
+            f"{shown(ast.unparse(node))} is no value: write numbers, texts, True, False, None, "
+            "tuples, lists and nested classes"
         ) from error
 
 

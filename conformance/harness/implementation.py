@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc_ref import Encoding, ModelEncoding
+from posenc_ref._text import one_line
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class Implementation:
     how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
     bound: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", one_line(self.name))
+        object.__setattr__(self, "how", one_line(self.how))
 
     def queries(self, x: Any, positions: Any) -> Any:
         """Return the rotated queries of an implementation of ``apply_qk``."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._text import one_line
 from posenc_ref.accuracy import Truth
 
 from .accuracy import NOTHING, Accuracy
@@ -97,7 +98,7 @@ class Ledger:
     def limit(self, text: str) -> None:
         """Report that the function refuses an optional input, and how the run continues."""
         if text not in self.report.limits:
-            self.report.limits.append(text)
+            self.report.limits.append(one_line(text))
 
     def _counts(self, check: str) -> bool:
         """Record that a check failed; return whether the failure counts (see ``only``)."""

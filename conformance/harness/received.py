@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from posenc_ref._text import shown
+
 from .accuracy import Accuracy
 from .expected import expectation
 from .report import Finding, Report
@@ -16,11 +18,14 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "tuple[str, ...]": (list, tuple), "dict[str, int]": dict, "dict[str, bool]": dict,
     "dict[str, list[str]]": dict, "dict[str, Any]": dict, "dict[int, float]": dict,
     "Accuracy | None": (dict, type(None)), "ExpectedFailure | None": (dict, type(None)),
+    "str | None": (str, type(None)), "float | None": (int, float, type(None)),
+    "dict[str, str]": dict,
 }  # fmt: skip
 #: The types of the items of the lists and dictionaries above.
-_ITEMS: dict[str, type] = {
+_ITEMS: dict[str, type | tuple[type, ...]] = {
     "list[Finding]": dict, "list[str]": str, "tuple[str, ...]": str, "dict[str, int]": int,
-    "dict[str, bool]": bool, "dict[str, list[str]]": list,
+    "dict[str, bool]": bool, "dict[str, list[str]]": list, "dict[str, str]": str,
+    "dict[int, float]": (int, float, type(None)),
 }  # fmt: skip
 
 
@@ -40,7 +45,8 @@ def report_of(data: Any) -> Report:
     report = Report(**body | {"required": tuple(body["required"])})
     if data.get("verdict") != report.verdict:
         raise ValueError(
-            f"the verdict of the report must be {report.verdict!r}, got {data.get('verdict')!r}"
+            f"the verdict of the report must be {report.verdict!r}, got "
+            f"{shown(data.get('verdict'))}"
         )
     return report
 
@@ -49,7 +55,7 @@ def made(cls: type[Any], data: Any, what: str) -> Any:
     """Return the finding or accuracy that ``data`` describes."""
     body = _body(cls, data, what)
     if "errors" in body:  # infinity is null in JSON, and keys are texts
-        body["errors"] = {int(p): number(e) for p, e in body["errors"].items()}
+        body["errors"] = {position(p): number(e) for p, e in body["errors"].items()}
     if "worst" in body:
         body["worst"] = number(body["worst"])
     return cls(**{k: tuple(v) if k in ("equivalent", "known") else v for k, v in body.items()})
@@ -60,20 +66,34 @@ def number(value: float | None) -> float:
     return float("inf") if value is None else value
 
 
-def _body(cls: type[Any], data: Any, what: str) -> dict[str, Any]:
-    """Return the fields of ``cls`` in ``data``, each of the right type."""
-    if not isinstance(data, Mapping):
-        raise ValueError(f"a {what} must be an object, got {type(data).__name__}")
-    body = {}
-    for field in fields(cls):
-        kind = str(field.type)
-        if field.name not in data:
-            raise ValueError(f"the {what} must have {field.name!r}")
-        value = body[field.name] = data[field.name]
+def position(key: Any) -> int:
+    """Return a position, which JSON writes as a text."""
+    if not isinstance(key, int) and not (isinstance(key, str) and key.isdecimal()):
+        raise ValueError(f"the keys of errors must be positions, got {shown(key)}")
+    return int(key)
+
+
+def require(what: str, data: Mapping[str, Any], **kinds: str) -> None:
+    """Raise ValueError unless an object has entries of these types, such as "dict[str, int]"."""
+    for name, kind in kinds.items():
+        if name not in data:
+            raise ValueError(f"the {what} must have {name!r}")
+        value = data[name]
         items = value.values() if isinstance(value, dict) else value
         right = isinstance(value, _TYPES[kind]) and (
             kind not in _ITEMS or all(isinstance(item, _ITEMS[kind]) for item in items)
         )
+        if kind.startswith(("int", "float")) and isinstance(value, bool):
+            right = False
+        if kind == "dict[str, list[str]]" and right:
+            right = all(isinstance(text, str) for texts in items for text in texts)
         if not right:
-            raise ValueError(f"{field.name!r} of the {what} must be {kind}, got {value!r:.60}")
-    return body
+            raise ValueError(f"{name!r} of the {what} must be {kind}, got {shown(value)}")
+
+
+def _body(cls: type[Any], data: Any, what: str) -> dict[str, Any]:
+    """Return the fields of ``cls`` in ``data``, each of the right type."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"a {what} must be an object, got {type(data).__name__}")
+    require(what, data, **{field.name: str(field.type) for field in fields(cls)})
+    return {field.name: data[field.name] for field in fields(cls)}

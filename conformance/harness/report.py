@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from posenc_ref import SPEC_VERSION
+from posenc_ref._text import one_line, printable, shown
+from posenc_ref.limits import LONG_TEXT
 
 from .accuracy import Accuracy
 from .codes import CODES
@@ -58,11 +60,16 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
-            raise ValueError(f"code must be a key of CODES, got {self.code!r}")
+            raise ValueError(f"code must be a key of CODES, got {shown(self.code)}")
         if not self.remedy:
             object.__setattr__(self, "remedy", CODES[self.code].remedy)
+        for name in ("message", "evidence", "remedy"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
+        object.__setattr__(self, "equivalent", tuple(map(one_line, self.equivalent)))
+        object.__setattr__(self, "reproduce", printable(self.reproduce))
         if not self.known:
             object.__setattr__(self, "known", known(self.code, self.message))
+        object.__setattr__(self, "known", tuple(map(one_line, self.known)))
 
     def __str__(self) -> str:
         lines = [f"{self.severity}: {self.code}: {self.message}"]
@@ -139,6 +146,18 @@ class Report:
     expected: ExpectedFailure | None = None
     error: str = ""
     printed: str = ""
+
+    def __post_init__(self) -> None:
+        self.limits = [one_line(limit) for limit in self.limits]
+        self.required = tuple(map(one_line, self.required))
+        self.executed = {one_line(name): n for name, n in self.executed.items()}
+        self.controls = {one_line(name): rejected for name, rejected in self.controls.items()}
+        self.failed = {one_line(name): codes for name, codes in self.failed.items()}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field; names and sentences, which may be foreign, become one printable line."""
+        foreign = isinstance(value, str) and name != "converted"
+        super().__setattr__(name, one_line(value, LONG_TEXT) if foreign else value)
 
     @property
     def missing(self) -> list[str]:
@@ -247,9 +266,11 @@ def _grouped(limits: list[str]) -> list[str]:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {printable(str(k)): _finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
+    if isinstance(value, str):
+        return printable(value)
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Encoding
+from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Finding, Report
+from posenc_ref.limits import LONG_TEXT
 
 _INDENT = 13
 #: Facts at the end of a card, in this order; all other facts come before them.
@@ -107,6 +109,10 @@ class Card:
     converted: str = ""
     report: Report | None = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field; the name, which may be foreign, becomes one printable line."""
+        super().__setattr__(name, one_line(value) if name == "subject" else value)
+
     @property
     def exact(self) -> bool:
         """Whether the function passes the check against ``encoding``."""
@@ -141,6 +147,7 @@ class Card:
         for label, texts in rows:
             first = f"{label:<{_INDENT - 1}} "
             for text in texts:
+                text = one_line(text, LONG_TEXT)
                 wrapped = textwrap.wrap(
                     text, 100, initial_indent=first, subsequent_indent=" " * _INDENT
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref._documents import read_bytes
+from posenc_ref._text import shown
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.limits import TENSORS
+
+from .numpy_files import read_npy, read_npz
 
 #: NumPy's name of each dtype of safetensors that a recording may use, bfloat16 excepted.
 _SAFETENSORS = {
@@ -58,7 +62,8 @@ class Tensor:
             raise TypeError(
                 f"{name} must be an array of integers or of {', '.join(ROUNDOFF)}, got {kind}"
             )
-        return cls(values.astype(np.float64) if kind in ROUNDOFF else values, kind)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            return cls(values.astype(np.float64) if kind in ROUNDOFF else values, kind)
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -80,7 +85,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise ValueError(f"there is no file or folder {path}; allowed is {_ALLOWED}")
     if path.suffix == ".npz":
-        return dict(_npz(path))
+        return dict(read_npz(path))
     if path.suffix == ".safetensors":
         return dict(_safetensors(path))
     raise ValueError(
@@ -92,7 +97,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 def _folder(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of the files in a folder; their names begin with the path of the file."""
     named = {f.relative_to(path).with_suffix("").as_posix(): f for f in sorted(path.rglob("*"))}
-    found = {name: _npy(file) for name, file in named.items() if file.suffix == ".npy"}
+    found = {name: read_npy(file) for name, file in named.items() if file.suffix == ".npy"}
     if found:
         return found
     for name, file in named.items():
@@ -106,28 +111,6 @@ def _folder(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def _npy(path: Path) -> np.ndarray:
-    try:
-        return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read as an array: {error}") from error
-
-
-def _npz(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    with path.open("rb") as stream:
-        try:
-            file = np.load(stream, allow_pickle=False)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} cannot be read as a .npz file: {error}") from error
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ValueError(f"{path} cannot be read as a .npz file: it holds a single array")
-        for name in file.files:
-            try:
-                yield name, file[name]
-            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-                raise ValueError(f"{path}: {name!r} cannot be read: {error}") from error
-
-
 def _safetensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     try:
         import safetensors
@@ -136,14 +119,14 @@ def _safetensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             f"{path} needs the package safetensors: pip install 'posenc-ref[weights]'"
         ) from error
     try:
-        found = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        found = safetensors.deserialize(read_bytes(path, TENSORS))  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} cannot be read as a .safetensors file: {error}") from error
     for name, stored in found:
         kind = stored["dtype"]
         if kind != "BF16" and kind not in _SAFETENSORS:
             allowed = ", ".join([*_SAFETENSORS, "BF16"])
-            raise ValueError(f"{path}: {name!r} must have a dtype among {allowed}, got {kind}")
+            raise ValueError(f"{path}: {shown(name)} must have a dtype among {allowed}, got {kind}")
         dtype = np.dtype("V2" if kind == "BF16" else _SAFETENSORS[kind])
         yield name, np.frombuffer(stored["data"], dtype).reshape(stored["shape"])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref import Rotary
+from posenc_ref._documents import naming
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Settings, describe
@@ -134,7 +135,8 @@ def check_recorded_file(
     arrays, roles = read(path), roles or {}
     found = layers(arrays, roles, str(path))
     settings = _settings(angles, precision, strict)
-    report = _check(found, encoding, layer_type, tensor_layout, settings, str(path))
+    with naming(str(path)):
+        report = _check(found, encoding, layer_type, tensor_layout, settings, str(path))
     for layer, tensor, text in strays(arrays, roles, str(path)):
         if layer.number is None or of_layer(encoding, layer, layer_type) is not None:
             add_stray(report, tensor, text)

@@ -6,6 +6,9 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from posenc_ref._text import code
+from posenc_ref._text import markdown as escaped
+
 from .expected import Expected, explanation
 from .record import Outcome, Survey, versions
 
@@ -54,12 +57,12 @@ def deviations(
                 yield f"```python\n{code}\n```"
     for line in lines:
         if explanation(line, known) is None:
-            yield f"### {line.name}\n\n**Unexplained.** {line.found}."
+            yield f"### {escaped(line.name)}\n\n**Unexplained.** {escaped(line.found)}."
 
 
 def _named(lines: Sequence[Outcome], most: int | None) -> Iterator[str]:
     for line in lines[:most]:
-        source = f" ({line.source})" if line.source else ""
-        yield f"- `{line.name}`{source}: {line.found}"
+        source = f" ({escaped(line.source)})" if line.source else ""
+        yield f"- {code(line.name)}{source}: {escaped(line.found)}"
     if most is not None and len(lines) > most:
         yield f"- and {len(lines) - most} more outcomes with this deviation"

@@ -9,22 +9,19 @@ stricter, which wants no attributes there.
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from posenc_ref._text import printable
 from posenc_ref.conformance.harness.by_check import EXPECTED, PASSED, SKIPPED, XFAILED, by_check
 from posenc_ref.conformance.harness.report import Report
 
 from .batch import Checked
 from .files import require_own
 from .record import versions
-
-#: XML 1.0 forbids these characters, even escaped.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @contextmanager
@@ -122,5 +119,5 @@ def _properties(one: Checked) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Return a text without the characters that XML forbids."""
-    return _FORBIDDEN.sub("", text)
+    """Return a text with unprintable characters escaped, some of which XML forbids."""
+    return printable(text)

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from posenc_ref import Encoding, ModelEncoding
+from posenc_ref._documents import naming, parse_json, read_bytes
+from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Report, _finite
+from posenc_ref.limits import FILE, LINE
 
 from .batch import Batch, Checked
 from .files import require_own
@@ -39,6 +42,9 @@ EVENTS = {
 
 class NdjsonError(ValueError):
     """A file is not a complete, consistent report; the message says why."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(one_line(message))
 
 
 class NdjsonWriter:
@@ -173,7 +179,7 @@ def recorded_outcomes(
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().splitlines()
+    lines = read_bytes(path, FILE).splitlines()
     try:
         events = [_event(text, n) for n, text in enumerate(lines, 1)]
     except NdjsonError as error:
@@ -215,9 +221,10 @@ def read_ndjson(source: Path | str) -> Recorded:
         id occurs twice; or the footer does not match the lines.
     """
     try:
-        return _read(Path(source).read_bytes())
-    except NdjsonError as error:
-        raise NdjsonError(f"{source}: {error}") from None
+        with naming(str(source)):
+            return _read(read_bytes(Path(source), FILE))
+    except ValueError as error:
+        raise NdjsonError(error) from None
 
 
 def _read(raw: bytes) -> Recorded:
@@ -230,7 +237,7 @@ def _read(raw: bytes) -> Recorded:
         raise NdjsonError(f"begins with {header['event']!r}, not with a header")
     if header.get("format") != FORMAT:
         raise NdjsonError(f"has the format {header.get('format')!r}; this version reads {FORMAT!r}")
-    if header.get("kind") not in EVENTS:
+    if header.get("kind") not in [*EVENTS]:
         raise NdjsonError(f"has the kind {header.get('kind')!r}, not {' or '.join(EVENTS)}")
     ends = [n for n, e in enumerate(events, 1) if e["event"] == "footer"]
     if not ends:
@@ -248,12 +255,14 @@ def _read(raw: bytes) -> Recorded:
 
 
 def _event(text: bytes, n: int) -> dict[str, Any]:
+    if len(text) > LINE:
+        raise NdjsonError(f"line {n} must have at most {LINE} bytes, it has {len(text)}")
     try:
-        body = json.loads(text)
+        body = parse_json(text, f"line {n}")
     except ValueError as error:
-        raise NdjsonError(f"line {n} is not JSON ({error})") from None
-    if not isinstance(body, dict) or not {"event", "id"} <= set(body):
-        raise NdjsonError(f'line {n} must be an object with "event" and "id"')
+        raise NdjsonError(error) from None
+    if not isinstance(body, dict) or not all(isinstance(body.get(k), str) for k in ("event", "id")):
+        raise NdjsonError(f'line {n} must be an object with "event" and "id", both texts')
     return body
 
 
@@ -271,6 +280,8 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
         if event["event"] not in EVENTS[kind]:
             names = ", ".join(EVENTS[kind])
             raise NdjsonError(f"has an event {event['event']!r}; events of {kind} are {names}")
+        if type(event.get("executed", 0)) is not int:
+            raise NdjsonError(f"has no number of executed cases: {event['executed']!r}")
     found = {name: sum(e["event"] == name for e in between) for name in EVENTS[kind]}
     if footer.get("counts") != found:
         raise NdjsonError(f"holds {found}, but its footer counts {footer.get('counts')}")
@@ -289,8 +300,8 @@ def _result(
         of[e["event"]].append(e)
     try:
         found, computed = recorded_result(header, of, footer)
-    except (KeyError, TypeError, ValueError) as error:
-        raise NdjsonError(f"has a missing or wrong entry: {error!r}") from None
+    except (TypeError, ValueError) as error:
+        raise NdjsonError(f"has a missing or wrong entry: {error}") from None
     verdict = "verdict" if header["kind"] == "check" else "verdicts"
     stated = (footer.get(verdict), footer.get("exit_code"))
     if computed != stated:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from posenc_ref._text import markdown as escaped
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import ERROR, Finding, Report
 
@@ -31,7 +32,7 @@ def markdown(recorded: Sequence[Recorded]) -> str:
             rows += [_row(o) for o in outcomes if o.verdict != "skipped"]
             found += [_outcome_finding(o) for o in outcomes if o.codes]
             skipped += [
-                f"- {_text(o.name)}: {_text(o.reason)}"
+                f"- {escaped(o.name)}: {escaped(o.reason)}"
                 for o in outcomes
                 if o.reason and o.verdict != "conforms"
             ]
@@ -40,14 +41,15 @@ def markdown(recorded: Sequence[Recorded]) -> str:
             rows.append(_row(checked))
             report = checked.report
             if report is None:
-                skipped.append(f"- {_text(checked.name)}: {_text(checked.reason)}")
+                skipped.append(f"- {escaped(checked.name)}: {escaped(checked.reason)}")
                 continue
             found += [line for f in report.findings for line in _finding(checked.name, f)]
-            found += [f"- {_text(checked.name)}: {_text(line)}" for line in _expectation(report)]
+            subject = escaped(checked.name)
+            found += [f"- {subject}: {escaped(line)}" for line in _expectation(report)]
             limits = [f"the required check {name!r} was not executed" for name in report.missing]
             limits = [*report.limits, *limits]
-            skipped += [f"- {_text(checked.name)}: {_text(limit)}" for limit in limits]
-    cells = [[_text(cell) for cell in row] for row in rows]
+            skipped += [f"- {subject}: {escaped(limit)}" for limit in limits]
+    cells = [[escaped(cell) for cell in row] for row in rows]
     table = markdown_table(_HEAD, cells, ("cases", "worst"))
     parts = ["## Positional encodings", "\n".join(_counts(recorded)), table]
     for title, texts in (("Findings", found), ("Not judged", skipped)):
@@ -63,15 +65,15 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
     for one in recorded:
         result = one.result
         if isinstance(result, Verification):
-            lines.append(f"- `posenc verify`: {_text(show.summary(result))}")
+            lines.append(f"- `posenc verify`: {escaped(show.summary(result))}")
         elif isinstance(result, Batch):
-            lines.append(f"- {_text(result.summary())}")
+            lines.append(f"- {escaped(result.summary())}")
         else:
             rejected = sum(result.controls.values())
             lines.append(
-                f"- {_text(result.subject)}: **{result.verdict}** (exit code {result.exit_code}), "
-                f"{plural(sum(result.executed.values()), 'case', 'cases')} executed, {rejected} of "
-                f"{len(result.controls)} perturbed outputs rejected"
+                f"- {escaped(result.subject)}: **{result.verdict}** (exit code "
+                f"{result.exit_code}), {plural(sum(result.executed.values()), 'case', 'cases')} "
+                f"executed, {rejected} of {len(result.controls)} perturbed outputs rejected"
             )
     return lines
 
@@ -102,14 +104,14 @@ def _row(o: Outcome) -> list[str]:
 
 
 def _finding(subject: str, f: Finding) -> list[str]:
-    label = f"- {'**error**' if f.severity == ERROR else 'note'} `{f.code}`, {_text(subject)}: "
-    lines = [label + _text(f.message)]
+    label = f"- {'**error**' if f.severity == ERROR else 'note'} `{f.code}`, {escaped(subject)}: "
+    lines = [label + escaped(f.message)]
     if f.evidence:
-        lines.append(f"  - evidence: {_text(f.evidence)}")
+        lines.append(f"  - evidence: {escaped(f.evidence)}")
     if f.severity == ERROR:
-        lines.append(f"  - remedy: {_text(f.remedy)}")
+        lines.append(f"  - remedy: {escaped(f.remedy)}")
     if f.known:
-        lines.append(f"  - models with this convention: {_text(', '.join(f.known))}")
+        lines.append(f"  - models with this convention: {escaped(', '.join(f.known))}")
     if f.reproduce:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", f.reproduce)), default=0))
         code = "\n".join(f"    {line}" for line in f.reproduce.splitlines())
@@ -119,7 +121,7 @@ def _finding(subject: str, f: Finding) -> list[str]:
 
 def _outcome_finding(o: Outcome) -> str:
     pairs = zip(o.codes, o.messages, strict=False)
-    return f"- **error** {_text(o.name)}: " + "; ".join(f"`{c}`: {_text(m)}" for c, m in pairs)
+    return f"- **error** {escaped(o.name)}: " + "; ".join(f"`{c}`: {escaped(m)}" for c, m in pairs)
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:
@@ -130,12 +132,5 @@ def _versions(recorded: Sequence[Recorded]) -> list[str]:
         if one.header.get("backend_version"):
             known[one.header["backend"]] = one.header["backend_version"]
         versions = ", ".join(f"{name} {version}" for name, version in known.items())
-        lines.append(f"<sub>{_text(versions)}, {_text(one.header['platform'])}</sub>")
+        lines.append(f"<sub>{escaped(versions)}, {escaped(one.header['platform'])}</sub>")
     return list(dict.fromkeys(lines))
-
-
-def _text(value: str) -> str:
-    """Return ``value`` as one line with Markdown escaped."""
-    for sign in "\\`*_[]<>|~":
-        value = value.replace(sign, "\\" + sign)
-    return " ".join(value.split())

@@ -11,8 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from posenc_ref import SPEC_VERSION, __version__
+from posenc_ref import _text as foreign
+from posenc_ref.conformance.harness.received import position
 from posenc_ref.conformance.harness.report import ERROR, NOTE, Report, _finite
+from posenc_ref.limits import LONG_TEXT
 
+#: Fields that are shown as they are, with their line breaks.
+_SEVERAL_LINES = ("card", "reason")
 #: The keys in the JSON of ``posenc verify``, each with the field of :class:`Outcome`.
 VERIFY_KEYS = {
     name: name
@@ -67,6 +72,17 @@ class Outcome:
     right: str = ""  #: the way in which the identity card agrees with the source
     card: str = ""  #: the identity card as printed
 
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, str):
+                several = f.name in _SEVERAL_LINES
+                safe = foreign.printable(value) if several else foreign.one_line(value, LONG_TEXT)
+                object.__setattr__(self, f.name, safe)
+            elif isinstance(value, tuple):
+                safe_parts = tuple(foreign.one_line(v) if isinstance(v, str) else v for v in value)
+                object.__setattr__(self, f.name, safe_parts)
+
     @property
     def ours(self) -> bool:
         """Return whether the outcome is about ``posenc_ref`` itself."""
@@ -101,7 +117,7 @@ class Outcome:
         body = {name: data[key] for key, name in keys.items() if name in known}
         body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
         if "errors" in body:  # the keys of JSON are texts
-            body["errors"] = {int(p): error for p, error in body["errors"].items()}
+            body["errors"] = {position(p): error for p, error in body["errors"].items()}
         return cls(**body)
 
 

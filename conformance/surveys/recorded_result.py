@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from posenc_ref._text import shown
 from posenc_ref.conformance.harness.accuracy import Accuracy
 from posenc_ref.conformance.harness.expected import expectation
-from posenc_ref.conformance.harness.received import made, number, report_of
+from posenc_ref.conformance.harness.received import made, number, report_of, require
 from posenc_ref.conformance.harness.report import Finding, Report
 
 from .batch import Batch, Checked
-from .record import Outcome
+from .record import VERIFY_KEYS, Outcome
 
 if TYPE_CHECKING:
     from .verify import Verification
 
+#: The entries of the footer of a check, with their types.
+_CHECK_FOOTER = {"measured": "str", "called": "str", "error": "str", "printed": "str"}
+#: Those that files of earlier versions lack.
+_FOOTER = dict.fromkeys(_CHECK_FOOTER, "")
 #: Fields of reports that files of earlier versions lack.
 _OLDER = {"error": "", "printed": ""}
 
@@ -25,9 +31,20 @@ def recorded_result(
 ) -> tuple[Report | Verification | Batch, tuple[Any, int]]:
     """Return the result, and its verdict or counts with its exit code; ``of`` has lines by event.
 
-    A missing or wrong entry raises KeyError, TypeError or ValueError.
+    A missing or wrong entry raises TypeError or ValueError.
     """
+    require("footer", footer, seconds="float")
+    require("header", header, versions="dict[str, str]", platform="str")
     if header["kind"] == "check":
+        texts = ("subject", "surface", "declared", "backend", "backend_version", "dtype")
+        require("header", header, **dict.fromkeys(texts, "str"))
+        require("footer", {**_FOOTER, **footer}, **_CHECK_FOOTER)
+        for check in of["check"]:
+            require("check", check, name="str", executed="int", required="bool", codes="list[str]")
+        for control in of["control"]:
+            require("control", control, name="str", rejected="bool")
+        for limit in of["limit"]:
+            require("limit", limit, text="str")
         report = Report(
             header["subject"], header["surface"], header["declared"], header["backend"],
             header["dtype"],
@@ -37,12 +54,9 @@ def recorded_result(
             executed={e["name"]: e["executed"] for e in of["check"] if e["executed"]},
             required=tuple(e["name"] for e in of["check"] if e["required"]),
             controls={e["name"]: e["rejected"] for e in of["control"]},
-            measured=footer["measured"],
-            called=footer.get("called", ""),
             failed={e["name"]: e["codes"] for e in of["check"] if e["codes"]},
-            expected=expectation(footer["expected"]),
-            error=footer.get("error", ""),
-            printed=footer.get("printed", ""),
+            expected=expectation(footer.get("expected")),
+            **{name: {**_FOOTER, **footer}[name] for name in _FOOTER},
         )  # fmt: skip
         return report, (report.verdict, report.exit_code)
     found: Verification | Batch
@@ -57,16 +71,21 @@ def recorded_result(
 
 def case_of(event: Mapping[str, Any]) -> Checked:
     """Return the outcome of one function that :meth:`NdjsonWriter.case` wrote."""
-    body = event["report"]
+    require("case", event, name="str", reason="str", seconds="float", exit_code="int")
+    body = event.get("report")
     if body is None:
         return Checked.failed(event["name"], event["reason"], event["exit_code"])
-    return Checked.of(event["name"], report_of(_OLDER | body), event["seconds"])
+    if not isinstance(body, Mapping):
+        raise ValueError(f"the report of a case must be an object or null, got {shown(body)}")
+    return Checked.of(event["name"], report_of({**_OLDER, **body}), number(event["seconds"]))
 
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
     """Return the instance of ``cls`` that was written as ``event``."""
     if cls is not Outcome:
         return made(cls, event, cls.__name__.lower())
+    kinds = {f.name: str(f.type) for f in fields(Outcome) if f.name in VERIFY_KEYS}
+    require("outcome", event, **kinds)
     outcome = Outcome.from_dict(event)
     errors = {p: number(e) for p, e in outcome.errors.items()}
     worst = number(outcome.worst) if outcome.executed else outcome.worst

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 
 from posenc_ref import Encoding, from_dict
 from posenc_ref._namespace import dtype_name, is_array, to_host
+from posenc_ref._text import shown
 from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.conformance.exact.bits import read_array
 from posenc_ref.conformance.exact.output import Output
+from posenc_ref.limits import LENGTH
 
 from .surfaces import LISTS, OPTIONAL, SURFACES
 
@@ -75,18 +78,41 @@ class VectorCase:
     @cached_property
     def encoding(self) -> Encoding | None:
         """Return the declared encoding, or None for plain functions."""
-        return None if self.declared is None else from_dict(self.declared)
+        if self.declared is None:
+            return None
+        with self._named("encoding"):
+            found = from_dict(self.declared)
+            if not isinstance(found, Encoding):
+                raise ValueError(f"must be an encoding, got {shown(found)}")
+        return found
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
         """Return the inputs by name: NumPy arrays and plain numbers."""
-        return {name: read_array(data) for name, data in self.data["inputs"].items()}
+        found = {}
+        for name, data in self.data["inputs"].items():
+            with self._named(f"inputs, {shown(name)}"):
+                found[name] = _checked(read_array(data))
+        return found
 
     @cached_property
     def truth(self) -> dict[str, Output]:
         """Return the expected outputs by name."""
-        bias = self.surface == "bias"
-        return {name: Output.read(data, bias) for name, data in self.data["truth"].items()}
+        bias, found = self.surface == "bias", {}
+        for name, data in self.data["truth"].items():
+            with self._named(f"truth, {shown(name)}"):
+                if not isinstance(data, Mapping):
+                    raise ValueError(f"must be an object, got {shown(data)}")
+                found[name] = Output.read(data, bias)
+        return found
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Within this context, an error names the file, the case and ``what``."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.file}: {self.id}: {what}: {error}") from None
 
     def arguments(self, dtype: str | None = None) -> tuple[Any, ...]:
         """Return copies of the inputs in call order, with float32 arrays as ``dtype``.
@@ -152,6 +178,14 @@ class VectorCase:
     def run(self, fn: Callable[..., Any], dtype: str | None = None) -> float:
         """Return ``judge(fn(*arguments()))``; exceptions of ``fn`` are passed on."""
         return self.judge(fn(*self.arguments(dtype)), dtype=dtype)
+
+
+def _checked(value: Any) -> Any:
+    """Return an input; raise ValueError for a number that is neither a size nor a position."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if not (isinstance(value, np.ndarray | str) or (number and abs(value) <= LENGTH)):
+        raise ValueError(f"must be an array, a word or an integer, got {shown(value)}")
+    return value
 
 
 def _host(value: Any) -> tuple[np.ndarray, str]:

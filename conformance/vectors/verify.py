@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from posenc_ref._documents import inside
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.exact.bits import canonical, digest
 from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.plural import plural
 
 from .case import VectorCase
-from .files import MANIFEST, cases_of, read_json, semantics, shipped
+from .files import MANIFEST, cases_of, listed, read_json, semantics, shipped
 from .flags import FLAGS, flags_of, level_of
 from .schema import violations
 from .surfaces import SURFACES, own_function
@@ -77,6 +78,11 @@ def verify_vectors(folder: Path | None = None) -> Verified:
     found.problems += _manifest_problems(home, manifest)
     ids: Counter[str] = Counter()
     for name in manifest["files"]:
+        try:
+            inside(home, name, MANIFEST)
+        except ValueError as error:
+            found.problems.append(str(error))
+            continue
         document, broken = _read(home / name, "file")
         found.problems += broken
         if broken:
@@ -87,12 +93,20 @@ def verify_vectors(folder: Path | None = None) -> Verified:
         found.files += 1
         found.size += len(data)
         found.problems += [f"{name}: {text}" for text in _file_problems(document)]
+        count = sum(1 for _ in cases_of(document))
+        if count != manifest["files"][name]["cases"]:
+            said = manifest["files"][name]["cases"]
+            found.problems.append(f"{name}: {count} cases, {MANIFEST} says {said}")
         for group, case in cases_of(document):
             ids[case["id"]] += 1
             found.cases += 1
-            found.problems += [f"{case['id']}: {text}" for text in _case_problems(group, case)]
-            if group["surface"] in SURFACES:
-                execute(found, VectorCase.read(name, group, case))
+            try:
+                problems = list(_case_problems(group, case))
+                found.problems += [f"{case['id']}: {text}" for text in problems]
+                if group["surface"] in SURFACES:
+                    execute(found, VectorCase.read(name, group, case))
+            except (TypeError, ValueError) as error:
+                found.problems.append(f"{case['id']}: it cannot be judged: {error}")
     found.problems += [f"{i}: {n} cases have this id" for i, n in ids.items() if n > 1]
     again = ids.keys() & set(manifest["retired"])
     found.problems += [f"{i}: a retired id is used again" for i in sorted(again)]
@@ -111,16 +125,16 @@ def _read(path: Path, definition: str) -> tuple[Any, list[str]]:
 
 
 def _manifest_problems(home: Path, manifest: Json) -> Iterator[str]:
-    listed = manifest["files"]
+    files = manifest["files"]
     present = {path.name for path in home.glob("*.json")} - {MANIFEST}
-    yield from (f"{name}: not in {MANIFEST}" for name in sorted(present - set(listed)))
-    for name in sorted(present & set(listed)):  # a missing file is reported when it is read
+    yield from (f"{name}: not in {MANIFEST}" for name in sorted(present - set(files)))
+    for name in sorted(present & set(files)):  # a missing file is reported when it is read
         data = (home / name).read_bytes()
-        if hashlib.sha256(data).hexdigest() != listed[name]["sha256"]:
+        if hashlib.sha256(data).hexdigest() != files[name]["sha256"]:
             yield f"{name}: its SHA-256 is not the one in {MANIFEST}"
-        if len(data) != listed[name]["bytes"]:
-            yield f"{name}: {len(data)} bytes, {MANIFEST} says {listed[name]['bytes']}"
-    together = "".join(entry["sha256"] for entry in listed.values())
+        if len(data) != files[name]["bytes"]:
+            yield f"{name}: {len(data)} bytes, {MANIFEST} says {files[name]['bytes']}"
+    together = "".join(entry["sha256"] for entry in files.values())
     if hashlib.sha256(together.encode()).hexdigest() != manifest["sha256"]:
         yield f"{MANIFEST}: its sha256 must be the SHA-256 of the files' digests, joined"
 
@@ -181,13 +195,13 @@ def _age(home: Path) -> str:
     """Return how a copy differs from the vectors of this installation."""
 
     def ids(folder: Path) -> dict[str, str]:
-        names = read_json(folder / MANIFEST)["files"]
+        names = listed(folder)
         documents = [read_json(folder / name) for name in names if (folder / name).is_file()]
-        return {case["id"]: case["digest"] for d in documents for _, case in cases_of(d)}
+        return {case["id"]: case.get("digest", "") for d in documents for _, case in cases_of(d)}
 
     try:
         theirs, ours = ids(home), ids(shipped())
-    except (ValueError, KeyError):
+    except ValueError:
         return ""
     if theirs == ours:
         return "the same cases as the vectors of this installation"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from posenc_ref._documents import inside, parse_json, read_json
+from posenc_ref._text import shown
+from posenc_ref.conformance.adapters.gguf_structure import require_sound
+from posenc_ref.limits import LINE
 
 from .tensor import Tensor
 
@@ -86,13 +90,16 @@ def _files(path: Path) -> tuple[list[Path], Mapping[str, str]]:
             return files, {}
         path = indexes[0]
     if path.name.endswith(".index.json"):
-        try:
-            shards = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-            files = [path.parent / name for name in sorted(set(shards.values()))]
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is no index of a sharded checkpoint: {error!r}") from error
+        index = read_json(path, LINE)
+        shards = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(shards, dict) or not all(isinstance(s, str) for s in shards.values()):
+            raise ValueError(
+                f"{path} is no index of a sharded checkpoint: weight_map must name the file of "
+                f"each tensor, got {shown(shards)}"
+            )
+        files = [inside(path.parent, name, str(path)) for name in sorted(set(shards.values()))]
         for file in files:
-            if file.parent != path.parent or not file.is_file():
+            if not file.is_file():
                 raise ValueError(f"the index {path} names {file.name}, which is missing")
         return files, shards
     if path.suffix != ".safetensors":
@@ -118,11 +125,11 @@ def _safetensors(file: Path) -> list[Tensor]:
     try:
         with safe_open(file, framework="np"):
             pass
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
         raise ValueError(f"{file} is no safetensors file: {error}") from error
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
-        header = json.loads(opened.read(length))
+        header = parse_json(opened.read(length), str(file))
     found = []
     for name, entry in header.items():
         if name != "__metadata__":
@@ -135,18 +142,10 @@ def _safetensors(file: Path) -> list[Tensor]:
 
 
 def _gguf(file: Path) -> dict[str, Tensor]:
-    if not file.is_file():
-        raise ValueError(f"there is no file {file}")
-    try:
-        import gguf
-    except ImportError as error:
-        raise ImportError(
-            'the gguf package reads GGUF files; pip install "posenc-ref[gguf]"'
-        ) from error
-    try:
-        reader = gguf.GGUFReader(file)
-    except ValueError as error:
-        raise ValueError(f"{file} is no GGUF file: {error}") from error
+    require_sound(file)
+    import gguf
+
+    reader = gguf.GGUFReader(file)
     return {
         t.name: Tensor(
             t.name,

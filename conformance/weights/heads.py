@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posenc_ref import ModelEncoding, MultiAxisRoPE, RoPE, from_config
+from posenc_ref._documents import read_json
+from posenc_ref._text import one_line
 from posenc_ref.models.config import settings_of
 from posenc_ref.models.config_facts import table
+from posenc_ref.models.config_fields import entry
 from posenc_ref.rope import LAYOUTS
 
 #: The conventions that --from and --to name; None depends on the model.
@@ -158,8 +160,10 @@ def read_model(config: Mapping[str, Any] | Path, convention: str | None = None) 
     heads, keys = settings.get("num_attention_heads"), _first(settings.config, "keys")
     if "num_global_key_value_heads" in settings.config:
         keys = None  # some layers have the one, some the other
-    if settings.model_type == "falcon" and not settings.config.get("new_decoder_architecture"):
-        keys = 1 if settings.config.get("multi_query", True) else heads  # num_kv_heads is not read
+    if settings.model_type == "falcon" and not settings.given("new_decoder_architecture"):
+        keys = (
+            1 if entry(settings.config, "multi_query", True) else heads
+        )  # num_kv_heads is not read
     base = settings.model_type.removesuffix("_text")
     return Model(
         settings.model_type,
@@ -219,32 +223,38 @@ def _load(config: Mapping[str, Any] | Path) -> Mapping[str, Any]:
         return config
     if not config.is_file():
         raise ValueError(f"there is no configuration {config}")
-    try:
-        data = json.loads(config.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{config} is not JSON: {error}") from error
+    data = read_json(config)
     if not isinstance(data, Mapping):
         raise ValueError(f"{config} must hold a JSON object, got {type(data).__name__}")
     return data
 
 
 def _first(data: Mapping[str, Any], fact: str) -> Any:
-    return next((data[key] for key in _PLAIN[fact] if data.get(key) is not None), None)
+    found = (entry(data, key) for key in _PLAIN[fact])
+    return next((value for value in found if value is not None), None)
 
 
 def _plain(data: Mapping[str, Any]) -> Model:
     """Return the heads that a configuration without a ``model_type`` describes."""
     n_heads, width = _first(data, "heads"), _first(data, "width")
-    if not n_heads or not (data.get("head_dim") or width):
+    dim = entry(data, "head_dim", width and n_heads and width // n_heads)
+    if not n_heads or not dim:
         raise ValueError(
             "a configuration without model_type must state num_attention_heads (or n_heads), and "
-            f"head_dim or hidden_size (or dim), got the keys {', '.join(data) or '(none)'}"
+            "head_dim or hidden_size (or dim), got the keys "
+            + (one_line(", ".join(map(str, data))) or "(none)")
         )
     if "qk_rope_head_dim" in data:
         raise ValueError("a configuration with qk_rope_head_dim must state its model_type")
-    dim, start = int(data.get("head_dim") or width // n_heads), int(data.get("rotary_start", 0))
-    partial = int(dim * data.get("partial_rotary_factor", 1.0))
-    heads = Heads(dim, int(data.get("rotary_dim") or partial - start), start)
+    start = entry(data, "rotary_start", 0)
+    partial = int(dim * entry(data, "partial_rotary_factor", 1.0))
+    rotary_dim = entry(data, "rotary_dim", partial - start)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= dim - start:
+        raise ValueError(
+            f"rotary_dim must be an even number from 2 to {dim - start}, the channels from "
+            f"rotary_start = {start} on, got {rotary_dim}"
+        )
+    heads = Heads(dim, rotary_dim, start)
     return Model("", n_heads, _first(data, "keys"), (), heads)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import one_line, shown
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
 from .context import Described, config_context
@@ -78,20 +79,23 @@ def described_config(
     If ``learned`` is True, learned numbers, which no configuration has, are 0 instead of refused.
     """
     # The tables and their readers are loaded with the first configuration.
+    from posenc_ref._documents import naming
+
     from .config_facts import known
     from .config_other import is_other, other_model, other_settings
     from .config_text import text_model
     from .config_vision import vision_model
     from .override import overridden
 
-    data, model_type = _located(config, part, layout, override)
-    if layout is None and is_other(data, model_type):
-        settings = other_settings(data, model_type)
-        found = config_context(settings, other_model(settings, learned))
-    else:
-        build = vision_model if known(model_type) == "vision_models" else text_model
-        settings = _settings(data, model_type, layout)
-        found = config_context(settings, build(settings, model_type))
+    with naming(_file(config)):
+        data, model_type = _located(config, part, layout, override)
+        if layout is None and is_other(data, model_type):
+            settings = other_settings(data, model_type)
+            found = config_context(settings, other_model(settings, learned))
+        else:
+            build = vision_model if known(model_type) == "vision_models" else text_model
+            settings = _settings(data, model_type, layout)
+            found = config_context(settings, build(settings, model_type))
     return found if override is None else overridden(found, override)
 
 
@@ -108,6 +112,11 @@ def settings_of(config: Any, *, part: str | None = None, layout: str | None = No
         if is_other(data, model_type):
             return other_settings(data, model_type)
     return _settings(data, model_type, layout)
+
+
+def _file(config: Any) -> str | None:
+    """Return the path of a configuration, or None for a mapping."""
+    return str(config) if isinstance(config, str | os.PathLike) else None
 
 
 def _located(
@@ -134,21 +143,25 @@ def _settings(data: Mapping[str, Any], model_type: str, layout: str | None) -> S
 
 
 def _read(config: Any) -> Mapping[str, Any]:
-    if isinstance(config, str | os.PathLike):
-        import json  # only files need it
+    from posenc_ref._documents import check_document, read_json
 
+    if isinstance(config, str | os.PathLike):
         path = Path(config)
-        path = path / "config.json" if path.is_dir() else path
-        if not path.is_file():
-            raise ValueError(f"config must be a config.json or its folder; there is no {path}")
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is not JSON: {error}") from error
+        # Unlike Path.is_file, these are False for a name that is too long.
+        path = path / "config.json" if os.path.isdir(path) else path
+        if not os.path.isfile(path):
+            raise ValueError(
+                f"config must be a config.json or its folder; there is no {one_line(path)}"
+            )
+        config = read_json(path)
     if hasattr(config, "to_dict"):
         config = config.to_dict()
     if not isinstance(config, Mapping):
-        raise TypeError(f"config must be a mapping or a path, got {config!r}")
+        raise TypeError(f"config must be a mapping or a path, got {shown(config)}")
+    check_document(config, "config")
+    wrong = [key for key in config if not isinstance(key, str)]
+    if wrong:
+        raise TypeError(f"config must have strings as keys, got {shown(wrong[0])}")
     return config
 
 
@@ -160,8 +173,8 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
     model_type = data.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise ValueError(
-            f"config must name its model_type, such as 'llama'; got {model_type!r} among the keys "
-            + ", ".join(map(str, data))
+            f"config must name its model_type, such as 'llama'; got {shown(model_type)} among the "
+            f"keys {one_line(', '.join(map(str, data)))}"
         )
     inner = parts(model_type)
     nested = [key for key, value in data.items() if isinstance(value, Mapping)]
@@ -175,7 +188,7 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             listed = ", ".join(map(repr, dict.fromkeys([*inner, *nested])))
             allowed = f"one of {listed}" if listed else "None, because config has no parts"
             raise ValueError(f"part must be {allowed}, got {part!r}")
-        return _inside(data.get(part) or {}, inner.get(part), part, model_type)
+        return _inside(_mapping(data, part), inner.get(part), part, model_type)
     main = next((key for key in _MAIN if key in nested), None)
     if main is None and known(model_type) is None and inner:
         only = next(iter(inner)) if len(inner) == 1 else None
@@ -194,9 +207,19 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             )
     if main is None:
         return data, model_type
-    inside = data.get(main) or {}
+    inside = _mapping(data, main)
     refuse_outside(data, inside, main)
     return _inside(inside, inner.get(main), main, model_type)
+
+
+def _mapping(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    """Return a part of a composite configuration, which is empty if it is missing or null."""
+    own = data.get(part)
+    if own is None:
+        return {}
+    if not isinstance(own, Mapping):
+        raise ValueError(f"{part} must be a mapping, got {shown(own)}")
+    return own
 
 
 def _inside(

@@ -48,7 +48,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posenc_ref import _validate as validate
+from posenc_ref._text import near, one_line, shown
+from posenc_ref.limits import HEAD_DIM, LENGTH
+
+from .config_fields import count, entry
 
 _DATA = Path(__file__).parent / "data"
 
@@ -113,9 +116,15 @@ class Settings:
     def given(self, key: str) -> Any:
         """Return the value that the configuration itself has for ``key`` or its alias, or None."""
         names = [key, self._aliases.get(key, key)]
-        found = [self.config[name] for name in names if self.config.get(name) is not None]
+        try:
+            values = [entry(self.config, name, rule=key) for name in names]
+        except (TypeError, ValueError) as error:
+            raise self.wrong(str(error)) from None
+        found = [value for value in values if value is not None]
         if found and any(value != found[0] for value in found):
-            raise self.wrong(f"{names[0]} and {names[1]} disagree: {found[0]!r} and {found[1]!r}")
+            raise self.wrong(
+                f"{names[0]} and {names[1]} disagree: {shown(found[0])} and {shown(found[1])}"
+            )
         return found[0] if found else None
 
     def default(self, key: str) -> Any:
@@ -146,20 +155,28 @@ class Settings:
         if value is None:
             raise self.wrong(f"{key} is missing, and the configuration class has no default")
         try:
-            return validate.integer(key, value, minimum=minimum)
+            return count(key, value, minimum, LENGTH)
         except (TypeError, ValueError) as error:
             raise self.wrong(str(error)) from None
 
+    def channels(self, number: int) -> int:
+        """Return the size of a head that follows from other entries; raise if it is too large."""
+        if not 1 <= number <= HEAD_DIM:
+            raise self.wrong(f"a head must have 1 to {HEAD_DIM} channels, got {number}")
+        return number
+
     def wrong(self, message: str) -> ValueError:
         """Return an error whose message names the configuration."""
-        return ValueError(f"configuration of model_type {self.model_type!r}: {message}")
+        return ValueError(
+            f"configuration of model_type {shown(self.model_type)}: {one_line(message)}"
+        )
 
 
 def _unknown(model_type: str) -> str:
     """Return the error message for a model type without an entry."""
     refused = table("text_models")["refused"].get(model_type)
     if refused is not None:
-        return f"model_type {model_type!r} is not supported: {refused}"
+        return f"model_type {shown(model_type)} is not supported: {refused}"
     defaults = table("config_defaults")
     if model_type in defaults["others"]:
         version = defaults["transformers"]
@@ -167,12 +184,10 @@ def _unknown(model_type: str) -> str:
             f"model_type {model_type!r} has no rotary encoding in transformers {version}; if your "
             'model has one, pass layout="half" or layout="interleaved"'
         )
-    import difflib  # only errors need it
-
     names = [*table("text_models")["models"], *table("vision_models")["models"], *defaults["parts"]]
-    near = difflib.get_close_matches(model_type, names)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    similar = near(model_type, names)
+    hint = f"; did you mean {similar[0]!r}?" if similar else "."
     return (
-        f"model_type {model_type!r} is not known{hint} No configuration says how channels are "
+        f"model_type {shown(model_type)} is not known{hint} No configuration says how channels are "
         'paired: pass layout="half" (as in Llama) or layout="interleaved" (as in GPT-J)'
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from posenc_ref._text import shown
+
 from .config_facts import Settings
+from .config_fields import entry
 
 #: The names in ``partial_keys`` that hold a number of channels instead of a fraction.
 COUNTS = ("rotary_dim", "qk_rope_head_dim", "attn_rotary_emb")
@@ -59,16 +62,17 @@ def _dim(settings: Settings, rule: str, layer_type: str) -> tuple[int, str]:
     if rule == "gemma4":
         own = _of_layer_type(settings, layer_type, "head_dim")
         if own is None and layer_type == "full_attention":
-            own = settings.config.get("global_head_dim", 512)
+            stated = "global_head_dim" in settings.config  # null means head_dim
+            own = settings.given("global_head_dim") if stated else 512
         if own is not None:
             return int(own), "config: per_layer_config, else global_head_dim (by default 512)"
         rule = "head_dim"
-    if rule == "head_dim" and settings.get("head_dim"):
+    if rule == "head_dim" and settings.get("head_dim") is not None:
         return settings.integer("head_dim"), settings.source("head_dim")
     width = settings.integer("hidden_size") * (2 if rule == "double" else 1)
-    dim = width // settings.integer(heads)
+    dim = settings.channels(width // settings.integer(heads))
     given = settings.given("head_dim")
-    if given and given != dim:
+    if given is not None and given != dim:
         raise settings.wrong(
             f"head_dim must be hidden_size // {heads} = {dim} for this model, got {given}"
         )
@@ -80,7 +84,7 @@ def _dim(settings: Settings, rule: str, layer_type: str) -> tuple[int, str]:
 def _fixed(settings: Settings, key: str) -> int:
     if key == "clvp":
         heads = settings.integer("num_attention_heads")
-        return max(settings.integer("projection_dim") // (2 * heads), 32)
+        return settings.channels(max(settings.integer("projection_dim") // (2 * heads), 32))
     return settings.integer(key)
 
 
@@ -115,7 +119,7 @@ def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
     own = [_of_layer_type(settings, layer_type, name) for name in names]
     nope = settings.integer(names[0], minimum=0) if own[0] is None else int(own[0])
     rope = settings.integer(names[1], minimum=2) if own[1] is None else int(own[1])
-    dim = nope + rope
+    dim = settings.channels(nope + rope)
     if partial not in (None, 1, 1.0):
         wholes = {dim, settings.get("head_dim") or dim}  # of either size, by model
         if rope not in {int(whole * float(partial or 0)) for whole in wholes}:
@@ -132,17 +136,23 @@ def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:
 
     It is in ``per_layer_config``, or in ``swa_<key>`` for layers with a sliding window.
     """
-    if layer_type == "sliding_attention" and settings.config.get(f"swa_{key}") is not None:
-        return settings.config[f"swa_{key}"]
-    layers = settings.config.get("per_layer_config")
-    types = settings.config.get("layer_types")
-    if not isinstance(layers, Mapping) or not types:
+    if layer_type == "sliding_attention" and settings.given(f"swa_{key}") is not None:
+        return settings.given(f"swa_{key}")
+    layers, types = settings.given("per_layer_config"), settings.given("layer_types")
+    if layers is None or not types:
         return None
-    found = {
-        values[key]
-        for i, values in layers.items()
-        if isinstance(values, Mapping) and key in values and types[int(i)] == layer_type
-    }
+    found = set()
+    for i, values in layers.items():
+        if not str(i).isdecimal() or not int(i) < len(types):
+            raise settings.wrong(
+                f"per_layer_config must have layers 0 .. {len(types) - 1} as keys, got {shown(i)}"
+            )
+        if isinstance(values, Mapping) and types[int(i)] == layer_type:
+            try:
+                found.add(entry(values, key))
+            except (TypeError, ValueError) as error:
+                raise settings.wrong(f"per_layer_config[{i}]: {error}") from None
+    found -= {None}
     if len(found) > 1:
         raise settings.wrong(
             f"per_layer_config must have the same {key} for all {layer_type} layers, got {found}"

@@ -21,6 +21,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from posenc_ref._text import shown
+
 from .config_facts import table
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ def refuse_outside(outer: Mapping[str, Any], inner: Mapping[str, Any], part: str
         known = table("config_keys")["keys"].get(key, {})
         if key in _ALWAYS or (known and value not in known.get("neutral", ())):
             raise ValueError(
-                f"config has {key} = {value!r} outside {part}, and {part} has "
-                f"{inner.get(key)!r}: move it into {part}, or remove it"
+                f"config has {key} = {shown(value)} outside {part}, and {part} has "
+                f"{shown(inner.get(key))}: move it into {part}, or remove it"
             )
 
 

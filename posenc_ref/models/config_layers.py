@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from posenc_ref._text import shown
+from posenc_ref.limits import KINDS
+
 from .config_facts import Settings
-from .layer_defaults import config_layer_types, config_rope_layers
+from .layer_defaults import UnknownLayers, config_layer_types, config_rope_layers
 
 # Layer types without softmax attention; they have no positional encoding.
 WITHOUT_ATTENTION = frozenset({"conv", "linear_attention", "mamba", "moe", "recurrent"})
@@ -60,14 +64,17 @@ def layers(settings: Settings) -> Layers:
     labels = settings.conventions.get("labels", {})
     types = tuple(labels.get(t, t) for t in types)
     kinds = [k and k._replace(layer_type=labels.get(k.layer_type, k.layer_type)) for k in kinds]
-    several = {
-        t for t in types if len({k for k in kinds if k is not None and k.layer_type == t}) > 1
-    }
+    distinct = Counter(k.layer_type for k in {k for k in kinds if k is not None})
+    several = {t for t, number in distinct.items() if number > 1}
     names = tuple(t if k is None else _name(k, several) for t, k in zip(types, kinds, strict=True))
     found = {name: k for name, k in zip(names, kinds, strict=True) if k is not None}
     found |= {label: Kind(label) for label in labels.values() if label not in found}
     if not found:
         raise settings.wrong("none of its layers has attention")
+    if len(found) > KINDS:
+        raise settings.wrong(
+            f"a model must have at most {KINDS} different kinds of layers, got {len(found)}"
+        )
     return Layers(names if source else (), found, source)
 
 
@@ -78,25 +85,27 @@ def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
     """
     config = dict(settings.config) | {"model_type": settings.model_type}
     count = settings.get("num_hidden_layers")
+    blocks, chosen = settings.given("block_types"), settings.given("attn_layer_indices")
     given = settings.given("layer_types")
     if given is not None:
         config["layer_types"] = [_LEGACY.get(t, t) for t in given]
         count = len(given) if settings.given("num_hidden_layers") is None else count
-    elif isinstance(settings.config.get("block_types"), list):  # RecurrentGemma's pattern
-        blocks = settings.config["block_types"]
-        pattern = [blocks[i % len(blocks)] for i in range(int(count or 0))]
+    elif blocks is not None:  # RecurrentGemma's pattern
+        if not blocks:
+            raise settings.wrong("block_types must name at least one block, got []")
+        pattern = [blocks[i % len(blocks)] for i in range(count or 0)]
         config["layer_types"] = [_LEGACY.get(t, t) for t in pattern]
-    elif isinstance(settings.config.get("attn_layer_indices"), list):  # Bamba
-        chosen = set(settings.config["attn_layer_indices"])
+    elif chosen is not None:  # Bamba
+        attention = set(chosen)
         config["layer_types"] = [
-            "full_attention" if i in chosen else "linear_attention" for i in range(int(count or 0))
+            "full_attention" if i in attention else "linear_attention" for i in range(count or 0)
         ]
     if count is None:
         return _unknown_layers(settings), ""
     config["num_hidden_layers"] = count
     try:
         types = config_layer_types(config)
-    except ValueError:
+    except UnknownLayers:
         # If the configuration does not state the order of the layers, it stays unknown.
         if given is not None or any(settings.given(key) is not None for key in _SCHEDULE):
             raise
@@ -106,7 +115,7 @@ def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
 
 
 def _unknown_layers(settings: Settings) -> tuple[str, ...]:
-    parameters = settings.config.get("rope_parameters") or settings.conventions.get("parameters")
+    parameters = settings.given("rope_parameters") or settings.conventions.get("parameters")
     nested = [key for key, value in (parameters or {}).items() if isinstance(value, dict)]
     labels = settings.conventions.get("labels", {})
     return tuple(labels) or tuple(nested) or ("full_attention",)
@@ -130,6 +139,10 @@ def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
     given = None if key is None else settings.given(key)
     if given is None:
         return [None] * len(types)
+    if not isinstance(given, list | tuple) or len(given) < len(types):
+        raise settings.wrong(
+            f"{key} must list the base of each of the {len(types)} layers, got {shown(given)}"
+        )
     return [float(base) if base else None for base in given[: len(types)]]
 
 
@@ -137,7 +150,8 @@ def _scaled(settings: Settings, count: int) -> list[bool]:
     """Return for each layer whether its frequencies are scaled; Molmo 2 lists the scaled ones."""
     key = settings.conventions.get("unscaled")
     given: Any = None if key is None else settings.given(key)
-    return [given is None or i in given for i in range(count)]
+    scaled = set(range(count) if given is None else given)
+    return [i in scaled for i in range(count)]
 
 
 def _name(kind: Kind, several: set[str]) -> str:

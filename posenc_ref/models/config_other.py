@@ -15,11 +15,13 @@ from posenc_ref import _validate as validate
 from posenc_ref.alibi import ALiBi
 from posenc_ref.encoding import Encoding
 from posenc_ref.learned import Learned
+from posenc_ref.limits import TABLE
 from posenc_ref.rope import RoPE
 from posenc_ref.schedules.ntk import QwenNTK
 from posenc_ref.t5 import T5Bias
 
 from .config_facts import Settings, table
+from .config_fields import entry
 from .config_keys import refuse_unread
 from .model_encoding import ModelEncoding
 from .query_scale import LogNScale
@@ -28,7 +30,7 @@ from .query_scale import LogNScale
 def is_other(config: Mapping[str, Any], model_type: str) -> bool:
     """Return whether :func:`other_model` reads this configuration."""
     known = model_type in table("other_models")["models"]
-    return known and (model_type != "falcon" or bool(config.get("alibi")))
+    return known and (model_type != "falcon" or bool(entry(config, "alibi")))
 
 
 def other_model(settings: Settings, learned: bool) -> ModelEncoding:
@@ -66,6 +68,15 @@ def _first(settings: Settings, names: Sequence[str], default: int | None = None)
     return default
 
 
+def _zeros(settings: Settings, rows: int, columns: int) -> np.ndarray:
+    """Return a learned table whose numbers are not known."""
+    if rows * columns > TABLE:
+        raise settings.wrong(
+            f"a learned table must have at most {TABLE} numbers, got {rows} rows of {columns}"
+        )
+    return np.zeros((rows, columns))
+
+
 def _model(
     settings: Settings, encodings: Mapping[str, Encoding | None], count: int = 0, **more: Any
 ) -> ModelEncoding:
@@ -83,7 +94,7 @@ def _model(
 def _alibi(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
     heads, most = _first(settings, facts["heads"]), 8.0
     if settings.model_type == "mpt":
-        attention = settings.config.get("attn_config") or {}
+        attention = settings.given("attn_config") or {}
         if attention.get("alibi") is False:
             raise settings.wrong("attn_config.alibi must be true; without ALiBi, rows are learned")
         if attention.get("softmax_scale") is not None:
@@ -97,7 +108,9 @@ def _alibi(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
 def _qwen(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
     """Return the encoding of Qwen 1: ``QWenAttention`` and ``RotaryEmbedding`` of its code."""
     heads = settings.integer("num_attention_heads")
-    head_dim = _first(settings, ["kv_channels"], settings.integer("hidden_size") // heads)
+    head_dim = _first(
+        settings, ["kv_channels"], settings.channels(settings.integer("hidden_size") // heads)
+    )
     fraction = settings.given("rotary_pct")
     fraction = validate.real("rotary_pct", 1.0 if fraction is None else fraction, above=0.0)
     base = settings.given("rotary_emb_base")
@@ -126,7 +139,9 @@ def _chatglm(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
             "position_encoding_2d is that of ChatGLM-6B: use the preset 'chatglm-6b'"
         )
     heads = settings.integer("num_attention_heads")
-    head_dim = _first(settings, ["kv_channels"], settings.integer("hidden_size") // heads)
+    head_dim = _first(
+        settings, ["kv_channels"], settings.channels(settings.integer("hidden_size") // heads)
+    )
     encoding = RoPE(head_dim, layout="interleaved", rotary_dim=head_dim // 2)
     count = _first(settings, ["num_layers", "num_hidden_layers"], 0)
     return _model(settings, {"full_attention": encoding}, count)
@@ -135,7 +150,7 @@ def _chatglm(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
 def _t5(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
     buckets = _first(settings, ["relative_attention_num_buckets"], 32)
     distance = _first(settings, ["relative_attention_max_distance"], 128)
-    zeros = np.zeros((buckets, _first(settings, facts["heads"])))
+    zeros = _zeros(settings, buckets, _first(settings, facts["heads"]))
     encoder, decoder = (
         T5Bias(zeros, num_buckets=buckets, max_distance=distance, bidirectional=both)
         for both in (True, False)
@@ -151,7 +166,7 @@ def _learned(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
         raise settings.wrong(f"position_embedding_type must be 'absolute', got {kind!r}")
     padding = settings.given("pad_token_id") if "padding_idx" in facts else None
     padding = facts.get("padding_idx") if padding is None else padding
-    weight = np.zeros((rows, _first(settings, facts["dim"])))
+    weight = _zeros(settings, rows, _first(settings, facts["dim"]))
     return _model(settings, {"embeddings": Learned(weight, offset=offset, padding_idx=padding)})
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import near, shown
 
 from .config_facts import Settings
+from .config_fields import check_rotary
 from .config_heads import COUNTS
 
 #: Keys of rope_parameters by rope_type: the required ones, then the optional ones.
@@ -88,7 +89,7 @@ def _raw(settings: Settings) -> tuple[str, Mapping[str, Any]]:
     given = {name: settings.config.get(name) for name in SPELLINGS}
     for name, value in given.items():
         if value is not None and not isinstance(value, Mapping):
-            raise settings.wrong(f"{name} must be a mapping or null, got {value!r}")
+            raise settings.wrong(f"{name} must be a mapping or null, got {shown(value)}")
     both = [name for name in SPELLINGS if given[name]]
     if len(both) == 2:
         one, other = (_comparable(given[name]) for name in both)
@@ -98,8 +99,8 @@ def _raw(settings: Settings) -> tuple[str, Mapping[str, Any]]:
             "partial_rotary_factor",
         }:
             raise settings.wrong(
-                f"rope_parameters and rope_scaling disagree: {given['rope_parameters']!r} and "
-                f"{given['rope_scaling']!r}; give one of them"
+                f"rope_parameters and rope_scaling disagree: {shown(given['rope_parameters'])} and "
+                f"{shown(given['rope_scaling'])}; give one of them"
             )
     if both:
         return both[0], given[both[0]]  # type: ignore[return-value]
@@ -128,7 +129,7 @@ def _own(
             )
         own = raw[label]
         if own is not None and not isinstance(own, Mapping):
-            raise settings.wrong(f"{where}[{label!r}] must be a mapping or null, got {own!r}")
+            raise settings.wrong(f"{where}[{label!r}] must be a mapping or null, got {shown(own)}")
         return own, f"{where}[{label!r}]"
     if not raw or not settings.conventions.get("per_layer_type"):
         return raw, where
@@ -152,7 +153,9 @@ def _checked(settings: Settings, where: str, own: Mapping[str, Any], label: str)
         known = _ALIASES.get(rope_type)
         hint = f"; use {known!r}, which some libraries call {rope_type!r}"
         hint = hint if known in allowed_types else ""
-        raise settings.wrong(f"{where}: rope_type must be one of {listed}, got {rope_type!r}{hint}")
+        raise settings.wrong(
+            f"{where}: rope_type must be one of {listed}, got {shown(rope_type)}{hint}"
+        )
     needed, optional = KEYS[rope_type]
     further = [*conventions.get("ignored", ())]
     further += _SECTIONS if "sections" in conventions else []
@@ -161,12 +164,16 @@ def _checked(settings: Settings, where: str, own: Mapping[str, Any], label: str)
     allowed = (*_COMMON, *needed, *optional, *further)
     for key in own:
         if key not in allowed:
-            near = difflib.get_close_matches(str(key), allowed, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            similar = near(key, allowed)
+            hint = f"; did you mean {similar[0]!r}?" if similar else ""
             raise settings.wrong(
-                f"{where} has the unknown key {key!r} (= {own[key]!r}) for rope_type "
+                f"{where} has the unknown key {shown(key)} (= {shown(own[key])}) for rope_type "
                 f"{rope_type!r}{hint}; allowed: {', '.join(allowed)}"
             )
+    try:
+        check_rotary(own)
+    except (TypeError, ValueError) as error:
+        raise settings.wrong(f"{where}: {error}") from None
     keys = {k: v for k, v in own.items() if k in (*needed, *optional, *further)}
     for key in needed:
         if key not in own and not (key == "factor" and own.get("alpha") is not None):
@@ -183,10 +190,12 @@ def _rope_type(settings: Settings, where: str, own: Mapping[str, Any]) -> str:
     given = [own[key] for key in ("rope_type", "type") if own.get(key) is not None]
     for name in given:
         if not isinstance(name, str):
-            raise settings.wrong(f"{where}: rope_type must be a string, got {name!r}")
+            raise settings.wrong(f"{where}: rope_type must be a string, got {shown(name)}")
     names = [renames.get(name, name) for name in given]
     if len(set(names)) > 1:
-        raise settings.wrong(f"{where}: rope_type and type disagree: {given[0]!r} and {given[1]!r}")
+        raise settings.wrong(
+            f"{where}: rope_type and type disagree: {shown(given[0])} and {shown(given[1])}"
+        )
     return names[0] if names else "default"
 
 
@@ -226,8 +235,8 @@ def _of_label(settings: Settings, key: str, label: str) -> Any:
     If the entry is a list with one value for each layer, return the value of these layers.
     """
     value = settings.given(key)
-    types = settings.config.get("layer_types")
-    if not isinstance(value, list) or not types:
+    types = settings.given("layer_types")
+    if not isinstance(value, list | tuple) or not types:
         return value
     found = {v for v, t in zip(value, types, strict=False) if t == label}
     if len(found) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from posenc_ref.encoding import Encoding
@@ -117,7 +117,8 @@ def _sections(
     """
     arrangement = settings.conventions["arrangement"]
     default = settings.conventions["sections"]
-    given = [rotary.keys[k] for k in ("mrope_section", "xdrope_section") if rotary.keys.get(k)]
+    given: list[Any] = [rotary.keys.get(k) for k in ("mrope_section", "xdrope_section")]
+    given = [sections for sections in given if sections is not None]
     if len(given) == 2 and list(given[0]) != list(given[1]):
         raise settings.wrong(f"{rotary.where}: mrope_section and xdrope_section disagree: {given}")
     if isinstance(default, int):  # a number of axes that take pairs in turn
@@ -155,11 +156,11 @@ def _sections(
 
 
 def _whole(settings: Settings, where: str, sections: Any) -> tuple[int, ...]:
-    if not isinstance(sections, Sequence) or isinstance(sections, str) or len(sections) < 2:
+    if len(sections) < 2:
         raise settings.wrong(
             f"{where}: mrope_section must list the number of pairs of each axis, got {sections!r}"
         )
-    if any(isinstance(n, bool) or n != int(n) or n < 1 for n in sections):
+    if any(n < 1 or not float(n).is_integer() for n in sections):
         raise settings.wrong(f"{where}: mrope_section must list whole numbers, got {sections!r}")
     return tuple(int(n) for n in sections)
 

@@ -67,15 +67,17 @@ def _dim(settings: Settings) -> tuple[int, str]:
             "memory_attention_num_attention_heads",
         )
         hidden, rate, heads = (settings.integer(name) for name in names)
-        return hidden // (rate * heads), "; ".join(settings.source(name) for name in names)
+        return settings.channels(hidden // (rate * heads)), "; ".join(
+            settings.source(name) for name in names
+        )
     if rule == "hidden_size":  # rotated before the heads are cut
-        return settings.integer("hidden_size"), settings.source("hidden_size")
-    if rule == "head_dim" and settings.get("head_dim"):
+        return settings.channels(settings.integer("hidden_size")), settings.source("hidden_size")
+    if rule == "head_dim" and settings.get("head_dim") is not None:
         return settings.integer("head_dim"), settings.source("head_dim")
     width = "embed_dim" if rule == "embed_dim" else "hidden_size"
-    dim = settings.integer(width) // settings.integer("num_attention_heads")
+    dim = settings.channels(settings.integer(width) // settings.integer("num_attention_heads"))
     given = settings.given("head_dim")
-    if given and given != dim:
+    if given is not None and given != dim:
         raise settings.wrong(
             f"head_dim must be {width} // num_attention_heads = {dim} for this tower, got {given}"
         )

@@ -35,7 +35,7 @@ def config_context(settings: Settings, model: ModelEncoding) -> Described:
     length, source = None, ""
     for key in _LENGTHS:
         value = settings.given(key)
-        if isinstance(value, int | float) and value > 0:
+        if value is not None and value > 0:
             length, source = int(value), settings.source(key)
             break
     return Described(model, length, source, _windows(settings, model))
@@ -50,7 +50,7 @@ def _windows(settings: Settings, model: ModelEncoding) -> dict[str, int | None]:
             keys = ["sliding_window"]
         for key in keys:
             if key in settings.config:
-                found[layer_type] = _window(settings.config[key])
+                found[layer_type] = _window(settings.given(key))
     return found
 
 

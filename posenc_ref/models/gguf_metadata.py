@@ -23,19 +23,24 @@ switch        Whether ``rope.scaling.finetuned = false`` means no positional enc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import _validate as validate
+from posenc_ref._documents import check_document
+from posenc_ref._text import one_line, shown
 from posenc_ref.encoding import Encoding
+from posenc_ref.limits import HEAD_DIM
 from posenc_ref.multi_axis import MultiAxisRoPE
 from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS, RoPE
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .config_facts import table
 from .context import Described
+from .gguf_fields import RULES
 from .gguf_schedule import KEYS, gguf_schedule
 from .layer_defaults import config_layer_types, config_rope_layers
 from .model_encoding import ModelEncoding
@@ -52,25 +57,37 @@ class Metadata:
 
     def __init__(self, values: Mapping[str, Any]):
         if not isinstance(values, Mapping):
-            raise TypeError(f"metadata must be a mapping, got {values!r}")
+            raise TypeError(f"metadata must be a mapping, got {shown(values)}")
+        wrong = [key for key in values if not isinstance(key, str)]
+        if wrong:
+            raise TypeError(f"metadata must have strings as keys, got {shown(wrong[0])}")
+        plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
+        check_document(plain, "metadata")
         name = values.get("general.architecture")
         if not isinstance(name, str):
             raise ValueError(
-                f"metadata must have general.architecture, such as 'llama', got {name!r}"
+                f"metadata must have general.architecture, such as 'llama', got {shown(name)}"
             )
         self.architecture = name
-        self._values = values
+        self._values = plain
         for key in values:
             if key.startswith(f"{name}.rope.") and key[len(name) + 1 :] not in KEYS:
                 raise self.wrong(
-                    f"the key {key!r} (= {values[key]!r}) is not known; known are "
+                    f"the key {shown(key)} (= {shown(values[key])}) is not known; known are "
                     + ", ".join(f"{name}.{k}" for k in KEYS)
                 )
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of ``key``, or ``default`` if it is missing."""
-        value = self._values.get(f"{self.architecture}.{key}")
-        return default if value is None else value
+        value = self._values.get(self.name(key))
+        if value is None:
+            return default
+        if key in RULES:
+            try:
+                RULES[key](self.name(key), value)
+            except (TypeError, ValueError) as error:
+                raise self.wrong(str(error)) from None
+        return value
 
     def integer(self, key: str, default: int | None = None) -> int:
         """Return the value of ``key`` as an integer, or ``default`` if the file has no such key.
@@ -78,11 +95,21 @@ class Metadata:
         Raise ValueError if there is no default either.
         """
         value = self.get(key, default)
-        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        if isinstance(value, list | tuple):
             value = max(value, default=None)  # one for each layer; some have none
         if value is None:
             raise self.wrong(f"the key {self.name(key)!r} is missing")
-        return validate.integer(self.name(key), value, minimum=0)
+        return int(value)
+
+    def width(self) -> int:
+        """Return the size of a head, from the sizes of the hidden state and the number of heads."""
+        heads = self.integer("attention.head_count")
+        if heads < 1:
+            raise self.wrong(f"{self.name('attention.head_count')} must be at least 1, got {heads}")
+        width = self.integer("embedding_length") // heads
+        if not 1 <= width <= HEAD_DIM:
+            raise self.wrong(f"a head must have 1 to {HEAD_DIM} channels, got {width}")
+        return width
 
     def name(self, key: str) -> str:
         """Return ``key`` with the prefix of the architecture, as in the file."""
@@ -90,7 +117,9 @@ class Metadata:
 
     def wrong(self, message: str) -> ValueError:
         """Return an error whose message names the architecture."""
-        return ValueError(f"GGUF metadata of architecture {self.architecture!r}: {message}")
+        return ValueError(
+            f"GGUF metadata of architecture {shown(self.architecture)}: {one_line(message)}"
+        )
 
 
 def from_gguf_metadata(
@@ -163,7 +192,7 @@ def described_metadata(
     if scale_source:
         provenance["softmax_scale"] = scale_source
     model = ModelEncoding(
-        str(metadata.get("general.name") or meta.architecture),
+        one_line(metadata.get("general.name") or meta.architecture),
         encodings=encodings,
         layer_types=layer_types,
         softmax_scale=scale,
@@ -180,9 +209,7 @@ def described_metadata(
 
 def _head_dim(meta: Metadata) -> int:
     given = meta.get("attention.key_length_mla", meta.get("attention.key_length"))
-    if given is not None:
-        return validate.integer(meta.name("attention.key_length"), given, minimum=2)
-    return meta.integer("embedding_length") // meta.integer("attention.head_count")
+    return meta.width() if given is None else int(given)
 
 
 def _encoding(
@@ -233,14 +260,17 @@ def _layers(
     elif meta.architecture == "olmo2" and meta.get("attention.sliding_window"):
         types = list(config_layer_types({"model_type": "olmo3", "num_hidden_layers": count}))
     heads = meta.get("attention.head_count_kv")
-    if isinstance(heads, Sequence | np.ndarray) and not isinstance(heads, str):
+    if isinstance(heads, list | tuple):
+        if len(heads) != count:
+            raise meta.wrong(
+                f"{meta.name('attention.head_count_kv')} must have one entry for each of the "
+                f"{count} layers, got {len(heads)}"
+            )
         types = [t if h else "linear_attention" for t, h in zip(types, heads, strict=False)]
     if facts.get("switch") and meta.get("rope.scaling.finetuned") is False:
         rotates = [False] * count  # Granite's switch for "no positional encoding"
 
-    base = validate.real(
-        meta.name("rope.freq_base"), meta.get("rope.freq_base", 10000.0), above=1.0
-    )
+    base = _base(meta, "rope.freq_base", 10000.0)
     scaling = gguf_schedule(
         meta, facts, tensors, base, meta.integer("rope.dimension_count", _head_dim(meta))
     )
@@ -248,12 +278,11 @@ def _layers(
     sliding = full
     local = meta.get("rope.freq_base_swa", facts.get("sliding_base"))
     if local is not None:  # layers with a sliding window are never scaled
-        sliding = _encoding(meta, facts, layout, float(local), None)
+        sliding = _encoding(meta, facts, layout, _base(meta, "rope.freq_base_swa", local), None)
     names: list[str] = []
     encodings: dict[str, Encoding | None] = {}
-    mixed = {
-        t for t in types if len({r for u, r in zip(types, rotates, strict=True) if u == t}) > 1
-    }
+    distinct = Counter(t for t, _ in set(zip(types, rotates, strict=True)))
+    mixed = {t for t, number in distinct.items() if number > 1}
     for layer_type, turns in zip(types, rotates, strict=True):
         name = layer_type if turns or layer_type not in mixed else f"{layer_type}_nope"
         names.append(name)
@@ -265,20 +294,26 @@ def _layers(
     return encodings, tuple(names)
 
 
+def _base(meta: Metadata, key: str, default: float) -> float:
+    try:
+        return validate.real(meta.name(key), meta.get(key, default), above=1.0)
+    except ValueError as error:
+        raise meta.wrong(str(error)) from None
+
+
 def _softmax(meta: Metadata, facts: Mapping[str, Any]) -> tuple[float | None, str]:
     """Return the factor on q . k (None for 1/sqrt(head_dim)) and its source."""
     given = meta.get("attention.scale")
     if given:
-        return validate.real(meta.name("attention.scale"), given, above=0.0), meta.name(
-            "attention.scale"
-        )
+        if given < 0:
+            raise meta.wrong(f"{meta.name('attention.scale')} must be positive, got {given!r}")
+        return float(given), meta.name("attention.scale")
     source = table("gguf_architectures")["source"]
     rule = facts.get("softmax")
     if isinstance(rule, float):
         return rule, source
     if rule is not None and meta.integer("block_count") == rule["blocks"]:
-        width = meta.integer("embedding_length") // meta.integer("attention.head_count")
-        return float(width) ** -0.5, source
+        return float(meta.width()) ** -0.5, source
     log_multiplier = meta.get("rope.scaling.yarn_log_multiplier")
     if facts.get("latent") and log_multiplier:
         factor = float(meta.get("rope.scaling.factor", 1.0))

@@ -11,6 +11,7 @@ import numpy as np
 
 from posenc_ref import _validate as validate
 from posenc_ref.angles import decimal_context
+from posenc_ref.limits import HEAD_DIM
 from posenc_ref.schedules.given import GivenFrequencies
 from posenc_ref.schedules.linear import LinearScaling
 from posenc_ref.schedules.longrope import LongRoPE
@@ -64,6 +65,8 @@ def gguf_schedule(
             "freq_base * alpha ** (d / (d - 2))"
         )
     factor = float(meta.get("rope.scaling.factor", meta.get("rope.scale_linear", 0.0)) or 1.0)
+    if factor <= 0:
+        raise meta.wrong(f"rope.scaling.factor must be positive, got {factor!r}")
     attention = float(meta.get("rope.scaling.attn_factor", 1.0))
     if LONG in tensors or SHORT in tensors or kind == "longrope":
         return _longrope(meta, tensors, attention)
@@ -102,18 +105,30 @@ def _longrope(meta: Reader, tensors: Mapping[str, Any], attention: float) -> Fre
                 f"tensors must contain {name!r}, the divisors of LongRoPE; it is missing"
             )
     return LongRoPE(
-        [float(n) for n in np.ravel(tensors[SHORT])],
-        [float(n) for n in np.ravel(tensors[LONG])],
+        _divisors(meta, SHORT, tensors[SHORT]),
+        _divisors(meta, LONG, tensors[LONG]),
         meta.integer("rope.scaling.original_context_length", meta.get("context_length")),
         attention_factor=attention,
     )
+
+
+def _divisors(meta: Reader, name: str, tensor: Any) -> list[float]:
+    """Return the numbers of a tensor; raise unless they are finite and positive."""
+    found = np.ravel(np.asarray(tensor))
+    if found.dtype.kind not in "fiu":
+        raise meta.wrong(f"the tensor {name!r} must hold numbers, got {found.dtype}")
+    if found.size > HEAD_DIM or not (np.isfinite(found) & (found > 0)).all():
+        raise meta.wrong(
+            f"the tensor {name!r} must have at most {HEAD_DIM} finite and positive numbers"
+        )
+    return [float(n) for n in found]
 
 
 def _divided(
     meta: Reader, divisors: Any, base: float, rotary_dim: int, factor: float
 ) -> FrequencySchedule:
     """Return plain RoPE's frequencies divided by a tensor, correctly rounded to float64."""
-    numbers = [float(n) for n in np.ravel(np.asarray(divisors))]
+    numbers = _divisors(meta, FREQS, divisors)
     if len(numbers) != rotary_dim // 2:
         raise meta.wrong(
             f"the tensor {FREQS!r} must have one divisor for each of the {rotary_dim // 2} "

@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import shown
 
+from .config_fields import entry
 from .layer_schedule import every_nth, layer_types, rope_layers, window_from, window_letters
+
+
+class UnknownLayers(ValueError):
+    """A configuration does not state the order of its layers, and its class has no default."""
 
 
 class _Every(NamedTuple):
@@ -145,7 +151,7 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
         default of ``model_type`` (LFM2, Nemotron-H and others).
     """
     num_layers, model = _of(config)
-    given = config.get("layer_types")
+    given = entry(config, "layer_types")
     if given is not None:
         types = tuple(map(str, given))
         if len(types) != num_layers:
@@ -161,32 +167,39 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
         return types
     if model in _WINDOW_FROM:
         first, used = _WINDOW_FROM[model]
-        if not config.get("use_sliding_window", used) or config.get("sliding_window", 0) is None:
+        if not entry(config, "use_sliding_window", used) or config.get("sliding_window", 0) is None:
             return layer_types([True] * num_layers)
-        return window_from(num_layers, config.get("max_window_layers", first))
-    if model == "ultrabert" and config.get("attention_windows") is not None:
-        return layer_types([not window for window in config["attention_windows"]])
+        return window_from(num_layers, entry(config, "max_window_layers", first))
+    if model == "ultrabert" and entry(config, "attention_windows") is not None:
+        return layer_types([not window for window in entry(config, "attention_windows")])
     if model == "qwen2_moe":  # reversed: every other layer *below* max_window_layers
-        below = config.get("max_window_layers", 28) if config.get("use_sliding_window") else 0
+        below = entry(config, "max_window_layers", 28) if entry(config, "use_sliding_window") else 0
         return layer_types([i % 2 == 1 or i >= below for i in range(num_layers)])
     if model == "llama4_text":
         return layer_types([not r for r in config_rope_layers(config)], other="chunked_attention")
     if model == "smollm3":
-        window = bool(config.get("use_sliding_window")) and config.get("sliding_window") is not None
+        window = (
+            bool(entry(config, "use_sliding_window")) and config.get("sliding_window") is not None
+        )
         return layer_types([not window or rotates for rotates in config_rope_layers(config)])
     if model == "ministral":
         return layer_types([config.get("sliding_window", 4096) is None] * num_layers)
     if model == "cohere2_moe":
-        dense = validate.integer("first_k_dense_replace", config.get("first_k_dense_replace", 0))
-        prefix = every_nth(dense, config.get("prefix_dense_sliding_window_pattern", 1))
-        return layer_types([*prefix, *every_nth(num_layers - dense, config.get(_WINDOW, 4))])
+        dense = validate.integer("first_k_dense_replace", entry(config, "first_k_dense_replace", 0))
+        if dense > num_layers:
+            raise ValueError(
+                f"first_k_dense_replace must be at most num_hidden_layers = "
+                f"{num_layers}, got {dense}"
+            )
+        prefix = every_nth(dense, entry(config, "prefix_dense_sliding_window_pattern", 1))
+        return layer_types([*prefix, *every_nth(num_layers - dense, entry(config, _WINDOW, 4))])
     if model in ("exaone4", "exaone_moe") and config.get("sliding_window", 0) is None:
         return layer_types([True] * num_layers)
     if model in _SCHEDULES:
         return _scheduled(_SCHEDULES[model], config, num_layers)
     unread = [key for key in _KEYS if config.get(key) is not None]
     if model in _NEED_LAYER_TYPES or unread:
-        raise ValueError(
+        raise UnknownLayers(
             f"layer_types must be given for model_type {model!r}: they cannot be computed from "
             f"{', '.join(unread) or 'other entries'}"
         )
@@ -224,22 +237,22 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
         As for :func:`config_layer_types`, or a list does not have one entry for each layer.
     """
     num_layers, model = _of(config)
-    bases = config.get("layer_rope_theta")
+    bases = entry(config, "layer_rope_theta")
     if bases is not None:
         return rope_layers(num_layers, layer_rope_theta=bases)
     if model in ("muse_glimmer_text", "muse_spark_text"):
         # The layers are counted from the last one; layer_types has no effect.
         return tuple(not full for full in every_nth(num_layers, 4, phase="from-end"))
     if model in _INTERVALS:
-        flags = config.get("no_rope_layers")
+        flags = entry(config, "no_rope_layers")
         # Llama 4 treats an empty list as a missing one; early conversions wrote it.
         if flags is not None and (len(flags) or model != "llama4_text"):
             return rope_layers(num_layers, no_rope_layers=flags)
-        interval = config.get("no_rope_layer_interval", _INTERVALS[model])
+        interval = entry(config, "no_rope_layer_interval", _INTERVALS[model])
         return rope_layers(num_layers, no_rope_layer_interval=interval)
     if model in _NEVER_ROPE:
         return (False,) * num_layers
-    parameters = config.get("rope_parameters") or {}
+    parameters = entry(config, "rope_parameters") or {}
     unset = [kind for kind in parameters if parameters[kind] is None]
     if unset and not set(unset).isdisjoint(types := config_layer_types(config)):
         return tuple(kind not in unset for kind in types)  # Beam, Cohere Compass
@@ -249,10 +262,10 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
     if not without:
         return (True,) * num_layers
     rotates = [kind != "full_attention" for kind in config_layer_types(config)]
-    if model == "cohere2_moe" and config.get("prefix_dense_sliding_window_pattern", 1) == 1:
-        dense = config.get("mlp_layer_types")
+    if model == "cohere2_moe" and entry(config, "prefix_dense_sliding_window_pattern", 1) == 1:
+        dense = entry(config, "mlp_layer_types")
         if dense is None:
-            first = config.get("first_k_dense_replace", 0)
+            first = entry(config, "first_k_dense_replace", 0)
             dense = ["dense" if i < first else "sparse" for i in range(num_layers)]
         rotates = [r or kind == "dense" for r, kind in zip(rotates, dense, strict=True)]
     return tuple(rotates)
@@ -260,22 +273,24 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
 
 def _of(config: Mapping[str, Any]) -> tuple[int, str]:
     if not isinstance(config, Mapping):
-        raise TypeError(f"config must be a mapping such as json.load gives, got {config!r}")
+        raise TypeError(f"config must be a mapping such as json.load gives, got {shown(config)}")
     if "num_hidden_layers" not in config:
         raise ValueError(
             "config must have num_hidden_layers; for a multimodal model, pass its text_config"
         )
-    count = validate.integer("num_hidden_layers", config["num_hidden_layers"], minimum=0)
-    return count, str(config.get("model_type", ""))
+    if entry(config, "num_hidden_layers") is None:
+        raise ValueError("num_hidden_layers must be an integer, got None")
+    return int(config["num_hidden_layers"]), str(config.get("model_type", ""))
 
 
 def _scheduled(rule: _Every, config: Mapping[str, Any], num_layers: int) -> tuple[str, ...]:
-    n = config.get(rule.key, rule.n) if rule.key else rule.n
+    n = config.get(rule.key, rule.n)
+    entry(config, rule.key)  # checks a value that is not null
     if isinstance(n, str):
         return window_letters(num_layers, n)
     n = validate.integer(rule.key or "n", n, minimum=1)
     phase = rule.phase
     if rule.key == "attn_layer_period":
-        phase = validate.integer("attn_layer_offset", config.get("attn_layer_offset", phase))
+        phase = validate.integer("attn_layer_offset", entry(config, "attn_layer_offset", phase))
     chosen = every_nth(num_layers, n, phase=phase, also=rule.also)
     return layer_types(chosen, full=rule.full, other=rule.other)

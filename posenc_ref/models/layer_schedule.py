@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import shown
 
 PHASES = ("last", "first", "from-end")
 
@@ -81,7 +82,7 @@ def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
     num_layers = _layers(num_layers)
     if not isinstance(pattern, str) or not pattern or set(pattern) - {"L", "G"}:
         raise ValueError(
-            f"pattern must consist of the letters L and G, such as 'LLLG', got {pattern!r}"
+            f"pattern must consist of the letters L and G, such as 'LLLG', got {shown(pattern)}"
         )
     letters = [pattern[i % len(pattern)] for i in range(num_layers)]
     return layer_types([letter == "G" for letter in [*letters[:-1], "G"][:num_layers]])
@@ -160,7 +161,7 @@ def rope_layers(
         if flag not in (0, 1):
             raise ValueError(
                 "no_rope_layers must hold one 0 or 1 for each layer, 1 where the layer uses RoPE "
-                f"(it is not a list of layer numbers), got {flag!r} for layer {i}"
+                f"(it is not a list of layer numbers), got {shown(flag)} for layer {i}"
             )
     return tuple(bool(flag) for flag in flags)
 
@@ -171,7 +172,7 @@ def _layers(num_layers: Any) -> int:
 
 def _one_per_layer(name: str, values: Any, num_layers: int) -> list[Any]:
     if isinstance(values, str) or not hasattr(values, "__len__"):
-        raise TypeError(f"{name} must be a sequence with one entry per layer, got {values!r}")
+        raise TypeError(f"{name} must be a sequence with one entry per layer, got {shown(values)}")
     if len(values) < num_layers:
         raise ValueError(
             f"{name} must have an entry for each of the {num_layers} layers, got {len(values)}"

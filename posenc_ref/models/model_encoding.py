@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
@@ -15,6 +15,7 @@ from posenc_ref import _validate as validate
 from posenc_ref._arrays import dot
 from posenc_ref._json import from_dict
 from posenc_ref._namespace import Array, astype, is_array, widen
+from posenc_ref._text import shown
 from posenc_ref.encoding import Encoding, Value
 from posenc_ref.scoring import scores
 
@@ -69,19 +70,23 @@ class ModelEncoding(Value):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise TypeError(f"name must be a non-empty string, got {self.name!r}")
+            raise TypeError(f"name must be a non-empty string, got {shown(self.name)}")
         for attribute in ("encodings", "query_scale", "provenance"):
             value = getattr(self, attribute)
             if not isinstance(value, Mapping):
-                raise TypeError(f"{attribute} must be a mapping, got {value!r}")
+                raise TypeError(f"{attribute} must be a mapping, got {shown(value)}")
         if not self.encodings:
             raise ValueError("encodings must name at least one layer type")
         for layer_type, encoding in self.encodings.items():
             if encoding is not None and not isinstance(encoding, Encoding):
                 raise TypeError(
                     f"encodings[{layer_type!r}] must be an encoding, or None for a layer without "
-                    f"one, got {encoding!r}"
+                    f"one, got {shown(encoding)}"
                 )
+        if isinstance(self.layer_types, str) or not isinstance(self.layer_types, Sequence):
+            raise TypeError(
+                f"layer_types must be a sequence of names, got {shown(self.layer_types)}"
+            )
         for layer_type, value in self.query_scale.items():
             if layer_type not in self.encodings:
                 raise ValueError(
@@ -180,7 +185,7 @@ class ModelEncoding(Value):
         for key in ("encodings", "query_scale"):
             entries = decoded.get(key, {})
             if not isinstance(entries, Mapping):
-                raise TypeError(f"{key} must be a mapping by layer type, got {entries!r}")
+                raise TypeError(f"{key} must be a mapping by layer type, got {shown(entries)}")
             decoded[key] = {t: e if e is None else from_dict(e) for t, e in entries.items()}
         return cls(decoded.pop("name"), **decoded)
 

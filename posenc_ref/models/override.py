@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from posenc_ref._documents import check_document
+from posenc_ref._text import shown
+
 from .config_rope import SPELLINGS, rope_type_of
 from .context import Described
 
@@ -38,8 +41,9 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     if not isinstance(changes, Mapping) or not all(isinstance(key, str) for key in changes):
         raise TypeError(
             'override must be a mapping such as {"rope_scaling": {"rope_type": "yarn", "factor": '
-            f"4.0}}}}, got {changes!r}"
+            f"4.0}}}}, got {shown(changes)}"
         )
+    check_document(changes, "override")
     changes = _named(changes)
     made = dict(config)
     for key, value in changes.items():

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from posenc_ref._text import printable
 from posenc_ref.conformance.external.process import HarnessError, NotStarted
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.received import report_of
@@ -148,7 +149,7 @@ def shown(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
         if isinstance(found, Report):
             text = found.to_json(indent=1) if asked["as_json"] else str(found)
             found = Printed(text, found.exit_code)
-        typer.echo(found.text)
+        typer.echo(printable(found.text))
         raise typer.Exit(found.code)
 
     return command

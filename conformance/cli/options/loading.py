@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -17,17 +18,23 @@ from types import ModuleType
 from typing import Any
 
 from posenc_ref import Encoding, from_dict
+from posenc_ref._documents import read_text
+from posenc_ref._text import cut, one_line, printable, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
 from posenc_ref.conformance.harness.expression import class_name, read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
+from posenc_ref.limits import HEADS, LONG_TEXT, SHOWN
 
 EXAMPLE = 'RoPE(64, layout="half")'
 
 
 class UsageError(Exception):
     """The command line is wrong; the message says how to correct it."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(printable(cut(str(message), LONG_TEXT)))
 
 
 def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None:
@@ -50,6 +57,8 @@ def load_target(target: str) -> Any:
     working folder for a module, is put on the import path.
     """
     source, colon, name = target.rpartition(":")
+    if len(one_line(target)) != len(target):
+        raise UsageError(f"TARGET must be one line of printable characters, got {shown(target)}")
     if not colon or not source or not name:
         raise UsageError(
             f"TARGET must be file.py:function or package.module:function, got {target!r}"
@@ -134,7 +143,8 @@ def _where(error: BaseException, path: Path | None = None) -> str:
     line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     install = next((f"; {b.install}" for b in backends() if b.module == absent), "")
-    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "") + install
+    text = one_line(f"{type(error).__name__}: {error}")
+    return text + (f" (line {line})" if line else "") + install
 
 
 def _functions(owner: Any) -> list[str]:
@@ -166,19 +176,25 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     where = "--encoding"
     if text.startswith("@"):
         path = Path(text[1:])
-        if not path.is_file():
-            others = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
-            raise UsageError(f"--encoding: there is no file {path}{_near(path.name, others)}")
-        where, text = str(path), path.read_text(encoding="utf-8")
+        if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long
+            folder = path.parent if os.path.isdir(path.parent) else None
+            others = [p.name for p in folder.glob("*.json")] if folder else []
+            raise UsageError(
+                f"--encoding: there is no file {one_line(path, SHOWN)}{_near(path.name, others)}"
+            )
+        try:
+            where, text = str(path), read_text(path)
+        except ValueError as error:
+            raise UsageError(f"--encoding: {error}") from error
     data = _declared(text, where)
     if isinstance(data.get("encoding"), str):
         name = data["encoding"] = class_name(data["encoding"], "encoding")
         for field, rows in unread(surface).items():
             if name == _LEARNED[field]:
-                data.setdefault(field, [[0.0]] * int(data.get("num_buckets", rows)))
+                data.setdefault(field, [[0.0]] * _rows(where, data, rows))
         known = [c.__name__ for c in encodings()]
         if name not in known:
-            raise UsageError(f"{where}: there is no encoding {name!r}{_near(name, known)}")
+            raise UsageError(f"{where}: there is no encoding {shown(name)}{_near(name, known)}")
     try:
         value = from_dict(data)
     except (TypeError, ValueError) as error:
@@ -186,6 +202,14 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     if not isinstance(value, Encoding):
         raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
     return value
+
+
+def _rows(where: str, data: dict[str, Any], rows: int) -> int:
+    """Return the number of rows of a table that is made up."""
+    count = data.get("num_buckets", rows)
+    if type(count) is not int or not 1 <= count <= HEADS:
+        raise UsageError(f"{where}: num_buckets must be 1 to {HEADS}, got {shown(count)}")
+    return count
 
 
 def is_encoding(text: str) -> bool:
@@ -205,10 +229,14 @@ def _declared(text: str, where: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
-            f"{text.strip()!r}\nwrite it like {_SHELL}"
+            f"{shown(text.strip())}\nwrite it like {_SHELL}"
         ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} cannot be read: {error}") from error
     if not isinstance(data, dict):
-        raise UsageError(f"{where} must be a JSON object, got {data!r}\nwrite it like {_SHELL}")
+        raise UsageError(
+            f"{where} must be a JSON object, got {shown(data)}\nwrite it like {_SHELL}"
+        )
     return data
 
 

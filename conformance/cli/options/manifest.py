@@ -6,7 +6,6 @@ A table becomes a command line of ``posenc check``: its keys are the names of op
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections import Counter
@@ -14,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from posenc_ref._documents import check_document, read_text
+from posenc_ref._text import near, shown
 
 from .loading import UsageError
 
@@ -74,13 +76,16 @@ def read_manifest(path: Path, keys: Keys) -> list[Asked]:
             "for each function"
         )
     try:
-        body = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        body = tomllib.loads(read_text(path))
+        check_document(body, str(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
+    except ValueError as error:  # it is no text, too large, or a number has 5000 digits
+        raise UsageError(f"{path} cannot be read: {error}") from error
     _known(str(path), "table", body, ["defaults", "check"])
     defaults, tables = body.get("defaults", {}), body.get("check", [])
     if not isinstance(defaults, dict):
-        raise UsageError(f"{path}: [defaults] must be a table, got {defaults!r}")
+        raise UsageError(f"{path}: [defaults] must be a table, got {shown(defaults)}")
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise UsageError(f"{path}: write [[check]] with two brackets, a table for each function")
     if not tables:
@@ -120,10 +125,10 @@ def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
 def _known(where: str, what: str, table: Mapping[str, Any], allowed: Sequence[str]) -> None:
     for key in table:
         if key not in allowed:
-            near = difflib.get_close_matches(key, allowed, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            similar = near(key, allowed)
+            hint = f"did you mean {similar[0]}? " if similar else ""
             raise UsageError(
-                f"{where}: unknown {what} {key!r}; {hint}allowed: {', '.join(allowed)}"
+                f"{where}: unknown {what} {shown(key)}; {hint}allowed: {', '.join(allowed)}"
             )
 
 
@@ -133,7 +138,7 @@ def _arguments(where: str, table: Mapping[str, Any], keys: Keys) -> tuple[str, .
     for key, value in table.items():
         if key in keys.flags:
             if not isinstance(value, bool):
-                raise UsageError(f"{where}, key {key!r}: must be true or false, got {value!r}")
+                raise UsageError(f"{where}, key {key!r}: must be true or false, got {shown(value)}")
             found += [f"--{key}"] if value else []
         elif key != TARGET:
             several = isinstance(value, list) and (key in keys.lists or key == DTYPE)
@@ -150,7 +155,7 @@ def _text(where: str, key: str, value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(
-            f"{where}, key {key!r}: must be one text or number, got {value!r}; only dtype and "
+            f"{where}, key {key!r}: must be one text or number, got {shown(value)}; only dtype and "
             "options that may be repeated take a list"
         )
     return str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, RoPE, from_dict, preset, presets
+from posenc_ref._documents import parse_json, read_text
+from posenc_ref._text import shown
 from posenc_ref.conformance.adapters.gguf import described_gguf
 from posenc_ref.conformance.harness.expression import read_expression
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.rotated import rotated_channels
 from posenc_ref.conformance.harness.signatures import SURFACES
+from posenc_ref.conformance.recordings.numpy_files import read_npy
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.models.config import described_config
 from posenc_ref.models.context import Described
@@ -81,7 +85,7 @@ def _read(
 ) -> Described:
     """Return a model with the given facts and changed entries."""
     path, name = Path(source), resolve(source)
-    local = path.exists() or path.suffix in (".json", ".gguf")
+    local = os.path.exists(path) or path.suffix in (".json", ".gguf")
     if local and (name not in presets() or "/" in source):
         layout = facts.pop("layout", None)
         if path.suffix == ".gguf":
@@ -145,14 +149,15 @@ def _override(text: str) -> Mapping[str, Any]:
     where = "--override"
     try:
         if text.startswith("@"):
-            where, text = f"--override: {text[1:]}", Path(text[1:]).read_text(encoding="utf-8")
-        changes = json.loads(text)
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where} is not JSON: {error}; write it like {OVERRIDE}") from error
+            where, text = f"--override: {text[1:]}", read_text(Path(text[1:]))
+    except ValueError as error:
+        raise UsageError(f"--override: {error}") from error
+    try:
+        changes = parse_json(text, where)
+    except ValueError as error:
+        raise UsageError(f"{error}; write it like {OVERRIDE}") from error
     if not isinstance(changes, dict) or not changes:
-        raise UsageError(f"{where} must be a JSON object such as {OVERRIDE}, got {changes!r}")
+        raise UsageError(f"{where} must be a JSON object such as {OVERRIDE}, got {shown(changes)}")
     return changes
 
 
@@ -179,14 +184,14 @@ def named_value(text: str, option: str) -> tuple[str, Any]:
         raise UsageError(f"{option} must be NAME=VALUE, such as num_heads=12, got {text!r}")
     if value.startswith("@"):
         try:
-            return name, np.load(value[1:], allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{option} {name}: {value[1:]} is no .npy file: {error}") from error
+            return name, read_npy(Path(value[1:]))
+        except ValueError as error:
+            raise UsageError(f"{option} {name}: {error}") from error
     try:
         if "(" in value:
             return name, from_dict(read_expression(value))
         found = json.loads(value)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return name, value
     except (TypeError, ValueError) as error:
         raise UsageError(f"{option} {name}: {error}") from error

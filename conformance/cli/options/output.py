@@ -15,8 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from posenc_ref._text import cut, printable
 from posenc_ref.conformance.surveys.progress import lines
 from posenc_ref.conformance.surveys.tables import TextTable, plain_text
+from posenc_ref.limits import LONG_TEXT
 
 #: Narrower terminals get plain tables, because folded tables break words and lose columns.
 _WIDTH = 120
@@ -28,7 +30,7 @@ COLOURS = {
 
 def usage_error(message: object) -> typer.Exit:
     """Print a message, and return the exception that ends the command with exit code 2."""
-    typer.echo(f"posenc: {message}", err=True)
+    typer.echo(f"posenc: {printable(cut(str(message), LONG_TEXT))}", err=True)
     return typer.Exit(2)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from posenc_ref._documents import read_json
 from posenc_ref.conformance.calling import CONVENTIONS, bind, takes
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.implementation import Implementation
@@ -106,7 +106,7 @@ def _parsed(config: str | None) -> dict[str, Any] | None:
     if path is None or path.suffix != ".json":
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise UsageError(f"--config: {path} cannot be read: {error}") from error
+        found = read_json(path)
+    except ValueError as error:
+        raise UsageError(f"--config: {error}") from error
     return found if isinstance(found, dict) else None

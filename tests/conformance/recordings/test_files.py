@@ -78,9 +78,9 @@ def test_a_bad_file_is_refused(tmp_path, name, content, words):
 
 def test_bad_arrays_are_refused_by_name(tmp_path):
     np.savez(tmp_path / "pickled.npz", q_before=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match=r"pickled.npz: 'q_before' cannot be read: .*allow_pickle"):
+    with pytest.raises(ValueError, match=r"pickled.npz: .* it holds Python objects"):
         read(tmp_path / "pickled.npz")
-    with pytest.raises(ValueError, match=r"pickled.npz: 'q_before' cannot be read: .*allow_pickle"):
+    with pytest.raises(ValueError, match=r"pickled.npz: .* it holds Python objects"):
         read(tmp_path)
     (tmp_path / "q.npy").write_bytes(b"no array")
     with pytest.raises(ValueError, match=r"q\.npy cannot be read as an array"):

@@ -126,16 +126,16 @@ def test_what_was_not_judged_is_an_error(root):
         assert results(suite)[name] == "error"
 
 
-def test_what_xml_forbids_is_removed():
+def test_what_xml_forbids_is_escaped():
     nasty = "a\x00b\x1b[31m <&\"' ]]> \ud800 \ufffe é 🎉\n"
     report = Report("fn", "apply", nasty, "numpy", "float32", [Finding("base", nasty, nasty)],
                     executed={nasty: 3}, failed={nasty: ["base"]})  # fmt: skip
     document = junit([Checked.of(nasty, report, 0.0), Checked.failed(nasty, nasty)])
     root = require_valid(document)
-    clean = "ab[31m <&\"' ]]>   é 🎉\n"
+    clean = "a\\x00b\\x1b[31m <&\"' ]]> \\ud800 \\ufffe é 🎉\\n"
     assert [suite.get("name") for suite in root] == [clean, clean]
     assert clean in root[0].find("system-out").text
-    assert root[1].find("testcase/error").get("message") == clean
+    assert root[1].find("testcase/error").get("message") == clean.removesuffix("\\n") + "\n"
 
 
 # --- the file -------------------------------------------------------------------------------------

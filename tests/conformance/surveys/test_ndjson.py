@@ -246,7 +246,7 @@ REFUSED = {
     ),
     "a member removed": (
         lambda ls: sealed([ls[0], lacking(ls[1], "name"), *ls[2:]]),
-        "has a missing or wrong entry: KeyError('name')",
+        "has a missing or wrong entry: the check must have 'name'",
     ),
 }  # fmt: skip
 

@@ -1,0 +1,93 @@
+"""Foreign text: names, messages and values that others wrote, made fit to be shown.
+
+:func:`one_line` is the only place that decides which characters reach a terminal or a report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from .limits import SHOWN, TEXT
+
+#: Characters that are markup anywhere, and signs that begin a block at the start of a line.
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~&$]")
+_BLOCK = re.compile(r"^(?:[+-](?= |$)|#|=|---)")
+_LIST = re.compile(r"^(\d{1,9})([.)])(?= |$)")
+#: The beginning of a mention, an issue's number, a link or an address.
+_LINKED = re.compile(r"@|#(?=\d)|(?i:\bgh-(?=\d)|\bwww(?=\.)|\w(?=://)|\bmailto(?=:))")
+_APART = "<!-- -->"
+
+
+def one_line(text: Any, limit: int = TEXT) -> str:
+    r"""Return foreign text as one line of printable characters, with at most about ``limit``.
+
+    Line breaks, control characters, marks of writing direction and lone surrogates become escapes
+    such as ``\n``, ``\x1b``, ``\u202e`` and ``\ud800``.  Longer text is cut in the middle.
+    """
+    try:
+        text = str(text)
+    except Exception as error:  # a foreign __str__ may raise anything
+        text = f"<{type(text).__name__}, whose __str__ raises {type(error).__name__}>"
+    text = cut(text, limit)
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def printable(text: str) -> str:
+    """Return text of several lines with every other unprintable character escaped."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" else _printable(c) for c in text)
+
+
+def markdown(text: Any, limit: int = TEXT) -> str:
+    """Return foreign text as one line of Markdown that shows these characters and does nothing.
+
+    Markup and HTML are escaped.  An empty comment separates what GitHub would make a mention, a
+    link, or the number of an issue.
+    """
+    found = " ".join(one_line(text, limit).split())
+    found = _MARKUP.sub(r"\\\g<0>", found)
+    found = _LIST.sub(r"\1\\\2", _BLOCK.sub(r"\\\g<0>", found))
+    return _LINKED.sub(rf"\g<0>{_APART}", found)
+
+
+def code(text: Any, limit: int = TEXT) -> str:
+    """Return foreign text as a Markdown code span, for a table too."""
+    found = one_line(text, limit).replace("|", "\\|")
+    ticks = "`" * (1 + max(map(len, re.findall("`+", found)), default=0))
+    padding = " " if "`" in found else ""
+    return f"{ticks}{padding}{found}{padding}{ticks}"
+
+
+def shown(value: Any) -> str:
+    """Return the ``repr`` of a foreign value for a message, cut in the middle if it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of 5000 digits, 1000 lists in each other, a foreign __repr__
+        text = f"<{type(value).__name__}>"
+    return one_line(text, SHOWN)
+
+
+def near(word: Any, names: Iterable[str], most: int = 1) -> list[str]:
+    """Return the ``names`` most similar to a foreign word; none for a word longer than a name."""
+    if not isinstance(word, str) or len(word) > SHOWN:
+        return []
+    import difflib  # only errors need it
+
+    return difflib.get_close_matches(word, list(names), n=most)
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def cut(text: str, limit: int) -> str:
+    """Return a text, cut in the middle if it has more than ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} ... {text[-half:]}"

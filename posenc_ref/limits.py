@@ -1,0 +1,55 @@
+"""The largest sizes that posenc_ref reads from files: the one table of these bounds.
+
+A reader refuses anything larger with a ValueError, before it allocates memory or runs a loop for
+it.  The bounds are far above those of published models and recordings.  Objects that a program
+makes itself, such as ``ALiBi(2**20)``, are not bound by this table.
+"""
+
+from __future__ import annotations
+
+#: Layers of a model.
+LAYERS = 65_536
+#: Different kinds of layers in one model.
+KINDS = 64
+#: Attention heads.
+HEADS = 65_536
+#: Channels of one head; its frequencies take a second of 50-digit arithmetic.
+HEAD_DIM = 16_384
+#: Channels of a hidden state, and any other size in a configuration.
+WIDTH = 2**24
+#: Tokens of a context, rows of a table and positions.
+LENGTH = 2**40
+#: Numbers in a learned table that is made for a configuration: half a gibibyte of float64.
+TABLE = 2**26
+
+#: Levels of lists and mappings inside each other.
+DEPTH = 64
+#: Entries of lists and mappings in one document, at all levels together.
+ENTRIES = 2**22
+#: Bits of an integer.
+INTEGER_BITS = 64
+#: Characters of a value in a message.
+SHOWN = 200
+#: Characters of a foreign name or message in a report.
+TEXT = 2000
+#: Characters of a sentence with a whole encoding in it, and of an error of the command line.
+LONG_TEXT = 10_000
+
+#: Bytes of a config.json, of an override, or of any other JSON or TOML document.
+DOCUMENT = 2**26
+#: Characters of an encoding written as a call, such as ``RoPE(64, layout="half")``.
+EXPRESSION = 2**18
+#: Bytes of one line of a report or of an index.
+LINE = 2**26
+#: Bytes of a file of reports, of golden vectors, or of an ONNX model's own file.
+FILE = 2**31
+#: Bytes of a recorded tensor, or of all tensors of one recording.
+TENSORS = 2**34
+#: Bytes that an archive of tensors may always unpack to, and as a multiple of its own size.
+UNPACKED, RATIO = 2**28, 4
+#: Axes of a recorded tensor.
+AXES = 8
+#: Entries of the metadata, and tensors, in a GGUF or safetensors file.
+RECORDS = 2**17
+#: Values of one list in the metadata of a GGUF file: the words of a vocabulary.
+VOCABULARY = 2**24
