@@ -8,24 +8,73 @@ from typing import Any
 
 import numpy as np
 
-from ._namespace import FLOATING, Array, dtype_name, is_array
+from ._namespace import FLOATING, Array, class_of, dtype_name, is_array
+
+#: The most heads, and the most channels of a head or a table: their 50-digit numbers take seconds.
+MAX_SIZE = 2**16
+#: The largest integer: float64 represents all integers up to it.
+MAX_INTEGER = 2**53
+#: The largest factor of a distance: a product of two of them with a distance is finite.
+MAX_FACTOR = 2.0**400
+#: The smallest divisor of a distance, for the same reason.
+MIN_FACTOR = 2.0**-400
+#: The most elements of a result, 32 GiB in float64.
+MAX_ELEMENTS = 2**32
 
 
-def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "") -> int:
-    """Return ``value`` as a Python int; raise TypeError for bools and floats."""
+def integer(
+    name: str,
+    value: Any,
+    *,
+    minimum: int | None = None,
+    maximum: int = MAX_INTEGER,
+    why: str = "",
+) -> int:
+    """Return ``value`` as a Python int; raise TypeError for bools and floats.
+
+    Its absolute value must be at most ``maximum``.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {value!r}")
+    value = int(value)
+    long = value.bit_length() > 64
+    if long or abs(value) > maximum:
+        shown = f"an integer of {value.bit_length()} bits" if long else value
+        if value < 0 and minimum is not None:
+            raise ValueError(f"{name} must be at least {minimum}{why}, got {shown}")
+        less = "" if minimum is not None else " in absolute value"
+        raise ValueError(f"{name} must be at most {maximum}{less}, got {shown}")
     if minimum is not None and value < minimum:
         raise ValueError(f"{name} must be at least {minimum}{why}, got {value}")
-    return int(value)
+    return value
+
+
+def size(name: str, value: Any, *, minimum: int = 1) -> int:
+    """Return a number of heads or channels; raise unless it is in ``minimum`` .. ``MAX_SIZE``."""
+    return integer(name, value, minimum=minimum, maximum=MAX_SIZE)
+
+
+def elements(what: str, shape: Sequence[int], instead: str = "") -> None:
+    """Raise ValueError if an array of ``shape`` has more than ``MAX_ELEMENTS`` elements."""
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise ValueError(
+            f"{what} must have at most {MAX_ELEMENTS} elements, got shape "
+            f"({', '.join(map(str, shape))}); {instead or 'make it in parts'}"
+        )
 
 
 def real(
-    name: str, value: Any, *, above: float | None = None, minimum: float | None = None
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
 ) -> float:
     """Return ``value`` as a Python float; raise unless it is finite and within the limits.
 
-    It must be greater than ``above`` and at least ``minimum``, where they are given.
+    It must be greater than ``above``, at least ``minimum`` and at most ``maximum`` in absolute
+    value, where they are given.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number, got {value!r}")
@@ -39,6 +88,9 @@ def real(
         raise ValueError(f"{name} must be greater than {above:g}, got {value!r}")
     if minimum is not None and not number >= minimum:
         raise ValueError(f"{name} must be at least {minimum:g}, got {value!r}")
+    if maximum is not None and abs(number) > maximum:
+        less = " in absolute value" if number < 0 else ""
+        raise ValueError(f"{name} must be at most {maximum:g}{less}, got {value!r}")
     return number
 
 
@@ -76,7 +128,7 @@ def choice(
 def check_x(x: Array, dim: int, what: str) -> None:
     """Check that ``x`` is a real floating array of shape (..., S, dim)."""
     if not is_array(x):
-        raise TypeError(f"x must be an array, got {type(x).__name__}")
+        raise TypeError(f"x must be an array, got {class_of(x)}")
     if type(x).__name__ == "DTensor":
         raise TypeError(
             "x must be the local tensor of this process, got a DTensor: pass x.to_local() and the "

@@ -57,7 +57,7 @@ class FIRE(Bias):
     def __post_init__(self) -> None:
         self._network.check(1)
         self._set(
-            c=validate.real("c", self.c, above=0.0),
+            c=validate.real("c", self.c, above=0.0, maximum=validate.MAX_FACTOR),
             length=validate.real("length", self.length, above=0.0),
             eps=validate.real("eps", self.eps, minimum=0.0),
         )

@@ -61,8 +61,8 @@ class PoPE(Score):
 
     def __post_init__(self) -> None:
         self._set(
-            head_dim=validate.integer("head_dim", self.head_dim, minimum=1),
-            base=validate.real("base", self.base, above=0.0),
+            head_dim=validate.size("head_dim", self.head_dim, minimum=1),
+            base=validate.real("base", self.base, above=1.0),
         )
         if self.phases is not None:
             check_numbers("phases", self.phases, "H", self.head_dim)

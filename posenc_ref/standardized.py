@@ -56,7 +56,7 @@ class StandardizedSinusoidal(ComputedTable):
         self._set(
             dim=plain.dim,
             length=validate.integer("length", self.length, minimum=1),
-            divisor=validate.real("divisor", self.divisor, above=0.0),
+            divisor=validate.real("divisor", self.divisor, above=0.0, minimum=validate.MIN_FACTOR),
             base=plain.base,
         )
 
