@@ -14,6 +14,7 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 from .calling import bind, takes
 from .diagnosis.reproduce_fn import runnable
 from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
+from .harness.foreign import said, tame
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
@@ -103,6 +104,7 @@ def check(
     bound = fn if isinstance(fn, Implementation) else None
     if not callable(fn):
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
+    fn = bound or tame(fn)
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
         raise TypeError(
@@ -189,6 +191,12 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
         run.add("raises", "a call raises, although a similar call was accepted before", str(error))
     except Malformed as error:
         run.add("shape", str(error), "a similar call returned the right shape before")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception):
+            raise
+        run.add("raises", "what a call returned raises an exception when it is read", said(error))
     for problem in problems() if problems else ():
         run.add("raises", *problem)
     findings = run.report.findings
@@ -219,7 +227,8 @@ def make_run(
 ) -> Run:
     """Check the arguments, which are those of :func:`check`, and return the run to be judged."""
     encoding = on_host(encoding)
-    own_name = str(getattr(fn, "__name__", type(fn).__name__))
+    fn = fn if isinstance(fn, Implementation) else tame(fn)
+    own_name = str(getattr(fn, "__name__", None) or type(fn).__name__)
     bound = fn if isinstance(fn, Implementation) else Implementation(fn, surface, own_name)
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))

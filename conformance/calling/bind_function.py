@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from posenc_ref.conformance.harness.foreign import Refused, refusals
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import functions
@@ -33,9 +34,10 @@ def others(
     """Yield the implementation of a function that does not rotate, if a call succeeds."""
     kind = convention.surfaces[0]
     try:
-        call = _called(kind, subject, subject.like_x(library))
-    except Exception as error:
-        subject.request.tried.append(f"{convention.name}: {type(error).__name__}: {error}")
+        with refusals():
+            call = _called(kind, subject, subject.like_x(library))
+    except Refused as error:
+        subject.request.tried.append(f"{convention.name}: {error}")
         return
     how = f"{subject.words}({subject.facts.described(subject.function, _ASKED[kind])})"
     yield PERFECT, subject.implementation(library, library.wrapped(call), kind, "bhsd", how)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.harness.foreign import Refused, refusals
+
 from .facts import Facts
 from .libraries import namespace, to_host
 from .roles import role_of
@@ -196,9 +198,10 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
     for kind in _kinds(call):
         trial = Source(call, facts, words, kind)
         try:
-            return _measured(trial, like)
-        except Exception as error:
-            tried.append(f"{kind}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            with refusals():
+                return _measured(trial, like)
+        except Refused as error:
+            tried.append(f"{kind}: {error}")
     raise NoTable(f"{words} makes no table: {'; '.join(list(dict.fromkeys(tried))[:2])}")
 
 
