@@ -42,6 +42,7 @@ def check(
     max_position: int | None = None,
     inplace: bool = False,
     strict: bool = False,
+    accept_limits: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -81,6 +82,8 @@ def check(
         Whether ``fn`` may overwrite its inputs.
     strict : bool
         Whether tensors that differ fail even if every logit agrees; by default they are a note.
+    accept_limits : bool
+        Whether a function that refuses most inputs may conform; by default it is inconclusive.
     factory : callable, optional
         Makes a fresh instance of ``fn``, for the state tests.
     seed : int
@@ -145,6 +148,7 @@ def check(
         max_position=max_position,
         inplace=inplace,
         strict=strict,
+        accept_limits=accept_limits,
         factory=factory,
         seed=seed,
         name=name,
@@ -190,7 +194,7 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
     except Refused as error:
         run.add("raises", "a call raises, although a similar call was accepted before", str(error))
     except Malformed as error:
-        run.add("shape", str(error), "a similar call returned the right shape before")
+        run.add(error.code, str(error), "a similar call returned the right shape before")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -219,6 +223,7 @@ def make_run(
     max_position: int | None = None,
     inplace: bool = False,
     strict: bool = False,
+    accept_limits: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -271,7 +276,9 @@ def make_run(
             )
         head_dim = encoding.head_dim
     head_dim = head_dim or bound.head_dim
-    settings = Settings(angles, precision, max_position, seed, head_dim, reduced, strict)
+    settings = Settings(
+        angles, precision, max_position, seed, head_dim, reduced, strict, accept_limits
+    )
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     report.called = bound.how
     return Run(driver, encoding, settings, Ledger(report))

@@ -136,6 +136,10 @@ def check_command(
         bool,
         typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
     ] = False,
+    accept_limits: Annotated[
+        bool,
+        typer.Option("--accept-limits", help="A function that refuses most inputs may conform."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
@@ -171,6 +175,7 @@ def check_command(
     of_functions = {
         "--surface": surface, "--backend": backend, "--device": device,
         "--inplace": inplace or None, "--max-position": max_position,
+        "--accept-limits": accept_limits or None,
         "--table": table, "--init": init or None, "--signature": signature,
     }  # fmt: skip
     of_recordings = {"--against": against, "--role": role or None}
@@ -220,6 +225,7 @@ def check_command(
             precision=precision,
             max_position=max_position,
             inplace=inplace,
+            accept_limits=accept_limits,
             table=table,
             init=init,
             signature=signature,
@@ -280,6 +286,7 @@ def check_command(
             max_position=max_position,
             inplace=inplace,
             strict=strict,
+            accept_limits=accept_limits,
             name=target if isinstance(target, str) and not own else None,
         )
         report = (

@@ -31,7 +31,14 @@ class Refused(Exception):
 
 
 class Malformed(Exception):
-    """The judged function returned another type or shape than its surface requires."""
+    """The judged function returned another type or shape than its surface requires.
+
+    ``code`` is the code of the finding.
+    """
+
+    def __init__(self, message: str, code: str = "shape") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def said(error: BaseException) -> str:
@@ -131,7 +138,7 @@ def _array_of(result: Any, asnumpy: Callable[[Any], np.ndarray]) -> tuple[np.nda
     name = dtype_name(result)
     values = np.asarray(asnumpy(result))
     if values.dtype.kind not in "biufc":
-        raise Malformed(f"expected an array of numbers, got dtype {name}")
+        raise Malformed(f"the result has dtype {name}, expected numbers", "dtype")
     return values, name
 
 
