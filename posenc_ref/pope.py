@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
 from ._arrays import check_numbers, like
+from ._cached import cached_property
 from ._namespace import Array, astype, device_of, namespace, to_host
 from ._network import sigmoid, softplus
 from .accuracy import Truth

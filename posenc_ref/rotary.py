@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
 from ._arrays import dot
+from ._cached import cached_property
 from ._namespace import (
     Array,
     DType,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from functools import cached_property
 
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, device_of, from_host, namespace
 from .accuracy import Truth
 from .angles import Turns, decimal_context, geometric, tables, turns

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace
 from ._positions import Positions
 from .accuracy import Truth

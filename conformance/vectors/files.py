@@ -12,6 +12,7 @@ from typing import Any
 from posenc_ref import Scaling, from_dict
 from posenc_ref._namespace import is_array
 from posenc_ref.conformance.exact.bits import canonical
+from posenc_ref.conformance.harness.whole import write_whole
 
 #: The version of the format, which also names its folder and its schema.
 VERSION = "v0"
@@ -85,7 +86,7 @@ def write(folder: Path, documents: dict[str, Any], header: dict[str, Any]) -> No
     listed: dict[str, dict[str, Any]] = {}
     for name, document in documents.items():
         data = (canonical(document) + "\n").encode()
-        (folder / name).write_bytes(data)
+        write_whole(folder / name, data)
         listed[name] = {
             "sha256": hashlib.sha256(data).hexdigest(),
             "bytes": len(data),
@@ -93,4 +94,4 @@ def write(folder: Path, documents: dict[str, Any], header: dict[str, Any]) -> No
         }
     together = "".join(entry["sha256"] for entry in listed.values())
     manifest = {**header, "sha256": hashlib.sha256(together.encode()).hexdigest(), "files": listed}
-    (folder / MANIFEST).write_bytes((canonical(manifest) + "\n").encode())
+    write_whole(folder / MANIFEST, canonical(manifest) + "\n")
