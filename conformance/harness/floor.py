@@ -11,7 +11,7 @@ from __future__ import annotations
 #: ``max_position`` may ask for has 128 positions.
 LEAST_POSITION = 127
 #: The number of tokens that one call must accept.
-LEAST_TOKENS = 16
+LEAST_TOKENS = 8
 #: The share of the calls that must be answered.
 LEAST_ANSWERED = 0.25
 #: What a report says where a limit is not accepted.

@@ -45,7 +45,7 @@ def biases(answered):
 TOO_LITTLE = {
     "five positions": (rotation(below=5), [FAR]),
     "127 positions": (rotation(below=127), [FAR]),
-    "five tokens": (rotation(tokens=5), ["calls of 16 tokens"]),
+    "five tokens": (rotation(tokens=5), ["calls of 8 tokens"]),
     "a table of 64 rows": (from_zero(64), [FAR]),
     "one bias": (biases(lambda q, k: (q, k) == (5, 5)), [FAR, CALLS]),
     "64 keys": (biases(lambda q, k: k <= 64), [FAR]),
@@ -66,7 +66,7 @@ def test_what_refuses_nearly_everything_is_inconclusive(name):
 ENOUGH = {
     "128 positions": rotation(below=128),
     "2048 positions": rotation(below=2048),
-    "16 tokens": rotation(tokens=16),
+    "8 tokens": rotation(tokens=8),
     "a table of 128 rows": from_zero(128),
     "128 keys": biases(lambda q, k: k <= 128),
     "square biases": biases(lambda q, k: q == k),
