@@ -185,8 +185,9 @@ def _few(name: str, count: int) -> None:
 
 def _within(name: str, extreme: int | float, largest: float) -> None:
     if not extreme <= largest:
-        long = isinstance(extreme, int) and extreme.bit_length() > 64
-        shown = f"an integer of {extreme.bit_length()} bits" if long else f"{extreme:g}"
+        shown = "an integer of many digits"  # which Python may refuse to print
+        if isinstance(extreme, float) or extreme < 2**64:
+            shown = f"{extreme:g}"
         raise ValueError(
             f"{name} must be finite and at most {largest:g} in absolute value, got {shown}"
         )

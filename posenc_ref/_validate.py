@@ -36,17 +36,17 @@ def integer(
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    value = int(value)
-    long = value.bit_length() > 64
-    if long or abs(value) > maximum:
-        shown = f"an integer of {value.bit_length()} bits" if long else value
-        if value < 0 and minimum is not None:
+    number = int(value)
+    long = number.bit_length() > 64
+    if long or abs(number) > maximum:
+        shown = f"an integer of {number.bit_length()} bits" if long else number
+        if number < 0 and minimum is not None:
             raise ValueError(f"{name} must be at least {minimum}{why}, got {shown}")
         less = "" if minimum is not None else " in absolute value"
         raise ValueError(f"{name} must be at most {maximum}{less}, got {shown}")
-    if minimum is not None and value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}{why}, got {value}")
-    return value
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}{why}, got {number}")
+    return number
 
 
 def size(name: str, value: Any, *, minimum: int = 1) -> int:
