@@ -94,28 +94,42 @@ def bind(
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
     settings = {
-        "table": table, "init": init, "config": config, "signature": signature,
+        "table": table, "init": init or None, "config": config, "signature": signature,
         "tensor_layout": tensor_layout, "backend": backend, "dtype": dtype,
         "head_dim": head_dim, "axes": axes, "name": name,
     }  # fmt: skip
     request = Request(
         target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
-        backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [],
+        backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
         facts = facts_of(encoding, init, config, dim)
         found = _found(request, facts, dim)
+        request.restore()
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:
                 raise ValueError(
-                    f"init must name parameters of {found.name} or of what makes its tables; "
-                    f"there is no {', '.join(unused)}"
+                    f"init must name parameters of {found.name} or of what makes its tables: "
+                    f"neither has {', '.join(unused)}"
                 )
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
-            return replace(found, name=name or found.name, factory=fresh)
+            made_by = _stated(facts, encoding=encoding, surface=surface, **settings)
+            return replace(
+                found,
+                name=name or found.name,
+                factory=fresh,
+                bound={"target": target} | made_by,
+            )
     raise NoConvention(_nothing_fits(request))
+
+
+def _stated(facts: Facts, **arguments: Any) -> dict[str, Any]:
+    """Return the arguments of :func:`bind` that change what it returns, apart from the name."""
+    defaults = inspect.signature(bind).parameters
+    unread = {"name"} if "config" in facts.used_roles else {"name", "config"}
+    return {n: v for n, v in arguments.items() if n not in unread and v is not defaults[n].default}
 
 
 def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
@@ -256,7 +270,8 @@ def _nothing_fits(request: Request) -> str:
     first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
     reasons = [*first, *(reason for reason in reasons if reason not in first)]
     lines += [f"  tried: {reason}" for reason in reasons[:3]]
-    lines += [f"nearest is {nearest.name!r}: {nearest.call}; write", *nearest.stub.splitlines(),
-              "or choose with --signature and --tensor-layout; `posenc explain signatures` lists "
-              "the conventions"]  # fmt: skip
+    lines += [f"the nearest convention is {nearest.name!r}: {nearest.call}",
+              "write a wrapper such as:", *nearest.stub.splitlines(),
+              "or choose a convention with --signature and --tensor-layout; `posenc explain "
+              "signatures` lists them"]  # fmt: skip
     return "\n".join(lines)

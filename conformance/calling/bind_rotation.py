@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.plural import plural
 
 from .conventions import Convention
-from .facts import other_default
+from .facts import Facts, other_default
 from .instances import MAKES_TABLES, candidates, main_call, make, methods
 from .libraries import Library
 from .roles import Unbound, role_of
@@ -33,7 +34,7 @@ def rotations(
     sources = list(_sources(subject, library)) if convention.table else []
     if convention.table and not sources:
         raise NoTable(
-            "no class or function of the same file makes its tables; name one with --table"
+            "no class or function in its file makes tables of cos and sin; name one with --table"
         )
     for layout in layouts if _plain(subject, convention, fixed) else ():
         direct = library.wrapped(subject.function)
@@ -97,7 +98,7 @@ def _scored(
     points, why = _points(subject, library, library.wrapped(way), way.layout)
     doubtful = way.layout not in ("bhsd", "bshd") or (not way.positions and way.source is None)
     if points and doubtful and points < ALIKE + MOVES:
-        points, why = 0, "rows or heads are not rotated alike, or all tokens are"
+        points, why = 0, "rows or heads get different angles, or all tokens get the same ones"
     least = PERFECT if way.positions == ONE_TOKEN else 1
     if not any(role_of(name) in VECTORS for name in subject.signature):
         least = max(least, ALIKE + MOVES)  # the parameters were taken in order
@@ -124,8 +125,9 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
     needed = [n for n, p in subject.signature.items() if p.default is p.empty]
     if len(needed) != len(convention.roles):
         raise Unbound(
-            f"{convention.call} has {len(convention.roles)} arguments without a default, "
-            f"{subject.words} {len(needed)}"
+            f"{convention.call.partition(' ->')[0]} takes "
+            f"{plural(len(convention.roles), 'required argument', 'required arguments')}; "
+            f"{subject.words} takes {len(needed)}"
         )
     known = {n: subject.facts.value(n, role_of(n)) for n in subject.signature if n not in needed}
     fixed = {n: v for n, v in known.items() if role_of(n) in SETTINGS and v is not None}
@@ -144,10 +146,24 @@ def _sources(subject: Subject, library: Library) -> Iterator[Source]:
     for place in places:
         for call, words in _makers(place, subject):
             try:
-                found = find_source(call, subject.facts, words, like)
+                found = find_source(call, _agreeing(subject, call), words, like)
                 yield replace(found, words=_source_words(found), every_length=fixed)
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))
+
+
+def _agreeing(subject: Subject, maker: Callable[..., Any]) -> Facts:
+    """Return the facts, with the rotation's defaults for switches that the maker has too.
+
+    In diffusers, ``use_real`` of both says whether tables are complex, with opposite defaults.
+    """
+    takes = inspect.signature(maker).parameters
+    switches = {
+        name: p.default
+        for name, p in subject.signature.items()
+        if isinstance(p.default, bool) and role_of(name) is None and name in takes
+    }
+    return replace(subject.facts, by_name={**switches, **subject.facts.by_name})
 
 
 def _source_words(source: Source) -> str:
@@ -163,6 +179,7 @@ def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], 
         try:
             text = f"{words}({subject.facts.described(place)})"
             place, words = make(place, subject.facts), text
+            subject.request.remember(place)
         except Unbound as error:
             subject.request.tried.append(str(error))
             return
@@ -201,7 +218,7 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
         whole = "whole table" if way.positions else "rows"
         parts.append(f"{whole} of {way.source.words}{shape}")
         if way.source.form in ("sin, cos", "sin|cos"):
-            parts.append("which has sin first")
+            parts.append("which returns sin first")
     if left:
         parts.append(f"{', '.join(left)} not passed")
     if way.inplace:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from posenc_ref import (
@@ -26,10 +25,18 @@ from posenc_ref import (
     YaRN,
 )
 
+from .configuration import (
+    LENGTH,
+    Configuration,
+    annotated_class,
+    completed,
+    made_as,
+    settings,
+)
 from .roles import Unbound, role_of
 
-#: The number of heads of objects that need one, and the length of tables made in advance.
-HEADS, LENGTH = 4, 131072
+#: The number of heads of objects that need one.
+HEADS = 4
 #: What required parameters get if nothing states it, as for the identification of a function.
 ASSUMED: Mapping[str, Any] = {"base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0}
 #: The name of each scaling in a configuration of Hugging Face.
@@ -59,6 +66,7 @@ class Facts:
     by_role: Mapping[str, Any]
     fields: Mapping[str, Any]  #: the fields of the declared encoding
     used: set[str] = dataclasses.field(default_factory=set)  #: the names that were asked for
+    used_roles: set[str] = dataclasses.field(default_factory=set)
 
     def value(self, name: str, role: str | None, *, optional: bool = False) -> Any:
         """Return the value for a parameter, or None if nothing is known about it.
@@ -69,6 +77,7 @@ class Facts:
             self.used.add(name)
             return self.by_name[name]
         if role is not None and role in self.by_role:
+            self.used_roles.add(role)
             return self.by_role[role]
         return None if optional else self.fields.get(name, ASSUMED.get(role or ""))
 
@@ -106,6 +115,8 @@ class Facts:
                 value = None  # one of the two is the whole scaling
             else:
                 value = self.value(name, role, optional=optional)
+            if role == "config" and isinstance(value, Configuration):
+                value = self._typed(function, name, value)
             whole = role == "width" or (name in ("dim", "d") and "head_dim" not in roles)
             known = "head_dim" in self.by_role and name not in self.by_name
             if whole and known and "num_heads" in roles:
@@ -120,6 +131,21 @@ class Facts:
             listed = ", ".join(map(repr, unknown))
             raise Unbound(f"no value is known for the parameter{'s'[: len(unknown) > 1]} {listed}")
         return found
+
+    def _typed(self, function: Callable[..., Any], name: str, known: Configuration) -> Any:
+        """Return a configuration of the class that annotates the parameter, if it can be made."""
+        cls = annotated_class(function, name)
+        if cls is None:
+            return known
+        entries = known.values()
+        try:
+            by_role = self.arguments(cls, {})
+        except (Unbound, TypeError, ValueError):
+            by_role = {}  # a required entry may be in the file alone
+        if known.made_up and "dim" in by_role:  # of a head, unless the class has heads
+            entries["dim"] = by_role["dim"]
+        made = made_as(cls, {**by_role, **entries})
+        return known if made is None else made
 
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
@@ -172,53 +198,11 @@ def facts_of(
         if name in fields
     }
     if config:
-        by_role["config"] = Configuration({}, _completed(config))
+        by_role["config"] = Configuration({}, completed(config))
     else:
-        by_role["config"] = Configuration(by_role, _settings(by_role))
+        by_role["config"] = Configuration(by_role, settings(by_role))
     fields.pop("scaling", None)
     return Facts(given or {}, by_role, fields)
-
-
-def _completed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with the entries that transformers derives from others."""
-    found = {"rope_scaling": None, **config}
-    if "hidden_size" in config and (heads := config.get("num_attention_heads")):
-        found.setdefault("head_dim", config["hidden_size"] // heads)
-        found.setdefault("num_key_value_heads", heads)
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if "rope_theta" in scaling:
-        found.setdefault("rope_theta", scaling["rope_theta"])
-    plain = {"rope_type": "default", "rope_theta": found.get("rope_theta")}
-    found.setdefault("rope_parameters", plain | scaling)
-    return found
-
-
-class Configuration(SimpleNamespace):
-    """A configuration as an object and as a mapping, for constructors that take one.
-
-    Entries that it lacks are known by their role, if at all.
-    """
-
-    def __init__(self, by_role: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        super().__init__(**values)
-        self._by_role = by_role
-
-    def __getattr__(self, name: str) -> Any:
-        by_role = vars(self).get("_by_role", {})
-        role = role_of(name)
-        if name.startswith("__") or role is None or role not in by_role:
-            raise AttributeError(f"the configuration has no {name!r}")
-        return by_role[role]
-
-    def __getitem__(self, name: str) -> Any:
-        return vars(self)[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in vars(self)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, or the default."""
-        return vars(self).get(name, default)
 
 
 def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
@@ -262,33 +246,3 @@ def _scaling(scaling: Any) -> dict[str, Any] | None:
         if key is not None and value is not None:
             found[key] = list(value) if isinstance(value, tuple) else value
     return found
-
-
-def _settings(roles: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with the names of Hugging Face; the user's entries replace these."""
-    if "head_dim" not in roles:
-        return {"num_attention_heads": roles["num_heads"], "n_heads": roles["num_heads"]}
-    scaling, heads, head_dim = roles.get("scaling"), roles["num_heads"], roles["head_dim"]
-    longest = (scaling or {}).get("original_max_position_embeddings", LENGTH)
-    base = roles.get("base", 10000.0)
-    parameters = {"rope_type": "default", "rope_theta": base} | (scaling or {})
-    if (fraction := roles.get("partial", 1.0)) != 1.0:
-        parameters["partial_rotary_factor"] = fraction
-    return {
-        "head_dim": head_dim,
-        "hidden_size": heads * head_dim,
-        "num_attention_heads": heads,
-        "num_key_value_heads": heads,
-        "n_head": heads,
-        "n_heads": heads,
-        "n_embd": heads * head_dim,
-        "dim": heads * head_dim,
-        "rope_theta": base,
-        "rope_base": base,
-        "rotary_dim": roles.get("rotary_dim"),
-        "rope_scaling": scaling,
-        "rope_parameters": parameters,
-        "partial_rotary_factor": fraction,
-        "max_position_embeddings": max(longest, LENGTH),
-        "max_seq_len": max(longest, LENGTH),
-    }

@@ -28,8 +28,8 @@ def frequencies(function: Call, facts: Facts) -> Call:
 
     values = call()
     values = values[0] if isinstance(values, tuple) else values
-    _require(getattr(values, "ndim", 0) == 1 and values.shape[0] > 1, "no list of frequencies")
-    _require(not np.iscomplexobj(host(values)), "complex numbers, not frequencies")
+    _require(getattr(values, "ndim", 0) == 1 and values.shape[0] > 1, "a list of frequencies")
+    _require(not np.iscomplexobj(host(values)), "real frequencies, not complex numbers")
     return call
 
 
@@ -42,7 +42,7 @@ def slopes(function: Call, facts: Facts) -> Call:
         found = function(**given)
         return found.reshape(-1) if hasattr(found, "reshape") else found
 
-    _require(len(call(8)) == 8, "not one number for each of 8 heads")
+    _require(len(call(8)) == 8, "one number for each of 8 heads")
     return call
 
 
@@ -52,7 +52,7 @@ def bucket(function: Call, facts: Facts, like: Any) -> Call:
     def call(relative_position: Any) -> Any:
         return function(**facts.arguments(function, {"relative_position": relative_position}))
 
-    _require(call(like).shape == like.shape, "not one bucket for each offset")
+    _require(call(like).shape == like.shape, "one bucket for each offset")
     return call
 
 
@@ -75,15 +75,15 @@ def bias(function: Call, facts: Facts, xp: Any) -> Call:
         return found
 
     found = call(5, 5)
-    _require(found.ndim == 3 and found.shape[-1] == 5, "not (H, q_len, k_len)")
+    _require(found.ndim == 3 and found.shape[-1] == 5, "a bias (H, q_len, k_len)")
     return call
 
 
 def table(function: Call, facts: Facts, like: Any, words: str) -> Call:
     """Return ``function`` as the surface ``table``: its rows at given positions."""
     source = find_source(function, facts, words, like)
-    _require(len(source.templates) == 1, "several arrays, not one table")
-    _require(source.form != "complex", "complex numbers, not a table")
+    _require(len(source.templates) == 1, "one table, not several arrays")
+    _require(source.form != "complex", "a table of real numbers, not of complex ones")
 
     def call(positions: Any) -> Any:
         return source.rows(like, positions).parts[0]
@@ -115,6 +115,6 @@ def _number(value: Any) -> Any:
     return np.asarray(float(value))
 
 
-def _require(condition: bool, otherwise: str) -> None:
+def _require(condition: bool, expected: str) -> None:
     if not condition:
-        raise ValueError(f"the function returns {otherwise}")
+        raise ValueError(f"the function must return {expected}")

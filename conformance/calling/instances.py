@@ -59,7 +59,7 @@ def make(cls: type, facts: Facts) -> Any:
 
 
 def made_for(cls: type, facts: Facts) -> int | None:
-    """Return the number of positions that an object of ``cls`` is made for, if it is told."""
+    """Return the number of positions that an object of ``cls`` is made for, if it has a limit."""
     also = dict.fromkeys(("dtype", "device"), ...)
     for name, value in facts.arguments(cls, also, tuple(also)).items():
         if role_of(name) == "length" and isinstance(value, int):
@@ -68,14 +68,29 @@ def made_for(cls: type, facts: Facts) -> int | None:
 
 
 def main_call(instance: Any) -> Callable[..., Any] | None:
-    """Return the method that an object of a framework defines as its call, or None."""
+    """Return the method that an object of a framework defines as its call, or None.
+
+    Where that method hands all its arguments on, as in vLLM, the ``forward_native`` that it calls
+    on a CPU has the names.
+    """
     kind = type(instance)
     for name in ("forward", "call", "__call__"):
         own = getattr(kind, name, None)
         module = getattr(own, "__module__", "") or ""
         if inspect.isfunction(own) and not module.startswith(("torch.", "keras.", "flax.")):
-            return getattr(instance, name)  # type: ignore[no-any-return]
+            native = getattr(instance, f"{name.strip('_')}_native", None)
+            found = native if hands_on(own) and native is not None else getattr(instance, name)
+            return found  # type: ignore[no-any-return]
     return None
+
+
+def hands_on(function: Callable[..., Any]) -> bool:
+    """Return whether a method names no argument: it takes ``*args`` and ``**kwargs`` alone."""
+    kinds = {p.kind for p in list(inspect.signature(function).parameters.values())[1:]}
+    return bool(kinds) and kinds <= {
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    }
 
 
 def words_of(name: str) -> frozenset[str]:

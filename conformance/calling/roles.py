@@ -61,7 +61,7 @@ ROLES: dict[str, str] = {
     "partial": r"rotary_(percent(age)?|pct|fraction)|partial_rotary_factor|rope_(pct|percentage)",
     "low_freq_factor": r"low_freq_factor",
     "high_freq_factor": r"high_freq_factor",
-    "original_length": r"original_(max_)?(position(s|_embeddings)?|seq_len|seq_length|"
+    "original_length": r"orig(inal)?_(max_)?(position(s|_embeddings)?|seq_len|seq_length|"
     r"context_len(gth)?|length)|old_context_len(gth)?|initial_context_length|ori_max_pe_len|"
     r"original_max_seq_len",
     "beta_fast": r"beta_fast|ntk_beta|beta_high",

@@ -262,6 +262,8 @@ def roles_in_call(
         role = role_of(name)
         if name in facts.by_name:
             fixed[name] = facts.by_name[name]
+        elif role == "value" and parameter.default is not parameter.empty:
+            continue  # RoFormer rotates it too if it is given
         elif role in _CALL and role not in order.values():
             order[name] = role
         elif role in SETTINGS and (value := facts.value(name, role)) is not None:

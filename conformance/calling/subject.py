@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +40,8 @@ class Request:
     dtype: str
     axes: int
     tried: list[str]
+    #: The objects that were made for trials, with copies of their state before any call.
+    made: list[tuple[Any, dict[str, Any]]]
 
     @property
     def part(self) -> tuple[int, int] | None:
@@ -46,6 +50,17 @@ class Request:
         if not isinstance(e, RoPE) or e.rotary_dim in (None, e.head_dim):
             return None
         return e.rotary_start, e.rotary_start + (e.rotary_dim or 0)
+
+    def remember(self, owner: Any) -> None:
+        """Keep the state of an object that no call has changed yet, if it can be copied."""
+        with suppress(Exception):  # whatever a copy of the user's values raises
+            self.made.append((owner, copy.deepcopy(vars(owner), {id(owner): owner})))
+
+    def restore(self) -> None:
+        """Put the objects of all trials back to the state before their first call."""
+        for owner, before in self.made:
+            vars(owner).clear()
+            vars(owner).update(before)
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,7 @@ def subjects_of(request: Request, facts: Facts, dim: int) -> Iterator[Subject]:
     if inspect.isclass(cls):
         try:
             owner, text = make(cls, facts), f"{cls.__name__}({facts.described(cls)})"
+            request.remember(owner)
             limit = made_for(cls, facts)
         except Unbound as error:
             request.tried.append(str(error))

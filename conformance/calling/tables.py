@@ -37,7 +37,7 @@ _AT_POSITIONS = ("positions", "row of positions", "positions as x")
 
 
 class NoTable(ValueError):
-    """An object gives no table of rows; the message says what was tried."""
+    """A callable returns no table of cos and sin; the message says what was tried."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Rows:
         """Return the parts in one of :data:`SHAPES`; -1 in a template is the axis of rows."""
         if self.whole:
             if shape != "as returned":
-                raise ValueError("a table of several position axes is passed as returned")
+                raise ValueError("a table for several position axes is not reshaped")
             return self.parts
         return tuple(
             self._one(part, shape, template)
@@ -103,7 +103,7 @@ class Source:
         """Return the rows at ``positions``, (S,), (B, S) or (A, B, S), for the vectors ``x``."""
         if positions.ndim == 3:
             if self.kind not in _AT_POSITIONS:
-                raise ValueError("the table has one position axis")
+                raise ValueError("positions have several axes, but the table has one")
             return Rows(self._parts(self._called(x, positions=positions)), True, whole=True)
         batched = positions.ndim == 2
         if self.kind in _AT_POSITIONS:
@@ -192,7 +192,7 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
     Raises
     ------
     NoTable
-        No way of calling it gives an array with an axis of rows.
+        No way of calling it returns an array with a row for each position.
     """
     tried = []
     for kind in _kinds(call):
@@ -201,8 +201,9 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
             with refusals():
                 return _measured(trial, like)
         except Refused as error:
-            tried.append(f"{kind}: {error}")
-    raise NoTable(f"{words} makes no table: {'; '.join(list(dict.fromkeys(tried))[:2])}")
+            tried.append(f"called with {kind}: {error}")
+    some = "; ".join(list(dict.fromkeys(tried))[:2])
+    raise NoTable(f"{words} returns no table of cos and sin: {some}")
 
 
 def _kinds(call: Callable[..., Any]) -> Iterator[str]:
@@ -231,31 +232,35 @@ def _measured(trial: Source, like: Any) -> Source:
         raw = trial._called(like, length=ROWS)
     parts = trial._parts(raw)
     if not parts or not all(hasattr(part, "shape") for part in parts):
-        raise ValueError("no array")
+        raise ValueError("it returns no array")
     if len(parts) == 1 and parts[0].ndim > 2 and parts[0].shape[0] == 2:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
     templates = tuple(_template(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
-        raise ValueError(f"a table of shape {tuple(parts[0].shape)} has no row of channels")
+        raise ValueError(f"the rows of its table are too long: shape {tuple(parts[0].shape)}")
     found = replace(trial, templates=templates, kept={})
     first = found.rows(like, xp.zeros(2, dtype=at.dtype)).parts
     next_rows = found.rows(like, xp.ones(2, dtype=at.dtype)).parts
     pairs = zip(first, next_rows, strict=True)
     alike = all(np.array_equal(to_host(a), to_host(b)) for a, b in pairs)
+    if alike and not any(np.any(to_host(part)) for part in first):
+        raise ValueError("all rows are 0")
     if alike and found.kind not in ("positions", "row of positions", "length"):
-        raise ValueError("all rows are equal")
+        raise ValueError("all rows of its table are equal")
     return replace(found, form=_form(first), kept={})
 
 
 def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
     if rows not in shape:
-        raise ValueError(f"a table of shape {shape} has no axis of {rows} rows")
+        raise ValueError(f"called for {rows} positions, it returns shape {shape}")
     axis = shape.index(rows)
     if any(n != 1 for n in shape[:axis]) or len(shape) < axis + 2:
-        raise ValueError(f"a table of shape {shape} has other axes before its rows")
+        raise ValueError(
+            f"its table has the shape {shape}: expected axes of 1, {rows} positions, channels"
+        )
     return (*shape[:axis], -1, *shape[axis + 1 :])
 
 

@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +38,7 @@ from .options.models import (
 )
 from .options.onnx_model import check_model, is_onnx
 from .options.output import usage_errors
-from .options.recorded import judge_recorded
+from .options.recorded import judge_recorded, refuse_options
 from .options.targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -57,7 +56,7 @@ def check_command(
         Path | None,
         typer.Option(
             help="Judge recorded q and k, before and after the rotation, in place of a function: "
-            "a .npz or .safetensors file, or a folder of .npy files."
+            "a .npz or .safetensors file, or a folder of such files or of .npy files."
         ),
     ] = None,
     against: Annotated[
@@ -179,12 +178,9 @@ def check_command(
         "--table": table, "--init": init or None, "--signature": signature,
     }  # fmt: skip
     of_recordings = {"--against": against, "--role": role or None}
-    for option, value in (of_recordings if recorded is None else of_functions).items():
-        if value is not None:
-            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
-            raise UsageError(f"{option} {needed_by}")
+    refuse_options(of_recordings if recorded is None else of_functions, recorded)
     if timeout is not None and command is None:
-        raise UsageError("--timeout needs --exec: a Python function has no time limit")
+        raise UsageError("--timeout needs --exec: only a program has a time limit")
     known = known_deviation(expect, reason)
     graph = is_onnx(target)
     if node is not None and not graph:
@@ -209,26 +205,24 @@ def check_command(
             declared = model
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
+    settings: dict[str, Any] = {
+        "backend": backend, "tensor_layout": tensor_layout, "device": device, "angles": angles,
+        "precision": precision, "head_dim": head_dim, "max_position": max_position,
+        "inplace": inplace, "accept_limits": accept_limits,
+    }  # fmt: skip
     if target is not None and graph:
         return check_model(
             target,
             several or {layer_type or "": declared},
+            layers=model.layer_types if model is not None and several else (),
             node=node,
             ndjson=ndjson,
-            head_dim=head_dim,
             known=known,
             surface=surface,
-            backend=backend,
-            tensor_layout=tensor_layout,
-            device=device,
-            angles=angles,
-            precision=precision,
-            max_position=max_position,
-            inplace=inplace,
-            accept_limits=accept_limits,
             table=table,
             init=init,
             signature=signature,
+            **settings,
         )
     if target is not None:
         fn = bound_target(
@@ -272,23 +266,18 @@ def check_command(
         recording(ndjson, "check", declared, **facts) as record,
         redirect_stdout(sys.stderr),
     ):  # the function may print
-        judge = partial(
-            check,
-            fn,
-            surface=chosen,
-            backend=backend,
-            dtype=dtype,
-            tensor_layout=tensor_layout,
-            device=device,
-            angles=angles,
-            precision=precision,
-            head_dim=head_dim,
-            max_position=max_position,
-            inplace=inplace,
-            strict=strict,
-            accept_limits=accept_limits,
-            name=target if isinstance(target, str) and not own else None,
-        )
+
+        def judge(encoding: Declared) -> Report:
+            return check(
+                fn,
+                encoding,
+                chosen,
+                dtype=dtype,
+                strict=strict,
+                name=target if isinstance(target, str) and not own else None,
+                **settings,
+            )
+
         report = (
             judge_recorded(
                 recorded,

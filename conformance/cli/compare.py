@@ -53,6 +53,10 @@ def compare_command(
     ] = None,
     device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position compared.")] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Judge function A against function B, and say how to get from A to B.
@@ -100,6 +104,7 @@ def compare_command(
             tensor_layout=layouts,
             device=device,
             max_position=max_position,
+            strict=strict,
             names=(_name(functions[0], a), _name(functions[1], b)),
         )
     typer.echo(report.to_json(indent=1) if as_json else str(report))

@@ -132,8 +132,8 @@ def _judge_later(two: Two, case: str, actual: np.ndarray, truth: Truth, later: n
         masked = not (np.isfinite(actual[later]) & (actual[later] > _MASK)).any()
         two.run.add(
             "future-keys",
-            f"keys after the query {'are masked' if masked else 'get another bias'}, declared the "
-            "bias of the reference",
+            f"keys after the query {'are masked' if masked else 'get another bias'}, but B gives "
+            "them a bias",
             case,
         )
 

@@ -40,6 +40,7 @@ class Comparing:
     b: Implementation
     options: dict[str, Any]
     sizes: dict[str, Any]
+    strict: bool = False  #: whether tensors that differ fail even if every logit agrees
 
     @property
     def surface(self) -> str:
@@ -73,18 +74,18 @@ class Comparing:
         if encoding is not None:
             report = self._check(self.a, encoding)
             if isinstance(encoding, Found) and card_a is not None:
-                against_measured(report, encoding, card_a)
+                against_measured(report, encoding, card_a, two.b.run.driver)
             report.executed |= two.run.report.executed
             if "shape" in two.run.report.codes:  # the check may take other sizes for a mistake
                 report.findings = list(two.run.report.findings)
-            if traced and report.passed and not two.difference.logits:
+            if traced and report.passed and (self.strict or not two.difference.logits):
                 beyond(report, two)
         else:
             if traced and judged is not None and not isinstance(judged[0], Found):
                 explain(two.run, self._check(self.a, judged[0]), judged, self.b.name)
             report = self._finished(two, traced)
         if traced and two.difference.logits:
-            excuse(report, self.b.name, two.difference)
+            excuse(report, self.b.name, two.difference, self.strict)
         result = Comparison(**vars(report))
         result.subject, result.encoding = self.a.name, self._declared(card_b, encoding)
         ways = [f"{side}: {fn.how}" for side, fn in (("A", self.a), ("B", self.b)) if fn.how]
@@ -172,13 +173,21 @@ class Comparing:
         if card.encoding is None:
             return self.view.encoding(like), self._check(self.b, self.view.encoding(like))
         encoding = self.view.encoding(declaration(card, self._size))
-        if self.surface not in VIEWS and card.report is not None:
+        if self.surface not in VIEWS and card.report is not None and not self.strict:
             return encoding, card.report
         return encoding, self._check(self.b, encoding)
 
     def _check(self, fn: Implementation, encoding: Any) -> Report:
         size = self._size if isinstance(encoding, Rotary) else self.sizes["head_dim"]
-        return check(fn, encoding, self.surface, head_dim=size, name=fn.name, **self.options)
+        return check(
+            fn,
+            encoding,
+            self.surface,
+            head_dim=size,
+            name=fn.name,
+            strict=self.strict,
+            **self.options,
+        )
 
     def _trace(self, two: Two, like: Any, card: Card | None) -> None:
         """Make the same calls to both functions."""

@@ -115,15 +115,16 @@ class Comparison(Report):
         how = "bit for bit" if d.identical else "within the tolerance"
         text = f"{AGREE} ({how}, in {d.calls} calls to both functions)"
         if not self.passed:
-            text += "; the findings above come from other calls"
+            text += "; the findings above come from further calls, made to A alone"
         if d.first is not None:
-            text += f"; roundings differ by more than 2**-9 from {d.what} {d.first} on"
+            text += "; rounding errors alone make results differ by more than 2**-9 from "
+            text += f"{d.what} {d.first} on"
         return text
 
     def _first(self) -> str:
         d = self.difference
         if not d.off:
-            return " or could not be compared (see the findings)"
+            return ", or could not be compared: see the findings"
         if not d.what:
             return f" in {len(d.off)} of {d.calls} calls, first in: {d.off[0]}"
         if d.first is None:

@@ -26,6 +26,7 @@ def compare(
     tensor_layout: str | tuple[str | None, str | None] | None = None,
     device: str | None = None,
     max_position: int | None = None,
+    strict: bool = False,
     seed: int = 0,
     names: tuple[str | None, str | None] = (None, None),
 ) -> Comparison:
@@ -48,7 +49,7 @@ def compare(
         Number of position axes; with several, ``apply`` takes positions (A, B, S).
     backend, tensor_layout : str or tuple, optional
         As for :func:`check`; a tuple has one value for each function.
-    dtype, device, max_position, seed
+    dtype, device, max_position, strict, seed
         As for :func:`check`.
     names : tuple
         The names of the functions in the report.
@@ -78,7 +79,7 @@ def compare(
         "axes": max(axes, a.axes, b.axes),
     }
     with np.errstate(all="ignore"):  # errors of the functions become findings
-        return Comparing(a, b, options, sizes).compared()
+        return Comparing(a, b, options, sizes, strict).compared()
 
 
 def _each(value: Any) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.same_logits import FEWEST
+from posenc_ref.conformance.diagnosis.same_logits import FEWEST, BothSides, dot_products
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import (
     GENERIC,
@@ -22,7 +22,6 @@ from posenc_ref.conformance.harness.probes import (
 )
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.oracle.apply import apply_truth
-from posenc_ref.conformance.oracle.calls import logits
 
 from .comparison import CONTEXTS
 from .side import RANDOM, SAMPLED, Side, Two, normwise, search
@@ -157,6 +156,5 @@ def _logits(
             if like is not None
             else Truth(value, normwise(x, -1).terms, np.zeros_like(value))
         )
-    expected = logits(truths[0], truths[1])
-    actual = rows[0] @ np.swapaxes(rows[1], -1, -2)
+    actual, expected = dot_products(BothSides("", rows[0], rows[1], truths[0], truths[1]))
     return float(np.abs(actual - expected.value).max()), run.fits(actual, q.widened(expected))

@@ -77,7 +77,7 @@ class Two:
         if again.shape != expected.shape or not np.array_equal(expected, again, equal_nan=True):
             raise ValueError(
                 f"{self.b.name} cannot serve as the declaration: a repeated call ({case}) returns "
-                "other values"
+                "other values than the first"
             )
         try:
             actual = call(self.a)

@@ -65,7 +65,7 @@ def differ(w: np.ndarray, v: np.ndarray, sigma: np.ndarray | float) -> np.ndarra
 def _frequencies(a: Card, b: Card) -> Iterator[str]:
     w, v = a.frequencies, b.frequencies
     if w.size != v.size:
-        yield f"number of frequencies: {w.size}, declared {v.size}"
+        yield f"number of frequencies: {w.size} in A, {v.size} in B"
         return
     if not w.size or a.uncertainty.size != w.size or b.uncertainty.size != w.size:
         return
@@ -76,19 +76,19 @@ def _frequencies(a: Card, b: Card) -> Iterator[str]:
     if a.encoding is None or b.encoding is None:  # pairs may be in any order
         order, its = np.argsort(-np.abs(w)), np.argsort(-np.abs(v))
         w, v, one, other = np.abs(w)[order], np.abs(v)[its], one[order], other[its]
-        counted = ", counted from the fastest,"
+        counted = " (counted from the fastest)"
     off = differ(w, v, one + other)
     if off.any():
         k = int(np.argmax(off))
         yield (
             f"frequencies: {int(off.sum())} of {off.size} differ; pair {k}{counted} turns by "
-            f"{w[k]:.9g} rad per position, declared {v[k]:.9g}"
+            f"{w[k]:.9g} rad per position, in B by {v[k]:.9g}"
         )
 
 
 def _pair(name: str, mine: object, its: object) -> str:
     one, other = (_short(value) for value in (mine, its))
-    return f"{name}: other values" if one == other else f"{name}: {one}, declared {other}"
+    return f"{name}: the values differ" if one == other else f"{name}: {one}, declared {other}"
 
 
 def _short(value: object) -> str:

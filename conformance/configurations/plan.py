@@ -165,8 +165,7 @@ def plan(
         basis = f"{name} states it: before the scaling; --trained N states the length with it"
     else:
         raise ValueError(
-            "the trained length is not stated: neither by the scaling nor, without one, by the "
-            "configuration; pass --trained, in tokens"
+            "the configuration does not state the trained length: give it in tokens with --trained"
         )
     if length < 1 or trained < 1:
         raise ValueError(f"lengths must be at least 1, got {length} and {trained}")

@@ -16,6 +16,8 @@ from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.oracle.apply import apply_truth
 
+from .reproduce_fn import declaration
+
 
 def add(run: Run, access: Access) -> None:
     """Add code that reproduces the first error of the report, if a single token shows it."""
@@ -61,14 +63,9 @@ def _text(
     prefix = access.mode == "prefix"
     length, row = (position + 1, position) if prefix else (1, 0)
     positions = f"np.arange({length})" if prefix else f"np.array([{position}])"
-    names = [type(run.encoding).__name__]
-    scaling = getattr(run.encoding, "scaling", None)
-    names += [] if scaling is None else [type(scaling).__name__]
-    shown = repr(run.encoding)
-    if "<" in shown:  # long lists are shortened
-        shown = f"...  # the declared {names[0]}"
+    names, shown = declaration(run.encoding)
     sizes = {"b": 1, "h": 1, "s": length, "d": access.dim}
-    axes = _IN_LAYOUT[run.driver.tensor_layout]
+    axes = IN_LAYOUT[run.driver.tensor_layout]
     reshaped = "" if axes == "bhsd" else f".reshape({tuple(sizes.values())})"
     here = ", ".join({"s": str(row), "d": "{}"}.get(axis, "0") for axis in axes)
     if run.driver.dtype == "float16":  # the expected value is not rounded to it
@@ -78,18 +75,18 @@ def _text(
         values = f"float({values[0]})", values[1]
     return [
         "import numpy as np",
-        f"from posenc_ref import {', '.join(names)}",
+        f"from posenc_ref import {names}",
         f"encoding = {shown}",
         f'x = np.zeros({tuple(sizes[axis] for axis in axes)}, "{_on_host(run.driver.dtype)}")',
         f"x[{here.format(channel)}] = 1",
-        f"got = fn(x, {positions})",
+        f"got = fn(x{'.copy()' if run.driver.inplace else ''}, {positions})",
         f"expected = encoding.apply(x{reshaped}, {positions})",
         f"print({', '.join(values)})  # {got:.7g} {expected:.7g}",
     ]
 
 
 #: The axes of x in each tensor layout, for one head: merged axes are left out.
-_IN_LAYOUT = {
+IN_LAYOUT = {
     "bhsd": "bhsd",
     "bshd": "bshd",
     "sbhd": "sbhd",

@@ -42,6 +42,8 @@ FEWEST = 6
 
 #: The beginning of the messages about equal logits.
 TENSORS = "tensors differ from the declared ones, logits do not"
+#: What to do about tensors that differ without an effect on the logits.
+REMEDY = "Change nothing, unless other code compares these tensors or reads the same cached keys."
 #: The condition under which a function of one argument leaves the logits as declared.
 ONE_MAP = "if queries and keys both go through this function"
 
@@ -68,7 +70,7 @@ def excused(
     """
     worst, where = 0.0, OF_LOGITS
     for one in calls:
-        score = _scores(run, one)
+        score = scores(run, one)
         run.count("logits")
         if score.size and score.max() > worst:
             worst, where = float(score.max()), f"{OF_LOGITS}, {one.case}"
@@ -93,15 +95,14 @@ def accept(run: Run, message: str, evidence: str, equivalent: tuple[str, ...] = 
         message,
         evidence,
         severity=ERROR if run.settings.strict and not run.report.codes else NOTE,
-        remedy="Nothing needs mending, unless tensors are compared or cached keys are shared with "
-        "other code.",
+        remedy=REMEDY,
         equivalent=equivalent,
     )
 
 
 def agree(run: Run, calls: Sequence[BothSides]) -> bool:
     """Return whether the logits of all calls are right."""
-    return all((_scores(run, one) <= run.budget).all() for one in calls)
+    return all((scores(run, one) <= run.budget).all() for one in calls)
 
 
 def remark(run: Run, calls: Sequence[BothSides]) -> None:
@@ -109,16 +110,16 @@ def remark(run: Run, calls: Sequence[BothSides]) -> None:
     run.count("logits", len(calls))
     run.add(
         "harmless-convention",
-        f"logits are the declared ones, {ONE_MAP}",
+        f"logits equal the declared ones, {ONE_MAP}",
         f"q . k of {len(calls)} calls agrees",
         severity=NOTE,
     )
 
 
 def row_constants(run: Run, calls: Iterable[RowConstants]) -> None:
-    """Add a note if rows of logits have another constant than declared, in any of the calls.
+    """Add a note if a constant is added to each row of logits that is not the declared one.
 
-    It is called where all other differences are within the tolerance.
+    All other differences must be within the tolerance.
     """
     for one in calls:
         apart = np.abs(one.actual - one.declared)
@@ -137,12 +138,20 @@ def row_constants(run: Run, calls: Iterable[RowConstants]) -> None:
         return
 
 
-def _scores(run: Run, one: BothSides) -> np.ndarray:
+def dot_products(one: BothSides) -> tuple[np.ndarray, Truth]:
+    """Return q . k of the results, and its reference; one head of keys may serve several queries.
+
+    Both are (B, H, Q, K).
+    """
     groups = one.q.shape[1] // one.k.shape[1]
 
     def spread(values: np.ndarray) -> np.ndarray:
         return np.repeat(np.broadcast_to(values, one.k.shape), groups, axis=1)
 
     key = Truth(*(spread(t) for t in (one.key.value, one.key.terms, one.key.angle)))
-    actual = one.q @ np.swapaxes(spread(one.k), -1, -2)
-    return run.scores(actual, logits(one.query, key))
+    return one.q @ np.swapaxes(spread(one.k), -1, -2), logits(one.query, key)
+
+
+def scores(run: Run, one: BothSides) -> np.ndarray:
+    """Return the errors of q . k, in units of the tolerance."""
+    return run.scores(*dot_products(one))

@@ -16,19 +16,17 @@ from posenc_ref.conformance.adapters.onnx import open_session
 from posenc_ref.conformance.calling.rotations import window_start
 
 from .binding import Bound
-from .model import Part, attributes
-from .roles import Unbound, supplied
-from .session import FLOATS, first_line, numpy_dtype, run
+from .model import Part
+from .roles import supplied
+from .session import MOST_CACHED, Unbound, first_line, run, table_dtype
 
-#: The indices of the inputs cos_cache, sin_cache and position_ids.
-TABLES, POSITION_IDS = (7, 8), 9
-#: The most elements of a cache in one call.
-_MOST = 2**26
 #: The most tokens in one call; the logits have this size squared.
 _BLOCK = 256
 
 
-def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -> Bound:
+def attention_bound(
+    tables: Part, interleaved: int, has_ids: bool, which: str, head_dims: list[int]
+) -> Bound:
     """Return the rotation of the "keys" or "queries" of a node; ``tables`` computes cos and sin.
 
     The numbers of heads, the scale, the window, the normalization and the quantization of the cache
@@ -40,16 +38,8 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
         If the tables cannot be computed, or ONNX Runtime refuses the node.
     """
     supply = supplied(tables)
-    interleaved = int(attributes(node).get("rotary_interleaved", 0))
-    has_ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
     problem = ""
-    try:
-        cos = supply(np.arange(1))[0]
-    except Exception as error:
-        raise Unbound(f"its cos and sin tables: {first_line(error)}") from None
-    code = next((c for c, name in FLOATS.items() if numpy_dtype(name) == cos.dtype), None)
-    if code is None:
-        raise Unbound(f"its tables have the dtype {cos.dtype}")
+    code, dtype, cos = table_dtype(supply)
     rotation = _Attention(supply, code, interleaved, has_ids, which)
     for dim in dict.fromkeys((*head_dims, 2 * cos.shape[-1])):
         try:
@@ -60,12 +50,12 @@ def attention_bound(tables: Part, node: Any, which: str, head_dims: list[int]) -
         how = "positions in position_ids" if has_ids else "contiguous positions, from seqlens_k"
         seen = "the present keys" if which == "keys" else "the logits with one-hot keys"
         found = f"{which} from {seen}, {how}"
-        return Bound(rotation, FLOATS[code], dim, found, remarks=rotation.remarks(dim))
+        return Bound(rotation, dtype, dim, found, remarks=rotation.remarks(dim))
     raise Unbound(problem)
 
 
 class _Attention:
-    """Rotates x (B, H, S, D) as the keys or queries of the operator, one row of a batch a call."""
+    """Rotates x (B, H, S, D) as keys or queries of the operator, one call for each batch row."""
 
     def __init__(
         self,
@@ -110,7 +100,7 @@ class _Attention:
             return ()
         return (
             "in a call without past keys, ONNX Runtime reads only the first number of position_ids "
-            "and counts on from it in every row: rows with padding in front get other positions",
+            "and counts up from it in every row, so rows with left padding get wrong positions",
         )
 
     def _row(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -135,14 +125,16 @@ class _Attention:
             _, present, _, logits = self._run(several, keys, 0, np.array([0]))
             factor = np.sum(present, axis=-1)[..., 0]
             if not np.array_equal(present, keys * factor[..., None, None]):
-                raise ValueError("the operator turns keys at position 0, so queries are unknown")
+                raise ValueError(
+                    "the operator rotates keys at position 0, so its queries cannot be measured"
+                )
             logits = logits[..., 0, :1] / factor[..., None]
         return np.asarray(logits.transpose(1, 0, 2).reshape(len(q), -1)[:, None, :dim])
 
     def _run(self, q: np.ndarray, k: np.ndarray, past: int, at: np.ndarray) -> Any:
         """Run the operator on q and k (B, H, S, D) after ``past`` one-hot keys in the cache."""
         rows, heads, length, dim = q.shape
-        if rows * heads * past * dim > _MOST:
+        if rows * heads * past * dim > MOST_CACHED:
             raise ValueError(f"a cache of {past} tokens is too large for {heads} heads")
         cache = np.zeros((rows, heads, past, dim), q.dtype)
         if self.which == "queries":

@@ -16,8 +16,8 @@ from posenc_ref.conformance.calling.rotations import window_start
 
 from .axes import LAYOUTS, SPELLED, from_native, to_native
 from .model import Part
-from .roles import Unbound, rank_of, role_of, roles_of, sizes_of, value_of
-from .session import FLOATS, first_line, numpy_dtype, run, session_of
+from .roles import rank_of, role_of, roles_of, sizes_of, value_of
+from .session import FLOATS, Unbound, first_line, numpy_dtype, run, session_of
 
 #: The most elements of x in one call, with tokens in front that only fill up the positions.
 _MOST = 2**27
@@ -47,6 +47,7 @@ class Caller:
         self.part, self.session, self.dtype, self.layout = part, session, dtype, layout
         self.fixed = dict(fixed)
         self.roles = roles_of(part)
+        self.kept = True  #: whether all results so far had the element type of x
 
     @property
     def how_positions(self) -> str:
@@ -130,6 +131,7 @@ class Caller:
         y = np.asarray(run(self.session, feeds)[0])
         if y.shape != native.shape:
             raise ValueError(f"x has the shape {native.shape}, and the result {y.shape}")
+        self.kept &= y.dtype == native.dtype
         return from_native(y, self.layout, x.shape)
 
 
@@ -153,7 +155,7 @@ def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, head
     Unbound
         If no element type, axes and size make the part a map of x that depends on the positions.
     """
-    problem = ""
+    problem, first = "", None
     for code, dtype in FLOATS.items():
         try:
             session, evaluator = session_of(part.proto(dict.fromkeys(part.given, code)))
@@ -161,14 +163,21 @@ def bind(part: Part, head_dims: Sequence[int], sizes: Sequence[int] | None, head
             problem = problem or first_line(error)
             continue
         for layout, fixed, dim in _trials(head_dims, sizes, heads):
+            known = dict(zip(layout, sizes or (), strict=False))
             caller = Caller(part, session, dtype, layout, fixed)
             try:
-                _require_rotation(caller, dim, dtype)
+                _require_rotation(caller, dim, dtype, known)
             except Exception as error:  # other axes may fit
                 problem = first_line(error)
                 continue
             how = f"x as {SPELLED[layout]}, {caller.how_positions}{evaluator}"
-            return Bound(caller, dtype, dim, how, _axes(part))
+            bound = Bound(caller, dtype, dim, how, _axes(part))
+            if caller.kept:
+                return bound
+            first = first or bound  # a part that casts takes several types, and returns its own
+            break
+    if first is not None:
+        return first
     raise Unbound(problem or "it cannot be run")
 
 
@@ -197,9 +206,12 @@ def _trials(
                     yield layout, choice, dim
 
 
-def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
-    """Raise unless every head of every token is mapped by itself, according to its place."""
-    size = {axis: caller.fixed.get(axis) or n for axis, n in _SIZES.items()}
+def _require_rotation(caller: Caller, dim: int, dtype: str, known: Mapping[str, int]) -> None:
+    """Raise unless every head of every token is mapped by itself, according to its place.
+
+    The sizes of the trial are none of the ``known`` ones, unless the caller fixes them.
+    """
+    size = {a: caller.fixed.get(a) or n + 4 * (known.get(a) == n) for a, n in _SIZES.items()}
     x = np.random.default_rng(0).standard_normal((size["b"], size["h"], size["s"], dim))
     x = x.astype(numpy_dtype(dtype))
     at = np.arange(size["s"])
@@ -208,11 +220,13 @@ def _require_rotation(caller: Caller, dim: int, dtype: str) -> None:
     flipped, expected = x.copy(), y.copy()
     flipped[one], expected[one] = -x[one], -y[one]
     if not np.array_equal(np.asarray(caller(flipped, at), np.float64), expected):
-        raise ValueError("a head of a token does not change alone, or not linearly")
+        raise ValueError(
+            "a changed head of one token changes other results, or its own not linearly"
+        )
     same = np.broadcast_to(x[:, :, :1], x.shape).copy()
     turned = np.asarray(caller(same, at), np.float64)
     if size["s"] > 1 and (turned[:, :, :1] == turned[:, :, 1:]).all():
-        raise ValueError("the result does not depend on the place of the token")
+        raise ValueError("the result does not depend on the position of the token")
 
 
 def _axes(part: Part) -> int:

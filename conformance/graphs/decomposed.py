@@ -1,9 +1,9 @@
 """Find rotations that are written out in elementary operators.
 
 A rotation adds two products of data and a table, ``x1 * cos - x2 * sin`` or ``x * cos +
-rotate_half(x) * sin``. Both data operands come from one tensor x through operators that only move,
-negate or cast elements. The nearest such x is the input of the rotation, and the tensor in which
-all sums meet again is its output.
+rotate_half(x) * sin``, or multiplies pairs by a table of 2 x 2 matrices. All data operands come
+from one tensor x through operators that only move, negate or cast elements. The nearest such x is
+the input of the rotation, and the tensor in which all its parts meet again is its output.
 """
 
 from __future__ import annotations
@@ -12,164 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from .flow import VIEWS, Flow
+from .model import Model, Scope, kind
 
-from .model import Model, Scope, kind, used
-
-#: Operators that move, cast or negate elements, with the indices of the inputs that hold elements.
-_MOVES: dict[str, tuple[int, ...]] = {
-    "Slice": (0,), "Split": (0,), "Reshape": (0,), "Transpose": (0,), "Unsqueeze": (0,),
-    "Squeeze": (0,), "Flatten": (0,), "Neg": (0,), "Cast": (0,), "CastLike": (0,), "Identity": (0,),
-    "Gather": (0,), "GatherND": (0,), "GatherElements": (0,), "Expand": (0,), "Pad": (0,),
-    "Tile": (0,), "DepthToSpace": (0,), "ScatterND": (0, 2), "ScatterElements": (0, 2),
-    "Where": (1, 2), "SplitToSequence": (0,), "SequenceAt": (0,),
-}  # fmt: skip
-#: Operators that mix the elements of a tensor.
-_MIXES = ("MatMul", "Gemm", "Conv", "Einsum", "LayerNormalization", "RMSNormalization", "Softmax",
-          "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare")  # fmt: skip
-_VIEWS = ("Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Cast", "Identity")
-_ANY = ("Concat", "Add", "Sub", "Mul", "Div", "Sum", "MatMul", "SequenceConstruct",
-        "ConcatFromSequence", "ReduceSum")  # fmt: skip
-#: Operators that select rows of a table.
-_SELECTS = ("Gather", "GatherElements", "GatherND", "Slice")
-#: Operators with a result that depends on the shape of their input only.
-_SHAPES = ("Shape", "Size", "ConstantOfShape")
-#: The elements of the largest matrix that is read to see whether it only moves elements.
-_MOST = 2**16
+#: Operators that may multiply pairs by 2 x 2 matrices of cosines and sines.
+_MATRICES = ("MatMul", "Einsum")
 #: The number of views that may separate the rotation from the tensor with its usual shape.
 _FAR = 4
-
-
-class Flow:
-    """Where the elements of a scope's tensors come from."""
-
-    def __init__(self, model: Model, scope: Scope) -> None:
-        self.model, self.scope = model, scope
-        self._traits: dict[str, frozenset[str]] = {}
-        self.order = {id(node): i for i, node in enumerate(scope.graph.node)}
-
-    def traits(self, name: str) -> frozenset[str]:
-        """Return what a tensor depends on.
-
-        "data": an input with floating-point numbers, an input of a Loop, or a product of matrices
-        and the like, which are not followed by a cosine or sine; "inputs": any input of the model;
-        "rows": rows that are selected from a table; "angle": a cosine or sine.
-        """
-        stack = [name]
-        while stack:
-            top = stack[-1]
-            if top in self._traits:
-                stack.pop()
-                continue
-            node = self.scope.producer(top)
-            if node is None:
-                self._traits[top] = self._of_leaf(top)
-                continue
-            read = list(node.input[:1]) if node.op_type == "CastLike" else used(node)
-            lacking = [n for n in read if n not in self._traits]
-            if lacking:
-                stack.extend(lacking)
-                continue
-            found = frozenset().union(*(self._traits[n] for n in read))
-            if node.op_type in _SHAPES:
-                found &= {"inputs"}
-            elif node.op_type in ("Cos", "Sin"):
-                found = (found & {"inputs"}) | {"angle"}
-            elif found and (node.op_type in _MIXES or node.domain not in ("", "ai.onnx")):
-                found |= {"data"}
-            elif node.op_type in _SELECTS and "data" not in found:
-                found |= {"rows"}
-            for output in node.output:
-                self._traits[output] = found
-        return self._traits[name]
-
-    def _of_leaf(self, name: str) -> frozenset[str]:
-        owner = self.scope.owner(name)
-        if owner is None or name in owner.initializers:
-            return frozenset()
-        if owner.parent is not None:
-            return frozenset({"inputs", "data"})
-        floating = owner.inputs[name].type.tensor_type.elem_type in (1, 10, 11, 16)
-        return frozenset({"inputs", "data"}) if floating else frozenset({"inputs"})
-
-    def is_table(self, name: str) -> bool:
-        """Return whether a tensor may be a table of cosines or sines."""
-        traits = self.traits(name)
-        if "data" in traits:
-            return False
-        if traits & {"angle", "rows"}:
-            return True
-        if traits:
-            return False
-        stored = self.model.array(self.scope, name)
-        return stored is not None and getattr(stored, "ndim", 0) > 1 and stored.dtype.kind == "f"
-
-    def sources(self, node: Any) -> list[str] | None:
-        """Return the tensors with the elements of a node's result; None if it computes others."""
-        name = node.op_type
-        if node.domain not in ("", "ai.onnx"):
-            return None
-        if name in _MOVES:
-            names = [node.input[i] for i in _MOVES[name] if i < len(node.input)]
-        elif name in _ANY:
-            names = list(node.input)
-        else:
-            return None
-        moving = [n for n in names if n and self.traits(n) and not self._only_table(node, n)]
-        if name in ("Mul", "Div", "MatMul") and len(moving) > 1:
-            return None
-        return None if name == "MatMul" and not self._moves(node) else moving
-
-    def _moves(self, node: Any) -> bool:
-        """Return whether a product with a stored matrix only moves and negates elements."""
-        matrix = self.model.array(self.scope, node.input[1])
-        return matrix is not None and matrix.size <= _MOST and set(matrix.flat) <= {-1, 0, 1}
-
-    def _only_table(self, node: Any, name: str) -> bool:
-        return node.op_type in ("Mul", "Where") and self.is_table(name)
-
-    def root(self, names: list[str]) -> str | None:
-        """Return the nearest tensor from which all elements of ``names`` come; None if no such."""
-        work = set(names)
-        while len(work) > 1:
-            places = {n: self._place(n) for n in work}
-            last = max(work, key=lambda n: places[n])
-            node = self.scope.producers.get(last)
-            found = None if node is None else self.sources(node)
-            if node is None or not found:
-                return None
-            work = (work - set(node.output)) | set(found)
-        return work.pop() if work else None
-
-    def _place(self, name: str) -> int:
-        node = self.scope.producers.get(name)
-        return -1 if node is None else self.order[id(node)]
-
-    def moved_on(self, name: str) -> list[Any]:
-        """Return the nodes that move the elements of a tensor on."""
-        readers = self.scope.consumers.get(name, [])
-        return [n for n in readers if n.op_type in (*_MOVES, *_ANY) and name in self._read(n)]
-
-    def _read(self, node: Any) -> list[str]:
-        return self.sources(node) or []
-
-    def is_view(self, node: Any) -> bool:
-        """Return whether a node keeps all elements of its input, in the same or another order."""
-        if kind(node) == "Gather":
-            index = self.model.array(self.scope, node.input[1])
-            return index is not None and np.array_equal(np.sort(index), np.arange(index.size))
-        return kind(node) in _VIEWS
-
-    def meet(self, names: list[str]) -> str | None:
-        """Return the nearest tensor in which the elements of all ``names`` meet."""
-        work = set(names)
-        while len(work) > 1:
-            first = min(work, key=self._place)
-            nodes = self.moved_on(first)
-            if not nodes:
-                return None
-            work = (work - {first}) | {node.output[0] for node in nodes}
-        return work.pop()
 
 
 @dataclass(frozen=True)
@@ -192,21 +41,23 @@ def rotations(model: Model, scope: Scope) -> Iterator[Rotation]:
     flow = Flow(model, scope)
     groups: dict[str, list[str]] = {}
     tables: dict[str, list[str]] = {}
+    sums: set[str] = set()
     for node in scope.graph.node:
         x, found = _rotated(flow, node)
         if x is not None:
             groups.setdefault(x, []).append(node.output[0])
             tables.setdefault(x, []).extend(found)
+            sums |= set() if node.op_type in _MATRICES else {x}
     seen: set[tuple[str, str]] = set()
-    for x, sums in groups.items():
-        y = flow.meet(sums)
+    for x, parts in groups.items():
+        y = flow.meet(parts)
         if y is None:
             continue
         joined = _widened(flow, x, y)
         if joined and (joined[0] in groups or joined in seen):
             continue  # another rotation holds this one
         seen |= {joined} if joined else set()
-        of = (tuple(tables[x]), any(flow.traits(t) for t in tables[x]))
+        of = (tuple(tables[x]), x in sums and any(flow.traits(t) for t in tables[x]))
         befores, afters = _before(flow, x), _after(flow, y)
         near = _apart(befores, afters)
         if not joined:
@@ -228,11 +79,15 @@ def _apart(befores: list[str], afters: list[str]) -> list[tuple[str, str]]:
 
 
 def _rotated(flow: Flow, node: Any) -> tuple[str | None, list[str]]:
-    """Return the tensor x whose rotation the sum ``node`` is a part of, and the tables.
+    """Return the tensor x whose rotation ``node`` is a part of, and the tables.
 
-    The tensor is None if the node is no such sum.
+    The tensor is None if the node is no sum of products, and no product with matrices.
     """
-    if kind(node) not in ("Add", "Sub") or len(node.input) != 2:
+    if kind(node) in _MATRICES and len(node.input) == 2:
+        matrices = [n for n in node.input if flow.traits(n) and flow.is_table(n)]
+        data = [n for n in node.input if n not in matrices and flow.traits(n)]
+        return (data[0], matrices) if len(data) == len(matrices) == 1 else (None, [])
+    if kind(node) not in ("Add", "Sub", "Sum") or len(node.input) != 2:
         return None, []
     products = [found for name in node.input if (found := _product(flow, name))]
     if len(products) < len(node.input):
@@ -246,7 +101,7 @@ def _product(flow: Flow, name: str) -> tuple[str, str] | None:
         node = flow.scope.producers.get(name)
         if node is None:
             return None
-        if kind(node) in (*_VIEWS, "Neg", "Slice", "Gather"):
+        if kind(node) in (*VIEWS, "Neg", "Slice", "Gather"):
             name = node.input[0]
             continue
         if kind(node) != "Mul":
@@ -262,9 +117,14 @@ def _product(flow: Flow, name: str) -> tuple[str, str] | None:
 def _widened(flow: Flow, x: str, y: str) -> tuple[str, str] | None:
     """Return input and output with the channels that pass through, where the result joins them."""
     found = None
+    last = flow.scope.producers.get(y)
+    if last is not None and last.op_type == "Concat":  # of channels that pass through, too
+        root = flow.root(flow.sources(last) or [])
+        if root not in (None, x):
+            found = x, y = str(root), y
     for _ in range(_FAR):
         joins = [n for n in flow.moved_on(y) if n.op_type == "Concat"]
-        views = [n for n in flow.moved_on(y) if n.op_type in _VIEWS]
+        views = [n for n in flow.moved_on(y) if n.op_type in VIEWS]
         if not joins and len(views) == 1:
             y = views[0].output[0]
             continue

@@ -105,6 +105,11 @@ def _check(
             raise ValueError(
                 f"{name} has {encoding.num_axes} position axes: export what='apply' without length"
             )
+    elif isinstance(encoding, Table) and encoding.num_axes > 1:
+        raise ValueError(
+            f"{name} has {encoding.num_axes} position axes: only tables of one axis have an ONNX "
+            "model"
+        )
     elif isinstance(encoding, Table) and length is None:
         raise ValueError(
             f"length must be given for {name}, --length N on the command line: the model stores "
@@ -242,7 +247,11 @@ def _stored(graph: _Graph, rows: Any, at: str) -> str:
 
 
 def _table(graph: _Graph, encoding: Any, length: int) -> None:
-    rows = np.asarray(encoding.table(np.arange(length)))
+    try:
+        rows = np.asarray(encoding.table(np.arange(length)))
+    except ValueError as error:
+        name = type(encoding).__name__
+        raise ValueError(f"length {length} is too large for {name}: {error}") from None
     at = graph.positions("positions", ["tokens"])
     graph.output(_stored(graph, rows, at), "table", ["tokens", rows.shape[-1]])
 

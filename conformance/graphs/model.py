@@ -224,6 +224,19 @@ def hash_of(message: Any, ignored: Sequence[str] = ("name", "doc_string")) -> st
     return hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
 
 
+def _without(node: Any, given: Sequence[str]) -> Any:
+    """Return a node that computes the tensors ``given`` under other names, as a Split may have to.
+
+    An empty name instead, for a result that is not wanted, crashes Split of ONNX Runtime.
+    """
+    if not set(given) & set(node.output):
+        return node
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.output[:] = [f"{name}/computed" if name in given else name for name in node.output]
+    return copy
+
+
 @dataclass(frozen=True)
 class Part:
     """Some nodes of a model in the order of their computation, with the tensors that they need."""
@@ -256,7 +269,8 @@ class Part:
 
         inputs = [helper.make_tensor_value_info(n, types[n], None) for n in self.given]
         every = [*inputs, *self.free.values()]
-        return self.model_of(self.nodes, every, self.outputs, self.stored.values())
+        nodes = [_without(node, self.given) for node in self.nodes]
+        return self.model_of(nodes, every, self.outputs, self.stored.values())
 
     def model_of(
         self, nodes: Sequence[Any], inputs: Any, outputs: Sequence[str], stored: Any

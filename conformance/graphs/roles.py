@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref.conformance.calling.rotations import window_start
 
 from .model import Part
-from .session import run, session_of
+from .session import Unbound, run, session_of
 
 ROLES = {
     "positions": r"(.*[._/])?(position_ids?|positions?|pos_?ids?|pos|cache_position|input_pos)",
@@ -25,10 +25,6 @@ ROLES = {
 }  # fmt: skip
 
 
-class Unbound(ValueError):
-    """No way was found to call a part of a model; the message says what was tried."""
-
-
 def role_of(name: str, value: Any) -> str | None:
     """Return what an input of a model means, by its name, else by its element type and rank."""
     for role, pattern in ROLES.items():
@@ -38,6 +34,14 @@ def role_of(name: str, value: Any) -> str | None:
         rank = rank_of(value)
         return {0: "start", 1: "positions", 2: "positions"}.get(-1 if rank is None else rank)
     return None
+
+
+def given_table(name: str) -> bool:
+    """Return whether an input is cos or sin, by its name."""
+    return (
+        re.fullmatch(r"(.*[._/])?(cos|sin)(_(cached?|emb|embed|embedding|table))?", name)
+        is not None
+    )
 
 
 def rank_of(value: Any) -> int | None:
@@ -82,10 +86,16 @@ def roles_of(part: Part) -> dict[str, str]:
     """
     found = {name: role_of(name, value) for name, value in part.free.items()}
     lacking = [f"{n} ({_shape(part.free[n])})" for n, role in found.items() if role is None]
+    tables = [name for name, role in found.items() if role is None and given_table(name)]
+    if len(tables) == len(lacking) > 0:
+        raise Unbound(
+            f"its cos and sin are inputs of the model ({', '.join(tables)}), which has no "
+            "positions: judge the function that computes them, or record q before and after"
+        )
     if lacking:
         raise Unbound(
-            f"its inputs {', '.join(lacking)} are none of positions, an attention mask, a start, a "
-            "length or tokens"
+            f"the meaning of its inputs {', '.join(lacking)} is not known: expected positions, an "
+            "attention mask, a start, a length or tokens"
         )
     return {name: role for name, role in found.items() if role is not None}
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .attention import POSITION_IDS, TABLES, attention_bound
+from .attention_kinds import KINDS, attention_calls, unjudged
 from .binding import Bound, bind
 from .decomposed import Rotation, rotations
 from .gemma import DEFINED
 from .model import Model, Part, Scope, attributes, kind, subgraphs
-from .roles import Unbound, rank_of, role_of, sizes_of
+from .roles import rank_of, role_of, sizes_of
+from .session import Unbound
 
 #: Rotary operators, with the indices of the inputs x, positions and cos.
 ROTARY = {
@@ -23,12 +24,6 @@ ROTARY = {
     "com.microsoft.MRotaryEmbedding": (0, 1, 2),
     "RotaryEmbedding": (0, 3, 1),
 }
-ATTENTION = "com.microsoft.GroupQueryAttention"
-#: The index of its input with the keys before the call, (batch, heads, tokens, channels).
-_PAST_KEY = 3
-#: Operators that rotate if ``do_rotary`` is set, for which ONNX Runtime has no judged CPU kernel.
-UNJUDGED = ("com.microsoft.Attention", "com.microsoft.SparseAttention",
-            "com.microsoft.PagedAttention", "com.microsoft.DecoderMaskedSelfAttention")  # fmt: skip
 #: Sizes of heads that are tried where the model does not state them.
 _HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 192, 48, 112, 160, 40, 24, 8)
 #: Operators of ONNX Runtime that keep the shape of their first input.
@@ -41,7 +36,8 @@ _SMALL = 1024
 _NEAR = ("Cos", "Sin", "Attention", "MultiHeadAttention", "GroupQueryAttention", "Gather")
 LOOKED_FOR = (
     "RotaryEmbedding (ONNX 23 and com.microsoft), com.microsoft.MRotaryEmbedding, "
-    "com.microsoft.GroupQueryAttention with do_rotary=1, and rotations of elementary operators "
+    "com.microsoft.GroupQueryAttention and other attention with do_rotary=1, and rotations of "
+    "elementary operators "
     "(two products with cos and sin, added)"
 )
 
@@ -121,29 +117,25 @@ class _Search:
         name, settings = node.name or node.output[0], attributes(node)
         if kind(node) in ROTARY:
             self._rotary(scope, node, name, settings)
-        elif kind(node) == ATTENTION and settings.get("do_rotary"):
+        elif kind(node) in KINDS and settings.get("do_rotary"):
             self._attention(scope, node, name)
-        elif kind(node) in UNJUDGED and settings.get("do_rotary"):
-            self.problems.append(f"{name} ({kind(node)}, do_rotary=1) is not judged: no CPU kernel")
+        elif unjudged(node):
+            self.problems.append(f"{name} {unjudged(node)}")
 
     def _attention(self, scope: Scope, node: Any, name: str) -> None:
-        if len(node.input) <= max(TABLES) or not node.input[TABLES[0]]:
+        of = KINDS[kind(node)]
+        if len(node.input) <= max(of.tables) or not node.input[of.tables[0]]:
             self.problems.append(f"{name} has do_rotary=1, but no cos_cache and sin_cache")
             return
         try:
-            part = self.model.part(scope, [node.input[i] for i in TABLES], [])
+            part = self.model.part(scope, [node.input[i] for i in of.tables], [])
         except ValueError as error:
-            self.problems.append(f"{name} ({ATTENTION}) cannot be cut out: {error}")
+            self.problems.append(f"{name} ({kind(node)}) cannot be cut out: {error}")
             return
-        cache = self._sizes(node.input[_PAST_KEY]) or [0]
+        cache = self._sizes(node.input[of.cache]) or [0]
         dims = [d for d in (cache[-1], self.head_dim) if d]
-        ids = len(node.input) > POSITION_IDS and bool(node.input[POSITION_IDS])
-        settings = f"{attributes(node).get('rotary_interleaved', 0)} {ids}"
-        for which in ("keys", "queries"):
-            self._add(
-                f"{which} {settings} {part.key}", f"{ATTENTION}, {which}", name,
-                lambda which=which: attention_bound(part, node, which, dims),
-            )  # fmt: skip
+        for title, key, made in attention_calls(node, part, dims):
+            self._add(f"{title} {key} {part.key}", title, name, made)
 
     def _rotary(self, scope: Scope, node: Any, name: str, settings: dict[str, Any]) -> None:
         x, at, cos = (node.input[i] if i < len(node.input) else "" for i in ROTARY[kind(node)])

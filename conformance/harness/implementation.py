@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,9 @@ class Implementation:
     problems : callable, optional
         ``problems()`` returns errors outside the calls, such as a program that fails when it exits:
         a message and its evidence for each. It is called once, after all calls.
+    bound : mapping, optional
+        The arguments of :func:`posenc_ref.conformance.bind` that made it, for code that makes it
+        again.
     """
 
     call: Callable[..., Any]
@@ -56,6 +59,7 @@ class Implementation:
     factory: Callable[[], Implementation] | None = None
     how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
+    bound: Mapping[str, Any] | None = None
 
     def queries(self, x: Any, positions: Any) -> Any:
         """Return the rotated queries of an implementation of ``apply_qk``."""

@@ -123,12 +123,14 @@ class Ledger:
         order = {code: i for i, code in enumerate(DIRECT)}
         self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not self.report.codes:
-            first = max(self.failures, key=lambda f: (f.nonfinite, f.score))
+            first = max(self.failures, key=lambda f: (f.nonfinite, np.isfinite(f.score), f.score))
             code, off = "inaccurate", f"off by up to {first.score:.3g} error units"
             if first.nonfinite:
                 code, off = "nonfinite", "off, or not finite"
             count = plural(len(self.failures), "case is", "cases are")
             text = f"{count} {off} ({budget:g} error units pass)"
+            if not (first.nonfinite or np.isfinite(first.score)):  # a property, without units
+                text = f"{count} wrong"
             place = f"{first.check}: {first.place}"
             self.add(code, f"{text}, and no named cause explains them", place)
         self.report.failed = self._failed()

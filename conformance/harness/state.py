@@ -11,6 +11,8 @@ from .run import Run
 
 #: Two lengths that no other probe uses, so that a cache keyed by the length has no entry for them.
 _LENGTHS = (11, 13)
+#: A length above those of all other probes of a function that need not start at 0.
+_LONGER = 2053
 
 
 def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
@@ -63,6 +65,31 @@ def same_length(
     elif not (first and second and alone):
         # The first call of a length is wrong too: the error is in the values, not in the state.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
+
+
+def kept_table(run: Run, right: Callable[[np.ndarray], bool]) -> None:
+    """Judge that no table of an earlier call is used at other positions.
+
+    A cache that grows is made anew for every call that is longer than all before. ``right`` returns
+    whether a call at contiguous positions is right. It is for functions with a failed case only.
+    """
+    first, later = np.arange(_LONGER) + 50, np.arange(_LONGER) + 90
+    longer = np.arange(_LONGER + 1) + 90
+    if not run.settings.allows(int(longer[-1])):
+        return
+    try:
+        stale = right(first) and not right(later) and right(longer)
+    except (Refused, Malformed):  # another limit of the report says so
+        return
+    run.count("state", 3)
+    if stale:
+        run.add(
+            "state",
+            "the table of an earlier call is kept: a later call at other positions gets its rows, "
+            "until a longer call comes",
+            f"{first.size} tokens at positions {first[0]}..{first[-1]} are right, then as many at "
+            f"{later[0]}..{later[-1]} wrong, then {longer.size} at {longer[0]}..{longer[-1]} right",
+        )
 
 
 def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:

@@ -18,8 +18,9 @@ from posenc_ref.conformance.surfaces import Declared
 
 from .call import Recorded
 from .files import read
-from .identify import common, head_dim_of, hint, identify_part, parts_of
+from .identify import common, encodings, explaining, head_dim_of, hint, identify_part, parts_of
 from .judge_part import judge_part
+from .labels import key_of
 from .layer_encoding import of_layer
 from .layout import run_of
 from .limits import effective_dtype
@@ -101,6 +102,11 @@ def compare_recorded(
             f"{path} and {other} must both hold q, or both k, before and after the rotation"
         )
     cards = {} if encoding is not None else {b.label: _card(b) for b in pairs}
+    for b in pairs if cards else ():
+        if b.encoding is None and cards[b.label].encoding is None:
+            cards[b.label].encoding = explaining(
+                encodings(list(cards.values())), b.other, b.layers[1]
+            )
     same = common(list(cards.values()))
     reports = [(b.label, _compare(b, cards.get(b.label), str(path))) for b in pairs]
     source = "declared" if encoding is not None else "identified"
@@ -131,8 +137,9 @@ def _matched(
     """Return the layers of both recordings in pairs, and those of one recording only."""
     if len(mine) == len(others) == 1:
         return [(mine[0], others[0])], []
-    keys = [[layer.label if n is None else n for layer in part if (n := layer.number) or True]
-            for part in (mine, others)]  # fmt: skip
+    keys: list[list[object]] = [[key_of(layer.label) for layer in p] for p in (mine, others)]
+    if any(len(set(k)) < len(k) for k in keys):
+        keys = [[layer.label for layer in p] for p in (mine, others)]
     both = [
         (one, others[keys[1].index(key)])
         for key, one in zip(keys[0], mine, strict=True)
@@ -181,7 +188,7 @@ def _compare(both: _Both, card: Card | None, name: str) -> Report:
         )
         return run.finish()
     else:
-        run.limit("the inputs or the positions differ: judged by the encoding of the other one")
+        run.limit("the inputs or positions differ: judged by the encoding of the other recording")
     if encoding is None:
         reason = card.unknown[0] if card is not None and card.unknown else ""
         run.limit(f"the encoding of the other recording is not identified: {reason}")

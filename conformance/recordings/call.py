@@ -39,12 +39,27 @@ class Recorded:
     def contiguous(self) -> bool:
         """Return whether the positions of every row are consecutive."""
         p = self.part.positions
-        return p.ndim == 2 and bool((np.diff(p, axis=1) == 1).all())
+        packed = self.part.starts is not None and self.part.starts.size > 2
+        return p.ndim == 2 and not packed and bool((np.diff(p, axis=1) == 1).all())
 
     def tokens(self) -> Tokens:
-        """Return the first position of every row, the index of every token, and the row length."""
-        n = self.x.shape[2]
-        return Tokens(self.part.positions[:, :1][:, None], np.arange(n), np.array(n))
+        """Return the first position, the index and the number of the tokens.
+
+        They are those of a row if its positions are consecutive, else those of each sequence: it
+        begins where recorded, or else where a position does not follow the one before.
+        """
+        p, n = self.part.positions, self.x.shape[2]
+        if self.contiguous:
+            return Tokens(p[:, :1][:, None], np.arange(n), np.array(n))
+        begins = np.ones(p.shape, bool)
+        if self.part.starts is None:
+            begins[:, 1:] = np.diff(p, axis=1) != 1
+        else:
+            begins[:] = np.isin(np.arange(n), self.part.starts)
+        first = np.maximum.accumulate(np.where(begins, np.arange(n), 0), axis=1)
+        size = np.stack([np.bincount(row, minlength=n)[row] for row in first])
+        start = np.take_along_axis(p, first, axis=1)
+        return Tokens(start[:, None], (np.arange(n) - first)[:, None], size[:, None])
 
     def truth(self, tokens: slice = slice(None)) -> Truth:
         """Return the expected result of the chosen tokens."""

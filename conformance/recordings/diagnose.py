@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -16,12 +17,15 @@ from . import axes
 from .call import Recorded, position_mistakes
 from .diagnose_angles import diagnose_angles
 from .measure import Seen
+from .sequence_mistakes import cache_mistakes, sequence_mistakes
 
 #: The message about tensors that no pairs of channels explain.
-NO_ROTATION = "the second tensor is no rotation of the first under any known pairing"
+NO_ROTATION = (
+    "the tensor after is no rotation of the tensor before, for any known pairing of channels"
+)
 RECORD_BOTH = (
-    "Record q and k directly before and directly after the rotation: a norm, a bias, a scale per "
-    "channel or a reshape between the two is no part of it."
+    "Record q and k directly before and directly after the rotation, with no norm, bias, scale or "
+    "reshape between the two."
 )
 
 
@@ -30,7 +34,16 @@ def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
     encoding: Rotary = run.encoding
     judged = [call.judged() for call in calls]
     moved = seen.tokens.moved.any()
-    if moved and match(run, judged, position_mistakes(calls)) and run.report.codes:
+    known = chain(position_mistakes(calls), sequence_mistakes(calls), cache_mistakes(run, calls))
+    if moved and match(run, judged, known) and run.report.codes:
+        return
+    if not moved and all(call.x.shape[2] == 1 for call in calls):
+        run.add(
+            "decode-offset",
+            "the only token of every row has its value at position 0: the recorded position is not "
+            "used, or nothing is rotated",
+            f"{calls[0].part.name} is equal before and after the rotation",
+        )
         return
     if moved and not seen.measured.pairs and len(seen.measured.odd) > 1:
         _no_rotation(run, seen)

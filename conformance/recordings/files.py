@@ -1,4 +1,4 @@
-"""Read the tensors of a recording: a .npz file, a .safetensors file, or a folder of .npy files."""
+"""Read the tensors of a recording: a .npz or .safetensors file, or a folder of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAFETENSORS = {
     "I16": "int16", "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64",
     "BOOL": "bool",
 }  # fmt: skip
-_ALLOWED = "a .npz file, a .safetensors file, or a folder of .npy files"
+_ALLOWED = "a .npz file, a .safetensors file, or a folder of such files or of .npy files"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ class Tensor:
 def read(path: Path) -> dict[str, np.ndarray]:
     """Return every array of a recording by name; bfloat16 arrays have the dtype ``V2``.
 
-    The name of an array in a folder is its path in the folder, without ``.npy``. Pickled objects
-    are refused.
+    The name of an array in a folder is its path in the folder, without ``.npy``. In a folder
+    without .npy files, the arrays of .npz and .safetensors files are read, with the path of their
+    file in front. Pickled objects are refused.
 
     Raises
     ------
@@ -75,10 +76,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
         The file is a .safetensors file and the package safetensors is not installed.
     """
     if path.is_dir():
-        files = sorted(path.rglob("*.npy"))
-        if not files:
-            raise ValueError(f"{path} must hold .npy files, but it has none; allowed is {_ALLOWED}")
-        return {f.relative_to(path).with_suffix("").as_posix(): _npy(f) for f in files}
+        return _folder(path)
     if not path.is_file():
         raise ValueError(f"there is no file or folder {path}; allowed is {_ALLOWED}")
     if path.suffix == ".npz":
@@ -89,6 +87,23 @@ def read(path: Path) -> dict[str, np.ndarray]:
         f"{path} must be {_ALLOWED}, got {path.suffix or 'no suffix'!r}; to convert tensors of "
         "PyTorch: safetensors.torch.save_file({'q_before': q, ...}, 'recorded.safetensors')"
     )
+
+
+def _folder(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of the files in a folder; their names begin with the path of the file."""
+    named = {f.relative_to(path).with_suffix("").as_posix(): f for f in sorted(path.rglob("*"))}
+    found = {name: _npy(file) for name, file in named.items() if file.suffix == ".npy"}
+    if found:
+        return found
+    for name, file in named.items():
+        if file.suffix in (".npz", ".safetensors"):
+            found |= {f"{name}/{inner}": array for inner, array in read(file).items()}
+    if not found:
+        raise ValueError(
+            f"{path} must hold .npy, .npz or .safetensors files, but it has none; allowed is "
+            f"{_ALLOWED}"
+        )
+    return found
 
 
 def _npy(path: Path) -> np.ndarray:

@@ -50,7 +50,7 @@ def identify_part(part: Part, dtype: str, subject: str) -> Card:
 def _identify(part: Part, dtype: str, card: Card) -> None:
     usual = hint(part.x.shape[-1])
     if part.positions.ndim > 2:
-        raise Unidentified("positions with several axes: declare the encoding")
+        raise Unidentified("positions have several axes: check against an encoding instead")
     if not part.telling.any():
         raise Unidentified("every input is 0 or not finite")
     of = tokens(part, dtype)
@@ -92,6 +92,26 @@ def common(cards: Sequence[Card]) -> RoPE | None:
     return only if isinstance(only, RoPE) else None
 
 
+def encodings(cards: Sequence[Card]) -> list[RoPE]:
+    """Return the different encodings of all cards."""
+    return [e for e in dict.fromkeys(card.encoding for card in cards) if isinstance(e, RoPE)]
+
+
+def explaining(known: Sequence[RoPE], part: Part, layer: Layer) -> RoPE | None:
+    """Return the only one of the ``known`` encodings to which a tensor conforms.
+
+    A decoding step has a single position, which does not determine an encoding, but the other
+    tensors of the recording may.
+    """
+    fitting = []
+    for encoding in known:
+        if encoding.head_dim == part.x.shape[-1]:
+            run = run_of(layer.tensors[f"{part.name}_after"], encoding, Settings(), "")
+            judge_part(run, Recorded(encoding, part, part.length))
+            fitting += [encoding] if run.finish().verdict == "conforms" else []
+    return fitting[0] if len(fitting) == 1 else None
+
+
 def identify_recorded(
     path: str | Path,
     *,
@@ -120,7 +140,7 @@ def identify_recorded(
     TypeError, ValueError
         The file cannot be read, or tensors are missing or do not fit.
     """
-    found: dict[str, list[tuple[str, Card]]] = {}
+    single: list[tuple[str, Card, Part, Layer]] = []
     for layer in layers(read(Path(path)), roles or {}, str(path)):
         if not layer.rotated:
             continue
@@ -129,8 +149,15 @@ def identify_recorded(
             dtype = effective_dtype(layer.tensors[f"{name}_after"])
             card = identify_part(part, dtype, str(path))
             _confirm(card, part, layer)
-            key = repr(card.encoding) + "".join(card.unknown) + "".join(_codes(card))
-            found.setdefault(key, []).append((f"{layer.label} {name}".strip(), card))
+            single.append((f"{layer.label} {name}".strip(), card, part, layer))
+    known = encodings([card for _, card, _, _ in single if not card.deviations])
+    found: dict[str, list[tuple[str, Card]]] = {}
+    for label, card, part, layer in single:
+        encoding, codes = card.encoding or explaining(known, part, layer), _codes(card)
+        unknown = "" if encoding else "".join(card.unknown)
+        found.setdefault(repr(encoding) + unknown + "".join(codes), []).append((label, card))
+    for same in found.values():
+        same.sort(key=lambda one: one[1].encoding is None)
     for same in found.values():
         same[0][1].subject = f"{path}: {listed([label for label, _ in same])}"
     return [same[0][1] for same in found.values()]

@@ -43,9 +43,11 @@ def check_recorded(
     before, after : array, or mapping of str to array
         q (or k) before and after the rotation, of any library; or both q and k as
         ``{"q": ..., "k": ...}``. (B, H, S, D) or another tensor layout.
-    positions : array, optional
-        The positions of the tokens: (S,), (B, S), (A, B, S) for A axes, or one number, the position
-        of the first token. None: they are taken to be 0, 1, 2, ..., and the report says so.
+    positions : array, or mapping of str to array, optional
+        The positions of the tokens: (S,), (B, S), (A, B, S) for A axes, (B,) for one token a row,
+        or one number, the position of the first token; or those of q and k apart, as ``{"q": ...,
+        "k": ...}``. If they are those of all keys of a cache, q stands at their end. None: they are
+        taken to be 0, 1, 2, ..., and the report says so.
     encoding : Rotary or ModelEncoding
         The declared encoding; a model must have only one.
     tensor_layout : str, optional
@@ -80,7 +82,11 @@ def check_recorded(
         for when, arrays in zip(("before", "after"), given, strict=True)
         for key, array in arrays.items()
     }
-    if positions is not None:
+    if isinstance(positions, Mapping):
+        if not set(positions) <= {"q", "k"}:
+            raise ValueError(f"positions must have keys among q and k, got {sorted(positions)}")
+        tensors |= {f"{key}_positions": array for key, array in positions.items()}
+    elif positions is not None:
         tensors["positions"] = positions
     layer = Layer("", {r: Tensor.of(r, t) for r, t in tensors.items()}, {r: r for r in tensors})
     settings = _settings(angles, precision, strict)
@@ -103,7 +109,7 @@ def check_recorded_file(
     Parameters
     ----------
     path : str or Path
-        A .npz file, a .safetensors file, or a folder of .npy files.
+        A .npz file, a .safetensors file, or a folder of such files or of .npy files.
     encoding : Rotary or ModelEncoding
         The declared encoding. A model gives each layer its own if the names have layer numbers.
     roles : mapping of str to str, optional

@@ -77,7 +77,7 @@ def _leave_open(run: Run, known: int) -> None:
     report = run.report
     del report.limits[known:]
     report.findings[:] = [f for f in report.findings if f.code in AT_ANY_POSITION]
-    text = "no positions recorded, and one token has no position that could be assumed"
+    text = "no positions were recorded, and the position of a single token is not known"
     if report.codes:
         run.limit(f"{text}: frequencies are not judged")
         return

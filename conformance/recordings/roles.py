@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from .files import Tensor
+from .labels import belongs, layer_number
 
 #: Tensors that are rotated; ``x`` is a single tensor that is neither q nor k.
 ROTATED = ("q", "k", "x")
 POSITIONS = ("positions", "q_positions", "k_positions")
+#: Where the sequences begin whose tokens stand one after another, and how long they are.
+SEQUENCES = ("cu_seqlens", "q_cu_seqlens", "k_cu_seqlens", "seq_lens")
 TABLES = ("cos", "sin")
 #: Every role that a tensor may have.
 ROLES = (*(f"{t}_{when}" for t in ROTATED for when in ("before", "after")), *POSITIONS,
-         *TABLES)  # fmt: skip
+         *SEQUENCES, *TABLES)  # fmt: skip
 #: Roles of tensors that are judged together.
 _PAIRS = (TABLES, *((f"{t}_before", f"{t}_after") for t in ROTATED))
 
@@ -41,6 +44,10 @@ _NOISE = {
 }  # fmt: skip
 _TABLE_WORDS = ("cached", "table", "position", "embeddings", "embedding", "pos")
 _GLUED = re.compile(rf"({'|'.join(_TENSOR)})({'|'.join((*_BEFORE, *_AFTER))})")
+_PACKED = re.compile(
+    r"(?P<starts>cu_?seq_?lens?(?=[_./]|$)|query_start_loc|qo_indptr)"
+    r"|(?<![a-z])(?<!max_)seq_?lens(?=[_./]|$)"
+)
 _EXAMPLE = "--role q_before=NAME --role q_after=NAME --role positions=NAME"
 
 
@@ -64,9 +71,8 @@ class Layer:
 
     @property
     def number(self) -> int | None:
-        """Return the number of the layer, if its label has exactly one."""
-        numbers = re.findall(r"\d+", self.label)
-        return int(numbers[0]) if len(numbers) == 1 else None
+        """Return the number of the layer, if its label has exactly one that is no step."""
+        return layer_number(self.label)
 
 
 def role_of(name: str) -> tuple[str, str] | None:
@@ -80,6 +86,14 @@ def role_of(name: str) -> tuple[str, str] | None:
         return None
     own = [w for w in split if w in _TENSOR]
     table = [w for w in split if w in TABLES]
+    packed = _PACKED.search(name.lower())
+    if packed:
+        rest = name[: packed.start()] + name[packed.end() :]
+        left = [w for w in re.split(r"[^a-z0-9]+", rest.lower()) if w]
+        which = next((f"{w}_" for w in left if w in ("q", "k")), "")
+        which = which if packed["starts"] else ""
+        role = f"{which}cu_seqlens" if packed["starts"] else "seq_lens"
+        return role, ".".join(w for w in left if w not in ("q", "k", *_NOISE))
     if table and not own:
         said = {*table, *_AFTER, *_TABLE_WORDS, *_NOISE}
         return table[0], ".".join(w for w in split if w not in said)
@@ -107,7 +121,7 @@ def layers(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> l
 
     ``roles`` maps roles to the names of tensors; a ``*`` in a name stands for the layer. All other
     tensors get the role that their name gives, or none. Positions without a layer belong to
-    every layer.
+    every layer, and those of a step to every layer of the step.
 
     Raises
     ------
@@ -124,13 +138,14 @@ def layers(arrays: Mapping[str, Any], roles: Mapping[str, str], where: str) -> l
             f"has {held or 'none'}. Known names are such as q_before, q_after, k_before, k_after, "
             f"positions; or say which is which: {_EXAMPLE}"
         )
-    shared = {
-        role: name
-        for part in found.values()
-        for role, name in part.names.items()
-        if role in POSITIONS and (not part.label or len(complete) == 1)
-    }
     for part in complete:
+        shared = {
+            role: name
+            for other in sorted(found.values(), key=lambda other: len(other.label))
+            for role, name in other.names.items()
+            if role in (*POSITIONS, *SEQUENCES)
+            and (len(complete) == 1 or belongs(other.label, part.label))
+        }
         part.names = {**shared, **part.names}
         part.tensors = {r: Tensor.of(f"{where}: {n!r}", arrays[n]) for r, n in part.names.items()}
     if len(complete) == 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import packed
 from .files import Tensor
 from .roles import Layer
 
@@ -36,11 +37,15 @@ class Part:
     y: np.ndarray
     positions: np.ndarray
     assumed: bool = False  #: whether no positions were recorded
+    starts: np.ndarray | None = None  #: the index of the first token of every packed sequence
+    lacking: int = 0  #: how many tokens in front were recorded after the rotation only
+    end: bool = False  #: whether the positions are the last ones of those of a whole cache
 
     @property
     def unplaced(self) -> bool:
-        """Return whether nothing says where the tokens are: one a row, as in a decoding step."""
-        return self.assumed and self.x.shape[2] == 1
+        """Return whether nothing says where tokens are: one of a row, as in a decoding step."""
+        single = self.starts is not None and bool((np.diff(self.starts) == 1).any())
+        return self.assumed and (single or self.x.shape[2] == 1)
 
     @property
     def finite(self) -> np.ndarray:
@@ -80,14 +85,21 @@ def readings(
                     f"{where}: {layer.names[f'{name}_{when}']} must have a floating dtype, got "
                     f"{tensor.dtype}"
                 )
-        if before.values.shape != after.values.shape:
+        both = before.values.shape, after.values.shape
+        alone = [i for i, (n, m) in enumerate(zip(*both, strict=False)) if n != m]
+        if len(both[0]) != len(both[1]) or len(alone) > 1 or both[0] > both[1]:
             raise ValueError(
                 f"{where}: {layer.names[f'{name}_before']} and {layer.names[f'{name}_after']} "
-                f"must have the same shape, got {before.values.shape} and {after.values.shape}"
+                f"must have the same shape, got {both[0]} and {both[1]}; only a cache may have "
+                "more tokens after the rotation"
             )
-    found, alike = {}, set()
+    found, alike, misfit = {}, set(), None
     for layout in LAYOUTS if wanted is None else (wanted,):
-        parts = [p for name in layer.rotated if (p := _part(layer, name, layout, dim, axes))]
+        try:
+            parts = [p for n in layer.rotated if (p := _part(layer, n, layout, dim, axes, where))]
+        except packed.Misfit as error:  # another layout may have as many tokens
+            misfit = error
+            continue
         if len(parts) < len(layer.rotated) or len({len(p.x) for p in parts}) > 1:
             continue
         tokens = _READ[layout][1]
@@ -96,6 +108,8 @@ def readings(
             continue
         alike |= {tokens} if same else set()
         found[layout] = parts
+    if misfit and not found:
+        raise misfit
     if not found:
         shapes = ", ".join(f"{n} {layer.tensors[r].values.shape}" for r, n in layer.names.items())
         raise ValueError(
@@ -107,21 +121,62 @@ def readings(
     return found
 
 
-def _part(layer: Layer, name: str, layout: str, dim: int, axes: int) -> Part | None:
+def _part(layer: Layer, name: str, layout: str, dim: int, axes: int, where: str) -> Part | None:
     """Return q, k or x in one layout, or None if its shape or its positions do not fit."""
     count, _, read = _READ[layout]
     x, y = (layer.tensors[f"{name}_{when}"].values for when in ("before", "after"))
     flat = layout.endswith("(hd)")
     if x.ndim != count or (x.shape[-1] % dim if flat else x.shape[-1] != dim) or not x.size:
         return None
-    x, y = read(x, dim), read(y, dim)
-    positions = layer.tensors.get(f"{name}_positions") or layer.tensors.get("positions")
+    x, whole = read(x, dim), read(y, dim)
+    if x.shape[:2] + x.shape[3:] != whole.shape[:2] + whole.shape[3:]:
+        return None
     batch, length = x.shape[0], x.shape[2]
+    y, lacking = _last(whole, length)
+    own = layer.tensors.get(f"{name}_positions")
+    positions = own or layer.tensors.get("positions")
+    starts = None
+    if batch == 1 and axes == 1:
+        try:
+            starts = packed.starts_of(layer, name, length, where)
+        except packed.Misfit:
+            if positions is None:  # recorded positions say as much
+                raise
     if positions is None:
         shape = (batch, length) if axes == 1 else (axes, batch, length)
-        return Part(name, x, y, np.broadcast_to(np.arange(length), shape), assumed=True)
+        if starts is None:
+            return Part(name, x, y, np.broadcast_to(np.arange(length), shape), True, None, lacking)
+        ends = packed.ends_of(layer, starts.size - 1, where)
+        counted = packed.positions_of(starts, ends)[None]
+        return Part(name, x, y, counted, ends is None, starts, lacking)
     at = _positions(positions, batch, length, axes)
-    return None if at is None else Part(name, x, y, at)
+    end = at is None and (lacking > 0 or own is None)
+    if end:  # of the whole cache, of which this is the end
+        count = positions.values.shape[-1] if positions.values.ndim else 0
+        lengths = {read(t.values, dim).shape[2] for t in _with_axes(layer, layout, dim)}
+        if count in lengths and count > length:
+            of_all = _positions(positions, batch, count, axes)
+            at = None if of_all is None else of_all[..., -length:]
+    return None if at is None else Part(name, x, y, at, False, starts, lacking, end)
+
+
+def _last(y: np.ndarray, length: int) -> tuple[np.ndarray, int]:
+    """Return the last tokens of a cache before those that are all 0, and the number in front."""
+    if y.shape[2] == length:
+        return y, 0
+    filled = np.flatnonzero((y != 0).any(axis=(0, 1, 3)))
+    end = max(int(filled[-1]) + 1 if filled.size else 0, length)
+    return y[:, :, end - length : end], end - length
+
+
+def _with_axes(layer: Layer, layout: str, dim: int) -> Iterator[Tensor]:
+    """Yield the recorded q, k and x that a tensor layout fits."""
+    for name in layer.rotated:
+        for when in ("before", "after"):
+            tensor = layer.tensors[f"{name}_{when}"]
+            n = tensor.values.shape[-1]
+            if tensor.values.ndim == _READ[layout][0] and n % dim == 0:
+                yield tensor
 
 
 def _positions(tensor: Tensor, batch: int, length: int, axes: int) -> np.ndarray | None:
@@ -138,10 +193,14 @@ def _positions(tensor: Tensor, batch: int, length: int, axes: int) -> np.ndarray
             p = p[:, None]
         elif p.ndim == 2 and p.shape == (length, axes):  # as diffusers' img_ids
             p = p.T[:, None]
+        elif p.ndim == 2 and p.shape == (axes, batch) and length == 1:  # a decoding step
+            p = p[..., None]
         for one in (p, p[None]) if p.ndim < 3 else (p,):
             if _broadcasts(one, whole):
                 return np.broadcast_to(one, whole)
         return None
+    if p.ndim == 1 and p.size == batch and length == 1:  # a decoding step: a number for each row
+        p = p[:, None]
     if p.ndim == 2 and batch == 1 and p.size == length:  # all sequences, one after another
         p = p.reshape(1, length)
     if p.ndim == 3 and p.shape[-1] == 1:

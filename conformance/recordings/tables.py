@@ -61,7 +61,9 @@ def judge_tables(
             "and k without them"
         )
     elif positions is None and rows == 1:
-        run.limit("no position of the only row of cos was recorded: cos and sin are not judged")
+        run.limit(
+            "cos has one row, but no position was recorded for it: cos and sin are not judged"
+        )
     elif positions is None:
         run.limit("no positions with the shape of cos were recorded: its rows are 0, 1, 2, ...")
         axes = (encoding.num_axes,) if encoding.num_axes > 1 else ()

@@ -12,6 +12,7 @@ import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
@@ -107,6 +108,27 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
     return True
 
 
+def _token_index(run: Run, encoding: Rotary) -> bool:
+    """Report a function whose calls of single tokens all have position 0; return whether it does.
+
+    Where positions must be contiguous, each measured position is a call of one token.
+    """
+    at = np.array([9, 10, 11, 12])
+    x = run.random((1, 2, at.size, encoding.head_dim), 24)
+    try:
+        later, first = run.driver.apply(x, at), run.driver.apply(x, np.arange(at.size))
+    except (Refused, Malformed):
+        return False
+    if not np.array_equal(later, first) or np.array_equal(first, x):
+        return False
+    run.add(
+        "decode-offset",
+        "given positions are ignored: tokens are counted from 0 in every call",
+        "positions 9..12 have the results of positions 0..3",
+    )
+    return True
+
+
 def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Diagnose pairs, slice and rotation; return whether frequencies can be compared."""
     first, second = live(encoding, encoding.pairs())
@@ -116,6 +138,8 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     rotated = {c for pair in found for c in pair} | set(measured.odd)
     wanted = {c for pair in declared for c in pair}
     if not rotated and not measured.scaled:
+        if _token_index(run, encoding):
+            return False
         run.add(
             "frequency-spacing",
             "nothing is rotated: every frequency is 0",

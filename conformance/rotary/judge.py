@@ -276,5 +276,14 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     def right(y: np.ndarray, positions: np.ndarray) -> bool:
         return run.fits(y, apply_truth(run.encoding, given[:, :, : positions.size], positions))
 
-    if access.mode != "single":
-        state.same_length(run, evaluate, right)
+    if access.mode == "single":
+        return
+    state.same_length(run, evaluate, right)
+    if run.failures:
+        state.kept_table(run, lambda positions: _fits(run, dim, positions))
+
+
+def _fits(run: Run, dim: int, positions: np.ndarray) -> bool:
+    """Return whether a call at these positions is right."""
+    x = run.random((1, 1, positions.size, dim), 22)
+    return run.fits(run.driver.apply(x, positions), apply_truth(run.encoding, x, positions))

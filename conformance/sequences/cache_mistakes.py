@@ -11,6 +11,8 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes, with_val
 
 from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes, with_lengths
 
+ROTATE_ONCE = "Rotate each key once: keep either rotated keys or raw keys in the cache."
+
 
 def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
     """Return ``Mistake.predict`` for keys that are rotated several times.
@@ -21,15 +23,20 @@ def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], T
 
     def predict(call: Chunked) -> Truth:
         t = call.tokens()
-        n = times(t)[call.tail, None]
-        m = call.encoding.attention_factor(call.lengths[-1])
-        size = np.abs(m) ** (n - 1.0)
+        n = times(t)
         offset = call.encoding.offset
-        truth = call.at(times(t) * (t.position + offset) - offset)
-        value = np.where(truth.terms > 0, size * truth.value, truth.value)
-        return Truth(value, size * truth.terms, n * size * truth.angle, size)
+        truth = call.at(n * (t.position + offset) - offset)
+        m = call.encoding.attention_factor(call.lengths[-1])
+        return scaled_again(truth, n[call.tail, None], m)
 
     return predict
+
+
+def scaled_again(truth: Truth, times: np.ndarray, factor: float) -> Truth:
+    """Return the truth of keys at ``times`` their angle, whose factor is applied each time too."""
+    size = np.abs(factor) ** (times - 1.0)
+    value = np.where(truth.terms > 0, size * truth.value, truth.value)
+    return Truth(value, size * truth.terms, times * size * truth.angle, size)
 
 
 def _unrotated(which: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
@@ -49,7 +56,6 @@ def cache_mistakes() -> Iterator[Mistake]:
         "Rotate all keys anew when the frequencies change (or fix the frequencies before the first "
         "key is cached).",
     )
-    again = "Rotate each key once: keep either rotated keys or raw keys in the cache."
     for message, times in (
         ("the whole cache is rotated again with every chunk", lambda t: t.count - t.chunk),
         (
@@ -66,7 +72,7 @@ def cache_mistakes() -> Iterator[Mistake]:
             lambda t: np.minimum(t.count - t.chunk, t.count - 1),
         ),
     ):
-        yield Mistake("stale-cache", message, _turned(times), again)
+        yield Mistake("stale-cache", message, _turned(times), ROTATE_ONCE)
     yield from mistakes(
         "stale-cache",
         _unrotated,

@@ -42,6 +42,15 @@ class Side:
         return at_length(self.encoding, self.x, self.positions, self.length)
 
 
+def one_head(run: Run, positions: np.ndarray) -> Probe:
+    """Return a call with one row and one head of queries and keys at these positions."""
+    q, k = (run.random((1, 1, positions.size, run.encoding.head_dim), n) for n in (22, 23))
+    length = int(positions.max()) + 1
+    query = Side(run.encoding, q, positions, positions, keys=False, length=length)
+    key = Side(run.encoding, k, positions, positions, keys=True, length=length)
+    return Probe("state", f"{positions.size} tokens", (query, key), False, "")
+
+
 def cases(run: Run) -> Iterator[Probe]:
     """Yield the calls, from short to long; the required ones come first."""
     encoding, dim = run.encoding, run.encoding.head_dim

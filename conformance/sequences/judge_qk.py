@@ -18,7 +18,7 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
-from .cases_qk import cases
+from .cases_qk import cases, one_head
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
@@ -39,13 +39,21 @@ def judge(run: Run) -> None:
         BothSides(q.case.removeprefix("queries, "), q.actual, k.actual, q.truth, k.truth)
         for q, k in zip(sides[::2], sides[1::2], strict=True)
     ]
+    if run.failures:
+        state.kept_table(run, partial(_fits, run))
+    if "state" not in run.report.codes:
+        _diagnose(run, sides, logits)
+    for again, one in zip(_called(run, next(cases(run))), sides[:2], strict=True):
+        state.same_again(run, again.actual, one.actual, one.case)
+    excuse(run, logits, MAYBE_HARMLESS)
+
+
+def _diagnose(run: Run, sides: list[JudgedCall], logits: list[BothSides]) -> None:
+    """Report the mistakes that explain the results."""
     if isinstance(run.encoding, XPos):
         _xpos(run, sides, logits)
     elif not (match(run, sides, qk_mistakes(run.encoding)) and run.report.codes):
         _each_side(run)
-    for again, one in zip(_called(run, next(cases(run))), sides[:2], strict=True):
-        state.same_again(run, again.actual, one.actual, one.case)
-    excuse(run, logits, MAYBE_HARMLESS)
 
 
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
@@ -71,6 +79,12 @@ def _called(run: Run, probe: Probe) -> list[JudgedCall]:
         found.append(JudgedCall(f"{what}, {probe.case}", y, side.truth(), side))
     run.reached(probe.facts[0].length - 1)
     return found
+
+
+def _fits(run: Run, positions: np.ndarray) -> bool:
+    """Return whether one head of queries and keys at these positions is rotated right."""
+    probe = one_head(run, positions)
+    return all(run.fits(one.actual, one.truth) for one in _called(run, probe))
 
 
 def pair(result: Any) -> tuple[Any, Any]:

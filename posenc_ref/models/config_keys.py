@@ -118,11 +118,11 @@ def _is_neutral(fact: Mapping[str, Any] | None, value: Any, settings: Settings) 
 
 def _message(key: str, value: Any, fact: Mapping[str, Any] | None) -> str:
     shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
-    what = f"changes {fact['means']}" if fact else "has the name of a positional entry"
-    why = "posenc-ref reads this model without it"
+    what = f"changes {fact['means']}" if fact else "looks like a positional setting"
+    why = "posenc-ref does not use it for this model"
     if fact is not None and fact.get("never"):
-        why = "no encoding of posenc-ref expresses that"
+        why = "no encoding of posenc-ref can express that"
     return (
-        f"the entry {key} (= {shown}) {what}, and {why}. Set it to null, or remove it, if your "
-        "implementation ignores it"
+        f"the entry {key} (= {shown}) {what}, but {why}. If your implementation ignores it, remove "
+        "it or set it to null"
     )

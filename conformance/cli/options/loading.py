@@ -77,8 +77,22 @@ def _load_file(path: Path) -> ModuleType:
             del sys.modules[path.stem]
         else:
             sys.modules[path.stem] = hidden
+        package = _package_of(path)
+        if "attempted relative import" in str(error) and package:
+            return _load_module(package)
         raise UsageError(f"{path.name} cannot be run: {_where(error, path)}") from error
     return module
+
+
+def _package_of(path: Path) -> str:
+    """Return the name of a file as a module of its package, and make that package importable."""
+    names, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    if len(names) > 1:
+        _on_path(folder)
+    return ".".join(names) if len(names) > 1 else ""
 
 
 def _load_module(name: str) -> ModuleType:

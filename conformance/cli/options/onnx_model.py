@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError
 
+#: The number of a layer in the name of a node, such as /model/layers.3/self_attn/Add_1.
+_LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[./_](\d+)(?=[./_]|$)")
 #: Options of ``check`` and ``identify`` that an ONNX model fixes itself.
 _FIXED = (
     "surface", "backend", "tensor_layout", "device", "inplace", "table", "init", "signature",
@@ -71,12 +74,14 @@ def check_model(
     ndjson: Path | None,
     head_dim: int | None,
     known: ExpectedFailure | None,
+    layers: Sequence[str] = (),
     **options: Any,
 ) -> Report:
     """Judge the only part of a model, or the part of ``node``.
 
     ``declared`` are the encodings of the layer types; each part must have one of them, and each
-    encoding must occur.
+    encoding must occur. ``layers`` are the layer types of all layers, if the names of the nodes
+    have the numbers of their layers.
 
     Raises
     ------
@@ -87,7 +92,7 @@ def check_model(
     said = head_dim or (sizes.pop() if len(sizes) == 1 else None)
     found = load(target, node, said, options)
     if len(found.sites) > 1 or found.problems or (len(declared) > 1 and node is None):
-        show = partial(_show, target, found, declared, node is None, head_dim, options)
+        show = partial(_show, target, found, declared, layers, node is None, head_dim, options)
         raise SeveralParts(target, found, show)
     begin = time.perf_counter()
     _, encoding, report = _judged(target, found.sites[0], declared, head_dim, options)
@@ -106,6 +111,7 @@ def _show(
     target: str,
     found: Found,
     declared: Mapping[str, Any],
+    layers: Sequence[str],
     whole: bool,
     head_dim: int | None,
     options: Mapping[str, Any],
@@ -118,13 +124,17 @@ def _show(
     problems = list(found.problems)
     if len(declared) > 1 and whole:
         problems += [f"no part has the encoding of the layer type {t!r}" for t in lacking]
+    others = [
+        text for site, name, *_ in judged for text in _misplaced(site, name, declared, layers)
+    ]
+    codes |= {1} if others else set()
     code = next((c for c in (1, 2) if c in codes), 3 if problems or 3 in codes else 0)
     if as_json:
         parts = [
             _described(site) | {"layer_type": layer_type, "report": report.to_dict()}
             for site, layer_type, _, report in judged
         ]
-        body = {"model": target, "parts": parts, "problems": problems, "exit_code": code}
+        body = {"model": target, "parts": parts, "problems": others + problems, "exit_code": code}
         typer.echo(json.dumps(body, indent=1))
         return code
     typer.echo(_headline(target, found))
@@ -134,9 +144,28 @@ def _show(
             text = f"as layer type {layer_type!r}" if layer_type else "as no layer type"
             typer.echo(f"judged    {text}, of {', '.join(declared)}")
         typer.echo(str(report))
+    for problem in others:
+        typer.echo(f"\nDEVIATES  {problem}")
     for problem in problems:
         typer.echo(f"\nnot judged: {problem}")
     return code
+
+
+def _misplaced(
+    site: Site, layer_type: str | None, declared: Mapping[str, Any], layers: Sequence[str]
+) -> Iterator[str]:
+    """Yield a sentence for each node with the encoding of another layer type than its layer has."""
+    if layer_type is None:
+        return
+    for name in site.names:
+        numbers = set(_LAYER.findall(name))
+        number = int(numbers.pop()) if len(numbers) == 1 else len(layers)
+        own = layers[number] if number < len(layers) else layer_type
+        if declared.get(own) != declared[layer_type]:
+            yield (
+                f"{name}: it has the encoding of layer type {layer_type!r}, and layer {number} is "
+                f"declared {own!r}"
+            )
 
 
 def _judged(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posenc_ref.conformance.harness.report import Report
@@ -13,6 +13,14 @@ from posenc_ref.conformance.recordings.judge import check_recorded_file
 from posenc_ref.conformance.surfaces import Declared
 
 from .loading import UsageError
+
+
+def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None:
+    """Raise UsageError for an option that is given and needs, or excludes, ``--recorded``."""
+    for option, value in options.items():
+        if value is not None:
+            needed_by = "needs --recorded" if recorded is None else "is not for --recorded tensors"
+            raise UsageError(f"{option} {needed_by}")
 
 
 def judge_recorded(

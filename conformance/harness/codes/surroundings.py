@@ -81,5 +81,5 @@ stale-cache: Some cached keys are rotated twice or not at all, or with other fre
 
 harmless-convention: Tensors differ from the declared ones, but logits do not.
   trigger: q . k agrees in every call, although q and k do not
-  remedy: Nothing needs mending, unless tensors are compared or cached keys are shared.
+  remedy: Change nothing, unless other code compares these tensors or reads the same cached keys.
 """

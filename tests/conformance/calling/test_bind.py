@@ -90,7 +90,7 @@ def test_what_fits_nothing_says_what_to_write():
         a, b = np.split(x, 2, -1)
         return np.concatenate([-b, a], -1)
 
-    with pytest.raises(NoConvention, match="or all tokens are"):
+    with pytest.raises(NoConvention, match="or all tokens get the same ones"):
         check(rotate_half, HALF)
     with pytest.raises(NoConvention, match="no calling convention"):
         check(mystery, HALF, "apply")
@@ -281,8 +281,11 @@ def test_a_configuration_of_the_user_is_not_completed_by_guesses():
 
 
 def test_arguments_that_nothing_takes_are_refused():
-    with pytest.raises(ValueError, match="there is no bse"):
+    with pytest.raises(ValueError, match="neither has bse"):
         bind(turn, HALF, init={"bse": 3.0})
+    # The name of what a parameter means is not the name of the parameter.
+    with pytest.raises(ValueError, match="neither has neox"):
+        bind(lambda x, positions, interleaved: turn(x, positions), HALF, init={"neox": True})
 
 
 def test_tables_of_numpy_serve_functions_of_torch():
@@ -335,3 +338,25 @@ def test_the_width_of_a_model_is_that_of_all_its_heads():
             return turn(x, positions)
 
     assert check(bind(FromWidth, HALF)).passed
+
+
+def test_values_are_passed_only_where_they_are_required():
+    def rotate(q, k, cos, sin, value=None):
+        given = [x for x in (q, k, value) if x is not None]
+        return tuple(numpy_ports.rope(x, cos, sin) for x in given)
+
+    assert check(bind(rotate, HALF, table=numpy_ports.get_cos_sin)).passed
+
+
+def test_a_function_that_passes_numbers_on_makes_no_table():
+    scope = {"__name__": "padded"}
+    source = """
+def pad_rope_embeds(embeds, seq_len):
+    return embeds
+
+def rotate(x, cos, sin):
+    return x * cos + x[..., ::-1] * sin
+"""
+    exec(source, scope)
+    with pytest.raises(NoConvention, match="pad_rope_embeds makes no table"):
+        bind(scope["rotate"], HALF)

@@ -166,6 +166,17 @@ def test_an_encoding_from_a_file_and_targets_of_other_kinds(posenc):
     assert posenc("check", "users_rope:Table.static", "--encoding", "@half.json").exit_code == 0
 
 
+def test_a_file_of_a_package_may_import_its_neighbours(posenc, tmp_path):
+    package = tmp_path / "neighbourly" / "layers"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "turning.py").write_text(MINE, encoding="utf-8")
+    (package / "rope.py").write_text("from ..layers.turning import half\n", encoding="utf-8")
+    result = posenc("check", f"{package / 'rope.py'}:half", "--encoding", "@half.json")
+    assert result.exit_code == 0, result.output
+
+
 def test_properties_alone(posenc):
     assert posenc("check", "users_rope.py:half", "--head-dim", "16").exit_code == 0
 

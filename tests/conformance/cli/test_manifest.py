@@ -3,7 +3,6 @@
 import json
 import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,58 +14,12 @@ from posenc_ref.conformance.cli.ci import _check
 from posenc_ref.conformance.cli.options.loading import UsageError
 from posenc_ref.conformance.cli.options.manifest import Keys, read_manifest
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
+from tests.conformance.cli.conftest import MINE
 
-MINE = """
-import numpy as np
-
-print("noise of the import")
-
-
-def half(x, positions, base=10000.0):
-    dim = x.shape[-1]
-    angle = np.asarray(positions)[..., None] * base ** (-np.arange(0, dim, 2) / dim)
-    angle = angle if angle.ndim == 2 else angle[:, None]
-    cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
-    x1, x2 = np.split(x, 2, axis=-1)
-    return np.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], axis=-1)
-
-
-def other_base(x, positions):
-    return half(x, positions, 500.0)
-
-
-def refusing(x, positions):
-    raise NotImplementedError("no kernel for this device")
-
-
-def slopes(num_heads):
-    return 2.0 ** (-8.0 * (1 + np.arange(num_heads)) / num_heads)
-"""
 HEAD = '[defaults]\nmax-position = 128\nencoding = "@half.json"\n'
 RIGHT = '[[check]]\ntarget = "port.py:half"\n'
 WRONG = '[[check]]\ntarget = "port.py:other_base"\n'
 KNOWN = WRONG + 'expect = "base"\nreason = "issue 12"\n'
-
-
-@pytest.fixture
-def manifest(tmp_path, monkeypatch):
-    """Return a function that writes a manifest in a folder of its own, not the working folder."""
-    folder = tmp_path / "project"
-    (folder / "src").mkdir(parents=True)
-    (folder / "port.py").write_text(MINE, encoding="utf-8")
-    (folder / "quits.py").write_text("import sys\nsys.exit(3)\n", encoding="utf-8")
-    encoding = {"encoding": "RoPE", "head_dim": 8, "layout": "half"}
-    (folder / "half.json").write_text(json.dumps(encoding), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    def write(text):
-        path = folder / "posenc.toml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    yield write
-    sys.modules.pop("port", None)
 
 
 @pytest.fixture
@@ -327,66 +280,6 @@ def test_keys_of_a_command_are_sorted_by_kind():
 
 
 # --- posenc check ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def check(manifest, monkeypatch):
-    monkeypatch.chdir(manifest("").parent)
-
-    def run(function, *arguments):
-        words = ["check", f"port.py:{function}", "--encoding", "@half.json", *map(str, arguments)]
-        return CliRunner().invoke(cli.app, [*words, "--max-position", "128"])
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("function", "expected", "exit_code", "words"),
-    [
-        ("other_base", ["base"], 0, "expected  base, because: issue 12"),
-        ("other_base", ["sign"], 1, "fails with base, which is not expected"),
-        ("other_base", ["base", "sign"], 1, "does not fail with sign any more"),
-        ("half", ["base"], 1, "unexpected pass: base is gone"),
-        ("refusing", ["raises"], 3, "too little was judged"),
-    ],
-)
-def test_an_expected_deviation(check, function, expected, exit_code, words):
-    options = ["--surface", "apply"]  # a function that refuses every call fits no convention
-    options += [part for code in expected for part in ("--expect", code)]
-    result = check(function, *options, "--reason", "issue 12", "--ndjson", "r.ndjson")
-    assert result.exit_code == exit_code, result.output
-    assert words in result.stdout
-    footer = read_ndjson("r.ndjson").footer
-    assert footer["exit_code"] == exit_code
-    assert footer["expected"] == {"code": expected, "reason": "issue 12"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--expect", "base"], "--expect needs --reason TEXT"),
-        (["--reason", "issue 12"], "--reason needs --expect CODE"),
-        (["--expect", "bas", "--reason", "x"], "--expect: code must be a key of CODES"),
-        (["--expect", "base", "--reason", " "], "--reason: reason must say why"),
-        (["--junit", "port.py"], "port.py is no JUnit XML file, so it is not overwritten"),
-        (["--ndjson", "port.py"], "port.py is no recorded report, so it is not overwritten"),
-    ],
-)
-def test_a_usage_error_teaches(check, arguments, said):
-    result = check("half", *arguments)
-    assert result.exit_code == 2, result.output
-    assert said in result.stderr
-    assert "noise" in Path("port.py").read_text(encoding="utf-8")
-
-
-def test_junit_of_a_check_and_of_a_usage_error(check):
-    assert check("other_base", "--junit", "r.xml").exit_code == 1
-    (suite,) = ET.parse("r.xml").getroot()
-    assert suite.get("name") == "port.py:other_base"
-    assert int(suite.get("failures")) > 0
-    assert check("nothing", "--junit", "r.xml").exit_code == 2
-    (suite,) = ET.parse("r.xml").getroot()
-    assert "port.py has no 'nothing'" in suite.find("testcase/error").get("message")
 
 
 def test_a_list_for_an_option_that_takes_one_is_refused(manifest, keys):

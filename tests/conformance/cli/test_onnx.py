@@ -75,10 +75,16 @@ def test_every_layer_type_of_a_model_must_occur(tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps(GEMMA))
     declared = ("--config", config, "--max-position", 1023)
-    one = posenc("check", layered(tmp_path / "model.onnx", [1e4, 1e4]), *declared)
+    one = posenc("check", layered(tmp_path / "model.onnx", [1e4]), *declared)
     assert one.exit_code == 3, one.output
     assert "as layer type 'sliding_attention'" in one.output
     assert "no part has the encoding of the layer type 'full_attention'" in one.output
+    swapped = posenc("check", layered(tmp_path / "model.onnx", [1e6, 1e4]), *declared)
+    assert swapped.exit_code == 1, swapped.output
+    words = (
+        "layer.1: it has the encoding of layer type 'sliding_attention', and layer 1 is declared"
+    )
+    assert f"DEVIATES  {words} 'full_attention'" in swapped.output
     both = posenc("check", layered(tmp_path / "model.onnx", [1e4, 1e6]), *declared)
     assert both.exit_code == 0, both.output
     wrong = posenc("check", layered(tmp_path / "model.onnx", [1e4, 5e5]), *declared)

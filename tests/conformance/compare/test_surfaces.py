@@ -75,7 +75,7 @@ CASES = {
     ),
     "other widths": (
         "cos_sin", lambda p: tuple(t[:, :5] for t in cos_sin()(p)), cos_sin(), ["shape"],
-        "tensors differ or could not be compared",
+        "tensors differ, or could not be compared",
     ),
     "learned angles": (
         "cos_sin", cos_sin(frequencies=SLOPES[:8]), cos_sin(frequencies=SLOPES[:8]), [],

@@ -133,10 +133,10 @@ def test_the_model_was_trained_without_the_override():
 
 
 def test_the_trained_length_is_needed():
-    with pytest.raises(ValueError, match=r"the trained length is not stated.*pass --trained"):
+    with pytest.raises(ValueError, match=r"does not state the trained length.*--trained"):
         planned(LLAMA2, 8192)
     scaled = RoPE(128, layout="half", scaling=LinearScaling(4.0))
-    with pytest.raises(ValueError, match="pass --trained"):
+    with pytest.raises(ValueError, match="give it in tokens with --trained"):
         planned(scaled, 8192, context=16384)
     with pytest.raises(ValueError, match="lengths must be at least 1"):
         planned(LLAMA2, 0, context=4096)

@@ -3,13 +3,14 @@
 import io
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import posenc_ref
-from posenc_ref import LinearScaling, RoPE, YaRN
-from posenc_ref.conformance import check
+from posenc_ref import GivenFrequencies, LinearScaling, RoPE, YaRN
+from posenc_ref.conformance import bind, check
 from posenc_ref.conformance.cli.options.loading import load_target
 from posenc_ref.conformance.harness.implementation import Implementation
 from tests.mutants import WRONG
@@ -140,11 +141,14 @@ class Rotary:
     def __call__(self, x, positions):
         return rotate(x, positions)
 
+    def turn(self, x, positions):
+        return rotate(x, positions)
+
 rope = Rotary()
 """
 
 
-@pytest.mark.parametrize("name", ["rotate", "Rotary.apply", "rope"])
+@pytest.mark.parametrize("name", ["rotate", "Rotary.apply", "rope", "rope.turn"])
 @pytest.mark.parametrize("inside", ["", "folder/"])
 def test_they_import_the_function_that_a_user_named(name, inside, tmp_path, monkeypatch):
     path = tmp_path / f"{inside}port_of_rope.py"
@@ -159,4 +163,56 @@ def test_they_import_the_function_that_a_user_named(name, inside, tmp_path, monk
     monkeypatch.setattr(sys, "path", [p for p in sys.path if "folder" not in p])
     monkeypatch.delitem(sys.modules, "port_of_rope")
     assert [float(f"{v:.7g}") for v in run(lines)] == said(lines)
-    assert ("sys.path.insert(0, 'folder')" in lines) == bool(inside)
+    assert f"sys.path.insert(0, '{inside[:-1] or '.'}')" in lines
+
+
+PORTS = Path(__file__).parents[2] / "ports"
+MEGATRON = "libraries.py:MegatronRotaryEmbedding"
+
+
+@pytest.mark.parametrize(
+    ("target", "table", "layout"),
+    [
+        ("numpy_ports.py:rope_minus", None, "half"),
+        ("libraries.py:apply_rotary_pos_emb_megatron", MEGATRON, "interleaved"),
+        pytest.param("serving.py:StyleIgnored", None, "interleaved", marks=pytest.mark.nightly),
+        pytest.param(
+            "libraries.py:RotaryEmbedding.rotate_queries_or_keys",
+            None,
+            "half",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_they_bind_a_function_again_as_it_was_judged(target, table, layout, monkeypatch):
+    if "numpy" not in target:
+        pytest.importorskip("torch", reason="the ports take its tensors")
+    encoding = RoPE(64, layout=layout)
+    module = target.partition(".")[0]
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    fn = load_target(f"{PORTS}/{target}")
+    tables = load_target(f"{PORTS}/{table}") if table else None
+    report = check(bind(fn, encoding, table=tables), encoding, max_position=255)
+    lines = report.findings[0].reproduce
+    monkeypatch.delitem(sys.modules, module)
+    assert [float(f"{v:.7g}") for v in run(lines)] == said(lines)
+
+
+def test_a_file_that_no_import_finds_is_loaded_by_its_path(tmp_path, monkeypatch):
+    path = tmp_path / "my-port.py"
+    path.write_text(WRONG_BASE, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    report = check(load_target(f"{path}:rotate"), HALF, "apply", max_position=255)
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines)] == said(lines)
+    assert "load_target(" in lines
+    monkeypatch.delitem(sys.modules, "my-port")
+
+
+def test_long_lists_of_an_encoding_are_written_in_full():
+    frequencies = tuple(np.geomspace(1.0, 1e-3, 16).tolist())
+    declared = RoPE(32, layout="half", scaling=GivenFrequencies(frequencies))
+    report = check(RoPE(32, layout="half").apply, declared, "apply", max_position=255)
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines, fn=RoPE(32, layout="half").apply)] == said(lines)

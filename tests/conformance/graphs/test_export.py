@@ -13,6 +13,7 @@ from posenc_ref import (
     MultiAxisRoPE,
     RoPE,
     Sinusoidal,
+    Sinusoidal2D,
     T5Bias,
     XPos,
     YaRN,
@@ -151,6 +152,8 @@ REFUSED = {
     "3 position axes": lambda: export(
         MultiAxisRoPE(32, sections=(4, 6, 6), layout="half"), "tables"
     ),
+    "2 position axes: only tables of one": lambda: export(Sinusoidal2D(64), length=8),
+    "length 9 is too large for Learned": lambda: export(Learned(numbers(8, 4)), length=9),
     "neither linear": lambda: export(Kerple([1.0, 2.0], [0.5, 0.25])),
 }
 

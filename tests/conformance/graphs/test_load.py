@@ -89,15 +89,6 @@ def test_a_model_without_a_rotation_names_what_was_looked_for_and_what_is_near(t
         load_onnx(path)
 
 
-def test_a_rotation_inside_a_kernel_that_is_not_judged_is_named(tmp_path):
-    g = Graph()
-    q, k = (g.input(n, FLOAT, "batch", "tokens", 32) for n in "qk")
-    y = g("SparseAttention", q, k, name="sparse", domain=MICROSOFT, do_rotary=1, num_heads=1)
-    path = saved(g.model(y), tmp_path)
-    with pytest.raises(ValueError, match=r"Found, and not judged: sparse \(com\.microsoft\.Spar"):
-        load_onnx(path)
-
-
 def test_files_that_are_no_model_are_refused(tmp_path):
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(ValueError, match=r"text\.onnx is no ONNX model"):

@@ -29,7 +29,11 @@ def test_what_a_function_raises(name):
 
 @pytest.mark.parametrize("name", hostile.RESULTS)  # pytest would read the results
 def test_what_a_function_returns(name):
-    assert judged(hostile.returns(hostile.RESULTS[name])).codes in (["shape"], ["dtype"], ["raises"])
+    assert judged(hostile.returns(hostile.RESULTS[name])).codes in (
+        ["shape"],
+        ["dtype"],
+        ["raises"],
+    )
 
 
 @pytest.mark.parametrize(("fn", "code"), hostile.WRONG.values(), ids=hostile.WRONG)

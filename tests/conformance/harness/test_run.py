@@ -187,6 +187,18 @@ def test_an_unexplained_failure_is_reported_with_its_worst_case():
     assert finding.evidence == "values: there"
 
 
+def test_a_failure_without_units_has_no_number():
+    run = run_of(None)
+    run.failed("properties", "equal rows", np.inf, "there")
+    assert run.finish().findings[0].message.startswith("1 case is wrong, and no named cause")
+    run = run_of(None)
+    run.failed("properties", "equal rows", np.inf, "there")
+    run.failed("values", "large", 300.0, "here")
+    finding = run.finish().findings[0]
+    assert "2 cases are off by up to 300 error units" in finding.message
+    assert finding.evidence == "values: here"
+
+
 def test_the_narrowest_dtype_that_comes_out_judges():
     run = run_of(lambda x: x.astype(np.float16), dtype="float32")
     assert run.budget == 128

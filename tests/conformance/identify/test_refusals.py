@@ -186,7 +186,7 @@ def test_the_library_is_found():
     ("fn", "words"),
     [
         (lambda x, cos, sin: x, "name one with --table"),
-        (lambda p: p, "nearest is 'x-positions'"),
+        (lambda p: p, "the nearest convention is 'x-positions'"),
     ],
     ids=["more", "fewer"],
 )

@@ -130,3 +130,14 @@ def test_a_position_scale_in_float32_is_no_short_pi():
     seen = classify(AT, cos, sin, w / 3, "float32")
     assert seen is not None
     assert seen.name == "float32 angles"
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_positions_that_half_precision_holds_exactly_are_not_blamed(half):
+    """A table of 2048 rows in float16: its positions are exact, its numbers are not."""
+    at = AT[{"float16": 2048, "bfloat16": 256}[half] > AT]
+    w = theta(64, 10000.0)
+    cos, sin = (rounded(f(at[:, None] * w), half) for f in (np.cos, np.sin))
+    seen = classify(at, cos, sin, w, "float32")
+    assert seen is not None
+    assert (seen.code, seen.name) == ("table-precision", f"cos and sin tables in {half}")

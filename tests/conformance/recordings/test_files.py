@@ -80,11 +80,13 @@ def test_bad_arrays_are_refused_by_name(tmp_path):
     np.savez(tmp_path / "pickled.npz", q_before=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match=r"pickled.npz: 'q_before' cannot be read: .*allow_pickle"):
         read(tmp_path / "pickled.npz")
+    with pytest.raises(ValueError, match=r"pickled.npz: 'q_before' cannot be read: .*allow_pickle"):
+        read(tmp_path)
     (tmp_path / "q.npy").write_bytes(b"no array")
     with pytest.raises(ValueError, match=r"q\.npy cannot be read as an array"):
         read(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"must hold \.npy files"):
+    with pytest.raises(ValueError, match=r"must hold \.npy, \.npz or"):
         read(tmp_path / "empty")
 
 

@@ -113,7 +113,7 @@ def test_one_token_at_an_unknown_position(at):
     assert (report.verdict, report.exit_code) == ("inconclusive", 3)
     (text,) = (text for text in report.limits if "position" in text)
     assert text == (
-        "no positions recorded, and one token has no position that could be assumed: nothing can "
+        "no positions were recorded, and the position of a single token is not known: nothing can "
         "be judged; record positions"
     )
     both = check_recorded({"q": ONE, "k": ONE}, {"q": y, "k": y}, None, HALF)
@@ -140,7 +140,7 @@ def test_one_row_of_tables_at_an_unknown_position(tmp_path):
     angle = 100 * inv_freq(DIM)[None]
     report = of_file(tmp_path, cos=np.cos(angle), sin=np.sin(angle))
     assert report.verdict == "inconclusive"
-    assert "no position of the only row of cos" in report.limits[-1]
+    assert "cos has one row, but no position" in report.limits[-1]
 
 
 def test_position_0_shows_no_frequency():

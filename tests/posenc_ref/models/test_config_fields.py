@@ -179,7 +179,7 @@ def test_a_model_without_entry_in_the_tables_is_treated_alike():
 
 
 def test_an_unknown_entry_with_a_positional_name_is_refused():
-    with pytest.raises(ValueError, match=r"rope_wobble .* has the name of a positional entry"):
+    with pytest.raises(ValueError, match=r"rope_wobble .* looks like a positional setting"):
         from_config({**LLAMA, "rope_wobble": 3})
     assert read({**LLAMA, "rope_wobble": False, "use_flash_rotary": True}) == read(LLAMA)
 

@@ -1,0 +1,123 @@
+"""Configuration objects for constructors that take one: made up, from a file, of a given class."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from .roles import role_of
+
+#: The length of tables made in advance.
+LENGTH = 131072
+
+
+class Configuration(SimpleNamespace):
+    """A configuration as an object and as a mapping, for constructors that take one.
+
+    Entries that it lacks are known by their role, if at all.
+    """
+
+    def __init__(self, by_role: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        super().__init__(**values)
+        self._by_role = by_role
+
+    def __getattr__(self, name: str) -> Any:
+        by_role = vars(self).get("_by_role", {})
+        role = role_of(name)
+        if name.startswith("__") or role is None or role not in by_role:
+            raise AttributeError(f"the configuration has no {name!r}")
+        return by_role[role]
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in vars(self)
+
+    @property
+    def made_up(self) -> bool:
+        """Return whether the entries come from the declaration, not from a file."""
+        return bool(self._by_role)
+
+    def values(self) -> dict[str, Any]:
+        """Return the entries."""
+        return {name: value for name, value in vars(self).items() if name != "_by_role"}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, or the default."""
+        return vars(self).get(name, default)
+
+
+def completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the entries that transformers derives from others."""
+    found = {"rope_scaling": None, **config}
+    if "hidden_size" in config and (heads := config.get("num_attention_heads")):
+        found.setdefault("head_dim", config["hidden_size"] // heads)
+        found.setdefault("num_key_value_heads", heads)
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if "rope_theta" in scaling:
+        found.setdefault("rope_theta", scaling["rope_theta"])
+    plain = {"rope_type": "default", "rope_theta": found.get("rope_theta")}
+    found.setdefault("rope_parameters", plain | scaling)
+    return found
+
+
+def settings(roles: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the names of Hugging Face; the user's entries replace these."""
+    if "head_dim" not in roles:
+        return {"num_attention_heads": roles["num_heads"], "n_heads": roles["num_heads"]}
+    scaling, heads, head_dim = roles.get("scaling"), roles["num_heads"], roles["head_dim"]
+    longest = (scaling or {}).get("original_max_position_embeddings", LENGTH)
+    base = roles.get("base", 10000.0)
+    parameters = {"rope_type": "default", "rope_theta": base} | (scaling or {})
+    parameters["partial_rotary_factor"] = fraction = roles.get("partial", 1.0)
+    return {
+        "head_dim": head_dim,
+        "hidden_size": heads * head_dim,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "n_head": heads,
+        "n_heads": heads,
+        "n_embd": heads * head_dim,
+        "dim": heads * head_dim,
+        "rope_theta": base,
+        "rope_base": base,
+        "rotary_dim": roles.get("rotary_dim"),
+        "rope_scaling": scaling,
+        "rope_parameters": parameters,
+        "partial_rotary_factor": fraction,
+        "max_position_embeddings": max(longest, LENGTH),
+        "max_seq_len": max(longest, LENGTH),
+    }
+
+
+def annotated_class(function: Callable[..., Any], parameter: str) -> type | None:
+    """Return the class that annotates a parameter, or None if it is a type of Python's own."""
+    called, scope = function, dict[str, Any]()
+    if inspect.isclass(function):
+        called = function.__init__
+        for base in reversed(function.__mro__):
+            scope |= vars(base)  # it may have a Config of its own
+    try:
+        found = typing.get_type_hints(inspect.unwrap(called), localns=scope).get(parameter)
+    except Exception:  # an annotation names what exists for type checkers only
+        found = None
+    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
+        parts = [part for part in typing.get_args(found) if part is not type(None)]
+        found = parts[0] if len(parts) == 1 else None
+    plain = {"builtins", "types", "typing", "collections", "collections.abc", "argparse"}
+    return found if inspect.isclass(found) and found.__module__ not in plain else None
+
+
+def made_as(cls: type, values: Mapping[str, Any]) -> Any:
+    """Return an object of ``cls`` made from the values that its constructor takes, or None."""
+    try:
+        signature = inspect.signature(cls).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.values())
+        return cls(**{n: v for n, v in values.items() if takes_all or n in signature})
+    except Exception:  # it needs what is not known; the caller has another configuration
+        return None
