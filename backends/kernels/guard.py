@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from weakref import WeakSet
+from contextlib import suppress
+from weakref import ref
 
 
 class Guard:
@@ -20,15 +21,24 @@ class Guard:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        _GUARDS.add(self)
+        _GUARDS.append(ref(self))
+        if len(_GUARDS) > _MOST:
+            for dead in [known for known in _GUARDS if known() is None]:
+                with suppress(ValueError):  # another thread removed it
+                    _GUARDS.remove(dead)
 
 
-_GUARDS: WeakSet[Guard] = WeakSet()
+#: Weak references without callbacks: one in Python would swallow the exception of a signal handler.
+_GUARDS: list[ref[Guard]] = []
+#: The number of references from which those to deleted guards are removed.
+_MOST = 256
 
 
 def _renew_all() -> None:
-    for guard in list(_GUARDS):
-        guard.lock = threading.Lock()
+    for known in _GUARDS:
+        guard = known()
+        if guard is not None:
+            guard.lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

@@ -358,5 +358,5 @@ def rotate(x, cos, sin):
     return x * cos + x[..., ::-1] * sin
 """
     exec(source, scope)
-    with pytest.raises(NoConvention, match="pad_rope_embeds makes no table"):
+    with pytest.raises(NoConvention, match="pad_rope_embeds returns no table"):
         bind(scope["rotate"], HALF)
