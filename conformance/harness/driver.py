@@ -36,7 +36,6 @@ class Driver:
     axes: int = 1  #: number of position axes; ``apply`` gets positions (A, B, S) if > 1
     names: tuple[str, ...] = ("x", "positions")  #: names of the array arguments, for reports
     calls: int = 0
-    refused: int = 0  #: the calls that raised an exception
     mutated: str | None = None  #: the name of the first input that was overwritten
     out_dtypes: set[str] = field(default_factory=set)
 
@@ -62,10 +61,8 @@ class Driver:
         sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
-        self.refused += 1
         with refusals(), np.errstate():  # the function may change these settings
             result = self.fn(*sent)
-        self.refused -= 1
         after = [s for s in sent if not _plain(s)]
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             if self.mutated is None and not self._kept(old, new):

@@ -12,8 +12,6 @@ from __future__ import annotations
 LEAST_POSITION = 127
 #: The number of tokens that one call must accept.
 LEAST_TOKENS = 8
-#: The share of the calls that must be answered.
-LEAST_ANSWERED = 0.25
 #: What a report says where a limit is not accepted.
 UNMET = (
     "too much is refused for a verdict; if that is the whole purpose of the function, pass "
@@ -21,7 +19,7 @@ UNMET = (
 )
 
 
-def missing(position: int | None, tokens: int | None, calls: int, refused: int) -> tuple[str, ...]:
+def missing(position: int | None, tokens: int | None) -> tuple[str, ...]:
     """Return what must be judged and was refused, as names of required checks.
 
     Parameters
@@ -29,14 +27,10 @@ def missing(position: int | None, tokens: int | None, calls: int, refused: int) 
     position, tokens : int, optional
         The highest accepted position, and the longest accepted call, where a larger one was
         refused.
-    calls, refused : int
-        The number of calls, and of those that were refused.
     """
     found = []
     if position is not None and position < LEAST_POSITION:
         found.append(f"positions up to {LEAST_POSITION}")
     if tokens is not None and tokens < LEAST_TOKENS:
         found.append(f"calls of {LEAST_TOKENS} tokens")
-    if refused > (1 - LEAST_ANSWERED) * calls:
-        found.append(f"{LEAST_ANSWERED:.0%} of the calls")
     return tuple(found)

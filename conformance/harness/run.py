@@ -224,8 +224,7 @@ class Run:
 
     def _floor(self) -> None:
         """Require what the function refused, unless the caller accepts its limits."""
-        ledger, driver = self.ledger, self.driver
-        unmet = floor.missing(ledger.position, ledger.tokens, driver.calls, driver.refused)
+        unmet = floor.missing(self.ledger.position, self.ledger.tokens)
         if unmet and not self.settings.accept_limits and not (self.report.codes or self.failures):
             self.report.required += unmet
             self.limit(floor.UNMET)
