@@ -22,7 +22,8 @@ from .instances import MethodOf, main_call
 from .libraries import LIBRARIES, Library, libraries_of
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
-from .subject import Request, Subject, subjects_of
+from .signatures import is_function, signature_of
+from .subject import Request, Subject, name_of, subjects_of
 from .tables import NoTable
 from .trial import PERFECT, SIZES
 
@@ -34,6 +35,14 @@ BOUND = tuple(dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfac
 
 class NoConvention(ValueError):
     """No calling convention fits a function; the message has the nearest one and its stub."""
+
+
+class UnusedInit(ValueError):
+    """Arguments of ``init`` that nothing takes, in ``names``."""
+
+    def __init__(self, message: str, names: list[str]) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 def bind(
@@ -87,6 +96,8 @@ def bind(
     ------
     NoConvention
         Nothing fits; the message names the nearest convention.
+    UnusedInit
+        ``init`` names no parameter.
     """
     if signature is not None and signature not in NAMES:
         raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
@@ -103,15 +114,15 @@ def bind(
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
-        facts = facts_of(encoding, init, config, dim)
-        found = _found(request, facts, dim)
+        found, facts = _best_facts(request, facts_of(encoding, init, config, dim), dim)
         request.restore()
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:
-                raise ValueError(
+                raise UnusedInit(
                     f"init must name parameters of {found.name} or of what makes its tables: "
-                    f"neither has {', '.join(unused)}"
+                    f"neither has {', '.join(unused)}",
+                    unused,
                 )
             again = functools.partial(bind, target, encoding, surface, **settings)
             fresh = again if isinstance(target, type | MethodOf) else None
@@ -125,6 +136,22 @@ def bind(
     raise NoConvention(_nothing_fits(request))
 
 
+def _best_facts(request: Request, facts: Facts, dim: int) -> tuple[Implementation | None, Facts]:
+    """Return the best way of calling the target, and the facts that it needs.
+
+    With several position axes, the ``dim`` of constructors may be the size of a head, or the part
+    of it that each axis turns.
+    """
+    points, found = _found(request, facts, dim)
+    if points >= PERFECT or request.axes == 1 or not isinstance(request.encoding, Rotary):
+        return found, facts
+    part = dim // request.axes
+    roles = dict.fromkeys(("rotary_dim", "width"), part)
+    other = replace(facts, by_role={**facts.by_role, **roles})
+    more, again = _found(request, other, dim)
+    return (again, other) if more > points else (found, facts)
+
+
 def _stated(facts: Facts, **arguments: Any) -> dict[str, Any]:
     """Return the arguments of :func:`bind` that change what it returns, apart from the name."""
     defaults = inspect.signature(bind).parameters
@@ -132,7 +159,7 @@ def _stated(facts: Facts, **arguments: Any) -> dict[str, Any]:
     return {n: v for n, v in arguments.items() if n not in unread and v is not defaults[n].default}
 
 
-def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
+def _found(request: Request, facts: Facts, dim: int) -> tuple[int, Implementation | None]:
     """Return the best way of calling the target: rotations first, then other functions."""
     subjects = list(subjects_of(request, facts, dim))
     for sizes, rotates in itertools.product(SIZES, (True, False)):
@@ -140,14 +167,10 @@ def _found(request: Request, facts: Facts, dim: int) -> Implementation | None:
             rows = [c for c in _fitting(subject) if c.rotates is rotates]
             if not rotates and sizes != SIZES[0]:
                 continue
-            found = _best(replace(subject, sizes=sizes), rows)
+            points, found = _best(replace(subject, sizes=sizes), rows)
             if found is not None:
-                return found
-    return None
-
-
-def _name(target: Any) -> str:
-    return str(getattr(target, "__qualname__", type(target).__name__))
+                return points, found
+    return 0, None
 
 
 def takes(function: Callable[..., Any], surface: str) -> bool:
@@ -158,7 +181,7 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
     for count in counts:
         try:
-            inspect.signature(function).bind(*[None] * count)
+            signature_of(function).bind(*[None] * count)
         except TypeError:
             continue
         except ValueError:  # no signature, as of functions in C
@@ -173,8 +196,8 @@ def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ..
     return (head_dim,) if head_dim is not None else HEAD_DIMS
 
 
-def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
-    """Return the way of calling with the best score, or None."""
+def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation | None]:
+    """Return the best score, and its way of calling, or None."""
     best: tuple[int, Implementation | None] = (0, None)
     request = subject.request
     for library in _libraries(subject):
@@ -187,12 +210,12 @@ def _best(subject: Subject, rows: list[Convention]) -> Implementation | None:
                     if points > best[0]:
                         best = (points, found)
                     if points >= PERFECT:
-                        return found
+                        return points, found
             except (Unbound, NoTable) as error:
                 request.tried.append(f"{convention.name}: {error}")
             if best[0] >= PERFECT and not convention.rotates:
-                return best[1]
-    return best[1]
+                return best
+    return best
 
 
 def _libraries(subject: Subject) -> list[Library]:
@@ -252,9 +275,9 @@ def _nothing_fits(request: Request) -> str:
     if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
         return "\n".join(reason for reason in reasons if "--init" in reason)
     try:
-        owner = main_call(target) if not inspect.isroutine(target) else target
-        takes_, roles = str(inspect.signature(owner or target)), set[str | None]()
-        roles |= {role_of(n) for n in inspect.signature(owner or target).parameters}
+        owner = target if is_function(target) else main_call(target)
+        takes_, roles = str(signature_of(owner or target)), set[str | None]()
+        roles |= {role_of(n) for n in signature_of(owner or target).parameters}
     except (TypeError, ValueError):
         takes_, roles = "(...)", set()
     rows = [c for c in CONVENTIONS if surface is None or surface in c.surfaces]
@@ -266,7 +289,7 @@ def _nothing_fits(request: Request) -> str:
         return shared, (shared - len(convention.roles)) * bool(shared)
 
     nearest = max(rows, key=near)
-    lines = [f"no calling convention fits {_name(target)}{takes_}"]
+    lines = [f"no calling convention fits {name_of(target)}{takes_}"]
     first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
     reasons = [*first, *(reason for reason in reasons if reason not in first)]
     lines += [f"  tried: {reason}" for reason in reasons[:3]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,14 +11,17 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.plural import plural
 
 from .conventions import Convention
-from .facts import Facts, other_default
-from .instances import MAKES_TABLES, candidates, main_call, make, methods
+from .facts import other_default
+from .grids import SIZES, grids_of
 from .libraries import Library
 from .roles import Unbound, role_of
-from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation, roles_in_call, ways
-from .subject import Subject, calling
-from .tables import NoTable, Source, find_source
+from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
+from .signatures import takes_anything, with_parameters
+from .sources import sources_of
+from .subject import Subject, same_call
+from .tables import NoTable, Source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
+from .ways import grid_ways, roles_in_call, ways
 
 
 def rotations(
@@ -27,11 +29,16 @@ def rotations(
 ) -> Iterator[tuple[int, Implementation]]:
     """Yield scored ways of calling a rotation."""
     request = subject.request
+    if convention.grid and request.axes == 1:
+        return
+    if takes_anything(subject.function):
+        given = with_parameters(subject.function, convention.roles)
+        subject = replace(subject, function=given)
     order, fixed = _order(subject, convention)
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
     chosen = request.tensor_layout
     layouts = (chosen,) if chosen is not None else convention.layouts
-    sources = list(_sources(subject, library)) if convention.table else []
+    sources = list(sources_of(subject, library)) if convention.table else []
     if convention.table and not sources:
         raise NoTable(
             "no class or function in its file makes tables of cos and sin; name one with --table"
@@ -46,12 +53,38 @@ def rotations(
                 how = ""  # exactly as the surface says
             yield points, subject.implementation(library, direct, "apply", layout, how)
     surface = request.surface or convention.surfaces[0]
-    for way in ways(function, order, subject.facts, layouts, sources, request.part):
+    if convention.grid:
+        every = _grid_ways(subject, function, order, fixed, layouts)
+    else:
+        every = ways(function, order, subject.facts, layouts, sources, request.part)
+    for way in every:
         way = replace(way, limit=subject.limit)
         for points, found in _scored(subject, library, way, surface, fixed):
             others = _others(subject, library, way, sources) if points >= PERFECT else []
             more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
             yield points, replace(found, how=found.how + more)
+
+
+def _grid_ways(
+    subject: Subject,
+    function: Callable[..., Any],
+    order: Mapping[str, str],
+    fixed: Mapping[str, Any],
+    layouts: Sequence[str],
+) -> Iterator[Rotation]:
+    """Return the ways to call a rotation of whole grids, made anew for each grid if need be."""
+    made, facts, request = subject.made, subject.facts, subject.request
+    if made is not None and made.grid is not None:
+
+        def again(sizes: tuple[int, ...]) -> Callable[..., Any]:
+            assert made.again is not None
+            call = same_call(made.again(sizes), subject.function)
+            return functools.partial(call, **fixed) if fixed else call
+
+        return grid_ways(function, order, facts, layouts, [made.grid], again, request.part)
+    roles = {role_of(name) for name in subject.signature if name not in facts.by_name}
+    grids = list(grids_of(roles, subject.owner, facts, request.axes))
+    return grid_ways(function, order, facts, layouts, grids, None, request.part)
 
 
 def _others(
@@ -97,6 +130,7 @@ def _scored(
         way = replace(way, inplace=True)
     points, why = _points(subject, library, library.wrapped(way), way.layout)
     doubtful = way.layout not in ("bhsd", "bshd") or (not way.positions and way.source is None)
+    doubtful = doubtful or way.grid is not None
     if points and doubtful and points < ALIKE + MOVES:
         points, why = 0, "rows or heads get different angles, or all tokens get the same ones"
     least = PERFECT if way.positions == ONE_TOKEN else 1
@@ -117,7 +151,8 @@ def _scored(
 def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the roles of the parameters: by their names, else in the convention's order."""
     try:
-        order, fixed = roles_in_call(subject.function, subject.facts)
+        also = SIZES if convention.grid else ()
+        order, fixed = roles_in_call(subject.function, subject.facts, also)
         if set(VECTORS) & set(order.values()):
             return order, fixed
     except Unbound:
@@ -132,67 +167,6 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
     known = {n: subject.facts.value(n, role_of(n)) for n in subject.signature if n not in needed}
     fixed = {n: v for n, v in known.items() if role_of(n) in SETTINGS and v is not None}
     return dict(zip(needed, convention.roles, strict=True)), fixed
-
-
-def _sources(subject: Subject, library: Library) -> Iterator[Source]:
-    """Yield the tables for a rotation: what the user names, else what the file has."""
-    request, like = subject.request, subject.like_x(library)
-    if request.table is not None:
-        places = [request.table]
-    else:
-        owner = [subject.owner] if subject.owner is not None else []
-        places = [*owner, *candidates(subject.scope, subject.function)]
-    fixed = not getattr(request.encoding, "depends_on_length", False)
-    for place in places:
-        for call, words in _makers(place, subject):
-            try:
-                found = find_source(call, _agreeing(subject, call), words, like)
-                yield replace(found, words=_source_words(found), every_length=fixed)
-            except (NoTable, Unbound) as error:
-                request.tried.append(str(error))
-
-
-def _agreeing(subject: Subject, maker: Callable[..., Any]) -> Facts:
-    """Return the facts, with the rotation's defaults for switches that the maker has too.
-
-    In diffusers, ``use_real`` of both says whether tables are complex, with opposite defaults.
-    """
-    takes = inspect.signature(maker).parameters
-    switches = {
-        name: p.default
-        for name, p in subject.signature.items()
-        if isinstance(p.default, bool) and role_of(name) is None and name in takes
-    }
-    return replace(subject.facts, by_name={**switches, **subject.facts.by_name})
-
-
-def _source_words(source: Source) -> str:
-    """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
-    asked = ("x", "positions", "length", "dtype", "device")
-    return f"{source.words}({source.facts.described(source.call, asked)})"
-
-
-def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str]]:
-    """Yield the callables of a class, object or function that may make tables."""
-    words = getattr(place, "__name__", type(place).__name__)
-    if inspect.isclass(place):
-        try:
-            text = f"{words}({subject.facts.described(place)})"
-            place, words = make(place, subject.facts), text
-            subject.request.remember(place)
-        except Unbound as error:
-            subject.request.tried.append(str(error))
-            return
-    if inspect.isroutine(place) or isinstance(place, functools.partial):
-        yield place, words
-        return
-    main = main_call(place)
-    if main is not None and main != subject.function:
-        yield calling(place, main), words
-    own = getattr(subject.function, "__name__", "")
-    for method in methods(place, MAKES_TABLES):
-        if method.__name__ != own:
-            yield method, f"{words}.{method.__name__}"
 
 
 def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
@@ -211,6 +185,8 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
     shape = "(B, S, 3, H, D)" if "packed" in way.order.values() else _shape(way.layout)
     shape = "(H * D,), one token a call" if way.positions == ONE_TOKEN else shape
     parts = [f"{subject.words}({', '.join(names)})", f"{', '.join(vectors)} {shape}"]
+    if way.grid is not None:
+        parts.append(way.grid.words)
     if way.part is not None:
         parts.append(f"channels {way.part[0]}:{way.part[1]}")
     if way.source is not None:

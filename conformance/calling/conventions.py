@@ -29,6 +29,11 @@ class Convention:
     stub: str = ""  #: code that turns another function into this one
 
     @property
+    def grid(self) -> bool:
+        """Return whether the function takes whole grids instead of positions."""
+        return self.name.endswith("-grid")
+
+    @property
     def rotates(self) -> bool:
         """Return whether a function of this convention rotates vectors."""
         return self.surfaces[-1] == "apply"
@@ -102,6 +107,18 @@ CONVENTIONS = (
         "qk-alone", "fn(q, k) -> (q, k)", "modules that number the tokens themselves",
         ("query", "key"), ("apply_qk", "apply"),
         stub=_stub("rotate(q, k)", "q and k (B, H, S, D) at positions 0 .. S-1"),
+    ),
+    Convention(
+        "x-grid", "fn(x, height, width) -> y, fn(x, shape), or fn(x) of an object with a grid",
+        "vision models: DINO, EVA-02, SAM 2",
+        ("x", "grid_height", "grid_width"), ("apply",),
+        stub=_stub("rotate(x, height, width)", "x (B, H, height * width, D), row by row"),
+    ),
+    Convention(
+        "qk-grid", "fn(q, k, height, width) -> (q, k), fn(q, k, shape), or fn(q, k) of an object",
+        "vision models",
+        ("query", "key", "grid_height", "grid_width"), ("apply_qk", "apply"),
+        stub=_stub("rotate(q, k, height, width)", "q and k (B, H, height * width, D), row by row"),
     ),
     Convention(
         "cos-sin", "module(x, position_ids) -> (cos, sin); or fn(dim, end, theta) -> freqs_cis",

@@ -34,6 +34,7 @@ from .configuration import (
     settings,
 )
 from .roles import Unbound, role_of
+from .signatures import signature_of
 
 #: The number of heads of objects that need one.
 HEADS = 4
@@ -100,7 +101,7 @@ class Facts:
         """
         found: dict[str, Any] = {}
         unknown = []
-        signature = inspect.signature(function).parameters
+        signature = signature_of(function).parameters
         roles = {role_of(name) for name in signature}
         for name, parameter in signature.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -150,7 +151,7 @@ class Facts:
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
         shown = []
-        signature = inspect.signature(function).parameters
+        signature = signature_of(function).parameters
         also = dict.fromkeys((*asked, "dtype", "device"), ...)
         given = self.arguments(function, also, ("dtype", "device"), spare=...)
         for name, value in given.items():
@@ -219,6 +220,7 @@ def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
     scaling = encoding.scaling
     if isinstance(encoding, MultiAxisRoPE):
         found["sections"] = list(encoding.sections)
+        found["in_pixels"] = False  # frequencies are powers of the base
     if isinstance(scaling, LinearScaling):
         found["scale"] = 1 / scaling.factor
     names = {

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
+from .grids import SIZES, Grid, grids_of, rows_and_columns
 from .libraries import dtype_for
 from .roles import Unbound, role_of
+from .signatures import signature_of
 
 #: Words in the names of methods that rotate, and of functions and methods that make tables.
 ROTATES = frozenset({"apply", "rotate", "rope", "rotary", "rot"})
@@ -58,6 +63,50 @@ def make(cls: type, facts: Facts) -> Any:
     return made.eval() if hasattr(made, "eval") and hasattr(made, "parameters") else made
 
 
+@dataclass(frozen=True)
+class Made:
+    """An object to call; ``again`` makes one for another grid, if its class takes the size."""
+
+    owner: Any
+    words: str
+    grid: Grid | None = None
+    again: Callable[[tuple[int, ...]], Any] | None = None
+
+
+def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
+    """Yield objects of ``cls``: one, or one for each way to state the size of a grid.
+
+    Raises
+    ------
+    Unbound
+        No object can be made.
+    """
+    names = list(signature_of(cls).parameters)
+    sizes = {role_of(name) for name in names} & set(SIZES)
+    given = any(role_of(name) in SIZES for name in names if name in facts.by_name)
+    if axes == 1 or given or not sizes or not rows_and_columns(facts):
+        yield Made(make(cls, facts), f"{cls.__name__}({facts.described(cls)})")
+        return
+    why: list[Unbound] = []
+    grids = list(grids_of(sizes, None, facts, axes))
+    for grid in grids:
+        known = grid.facts(facts, grid.sizes(np.zeros((axes, 1), dtype=int) + 4))
+
+        @functools.lru_cache(maxsize=8)
+        def again(sizes: tuple[int, ...], grid: Grid = grid) -> Any:
+            return make(cls, grid.facts(facts, sizes))
+
+        words = f"{cls.__name__}({known.described(cls, SIZES)})"
+        try:
+            made = make(cls, known)
+        except Unbound as error:
+            why.append(error)
+            continue
+        yield Made(made, words, grid, again)
+    if len(why) == len(grids):
+        raise why[0]
+
+
 def made_for(cls: type, facts: Facts) -> int | None:
     """Return the number of positions that an object of ``cls`` is made for, if it has a limit."""
     also = dict.fromkeys(("dtype", "device"), ...)
@@ -73,7 +122,11 @@ def main_call(instance: Any) -> Callable[..., Any] | None:
     Where that method hands all its arguments on, as in vLLM, the ``forward_native`` that it calls
     on a CPU has the names.
     """
+    instance = getattr(instance, "_orig_mod", instance)  # torch.compile
     kind = type(instance)
+    scripted = getattr(instance, "forward", None)
+    if hasattr(scripted, "schema"):
+        return scripted
     for name in ("forward", "call", "__call__"):
         own = getattr(kind, name, None)
         module = getattr(own, "__module__", "") or ""
@@ -102,9 +155,14 @@ def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]
     """Yield the methods that the object's own class defines with one of the words."""
     for name, value in vars(type(instance)).items():
         plain = value.__func__ if isinstance(value, staticmethod) else value
+        if isinstance(value, functools.partialmethod):
+            plain = value.func
         private = name.startswith("__") or name in ("forward", "call")
         if inspect.isfunction(plain) and words & words_of(name) and not private:
-            yield getattr(instance, name)
+            method = getattr(instance, name)
+            if isinstance(method, functools.partial):
+                functools.update_wrapper(method, method.func).__name__ = name
+            yield method
 
 
 def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .signatures import inner
+
 
 @dataclass(frozen=True)
 class Library:
@@ -65,8 +67,8 @@ def _roots(target: Any) -> Iterator[str]:
     kind = owner if inspect.isclass(owner) else type(owner)
     for base in kind.__mro__ if not inspect.isroutine(owner) else ():
         yield base.__module__.partition(".")[0]
-    function = inspect.unwrap(target) if callable(target) else target
-    function = getattr(function, "func", function)  # functools.partial
+    function = getattr(target, "func", target)  # functools.partial
+    function = inner(function) if callable(function) else function
     for cell in getattr(function, "__closure__", None) or ():
         if isinstance(cell.cell_contents, ModuleType):
             yield cell.cell_contents.__name__.partition(".")[0]
@@ -89,9 +91,9 @@ def _module_of(value: Any) -> str:
 
 def _names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
+    for inside in code.co_consts:
+        if isinstance(inside, CodeType):
+            yield from _names(inside)
 
 
 def dtype_for(cls: type) -> Any:

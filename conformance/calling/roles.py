@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .signatures import signature_of
+
 #: The role of a parameter, and the names that libraries give it; the first match counts.
 ROLES: dict[str, str] = {
     "packed": r"x?qkv",
@@ -25,7 +27,29 @@ ROLES: dict[str, str] = {
     "table": r"freqs?|(rotary_|image_)?rope(_cache|_table)?|rotary_(emb|freqs|pos)|angles?|"
     r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache|"
     r"emb(ed)?s?|rotations?",
-    "positions": r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
+    "frames": r"[TfF]|(num_|n_)?frames|grid_t|(num_|n_)?t_patches|end_t|"
+    r"(t|temporal)_(len(gth)?|size)",
+    "grid_height": r"h|H|hh|ph|ny|(grid|patch|num|n|feat|img|image|latent)_?(h|height|rows)|"
+    r"h(eight)?_(len(gth)?|size|patches)|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
+    "grid_width": r"w|W|ww|pw|nx|(grid|patch|num|n|feat|img|image|latent)_?(w|width|cols|columns)|"
+    r"w(idth)?_(len(gth)?|size|patches)|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
+    "grid": r"(feat(ure)?|grid|patch(es)?|spatial|latent|tokens?|win(dow)?)_?"
+    r"(shapes?|sizes|dims|resolution|hw|size(?<!patch_size))|hw|HW|shape|size_hw|hw_size|grid",
+    "image_size": r"(img|image|input)_(size|resolution|shape|dims)|resolution",
+    "grid_thw": r"(image_|video_)?grid_thws?|grid_hws?",
+    "side": r"(pt|ft)_(hw_)?seq_len|(grid_|feat_)?side(_len(gth)?)?",
+    "grid_tokens": r"(num|n)_patches",
+    "patch": r"patch_size",
+    "merge": r"(spatial_)?merge_size|merge",
+    "in_pixels": r"in_pixels",
+    "position_row": r"(pos(itions?)?|ids?|idx|coords?)_(h|y|rows?|height)|(h|y|row|height)_"
+    r"(pos(itions?)?|ids?|idx|coords?)",
+    "position_column": r"(pos(itions?)?|ids?|idx|coords?)_(w|x|cols?|columns?|width)|"
+    r"(w|x|cols?|column|width)_(pos(itions?)?|ids?|idx|coords?)",
+    "position_frame": r"(pos(itions?)?|ids?|idx|coords?)_(t|frames?|time)|(t|frame|time)_"
+    r"(pos(itions?)?|ids?|idx|coords?)",
+    "positions": r"(input_|img_|txt_|image_)?ids|coords|pos_hw|"
+    r"(input_)?position_ids|(token_|input_)?positions?|(input_)?pos(_ids?|_idx)?|"
     r"positions_ids|indices|timesteps?",
     "offset": r"(seq_?(len)?_|pos(ition)?_|kv_|cache_|rope_)?offsets?|start(_pos(ition)?|_index)?|"
     r"past_len(gth)?|input_offset|index_pos",
@@ -91,7 +115,7 @@ def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     A second parameter with the same role has its name. `*args` and `**kwargs` are left out.
     """
     found: dict[str, inspect.Parameter] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in signature_of(function).parameters.values():
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             role = role_of(parameter.name)
             found[role if role and role not in found else parameter.name] = parameter

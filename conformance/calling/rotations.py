@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .axes_tables import EACH, AxesSource
 from .facts import Facts
+from .grids import Grid, whole
 from .libraries import namespace, to_host
-from .roles import Unbound, role_of
-from .tables import SHAPES, Rows, Source
+from .rows import Rows
+from .signatures import signature_of
+from .tables import Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
 #: Roles of vectors and of what determines their positions.
 VECTORS = ("query", "key", "value", "x", "packed")
-_CALL = {*VECTORS, "cos", "sin", "positions", "offset", "length", *TABLES}
 #: Tensor layouts with one axis for the tokens of all batch rows.
 FLAT = ("thd", "t(hd)")
-#: Roles of positions, and of settings that a function gets from the declaration.
-_PLACES = ("positions", "offset")
+#: Settings that a function gets from the declaration.
 SETTINGS = ("interleaved", "neox", "head_dim", "rotary_dim", "base", "scale", "factor")
 #: How positions are passed to a function that takes them.
 FORMS = ("as given", "(1, S)", "(B, S)")
 #: How the positions of several axes are passed besides (A, B, S).
-ONE_ROW = ("(A, S)", "(S, A)")  # a call for each row of the batch
-AXES_FORMS = (*ONE_ROW, "(B, S, A)")
+ONE_ROW = ("(A, S)", "(S, A)", "each (S,)", "tuple of (S,)")  # a call for each row of the batch
+AXES_FORMS = (*ONE_ROW, "(B, S, A)", "each (B, S)", "tuple of (B, S)")
 #: The form of a function that rotates the flat vectors of one token at a position.
 ONE_TOKEN = "one token"
 
@@ -49,6 +49,9 @@ class Rotation:
     inplace: bool = False  #: whether it returns None, and overwrites its vectors
     limit: int | None = None  #: the number of positions that its object was made for
     judged: bool = False  #: whether values are looked at, which no trial does
+    grid: Grid | None = None  #: the grids that it takes instead of positions
+    #: makes the function for the sizes of a grid, if its object is made for one
+    again: Callable[[tuple[int, ...]], Callable[..., Any]] | None = None
 
     def __call__(self, x: Any, positions: Any) -> Any:
         """Return x rotated; both halves of a pair get x."""
@@ -80,12 +83,18 @@ class Rotation:
             and np.max(np.asarray(to_host(positions)), initial=0) >= self.limit
         ):
             raise ValueError(f"positions must be below {self.limit}, the length of its tables")
-        if self.positions in ONE_ROW and len(positions.shape) == 3 and positions.shape[1] > 1:
+        if self.grid is not None:
+            return whole(self.grid, self._in_grid, vectors, positions, self.layout)
+        several = len(positions.shape) == 3 and positions.shape[1] > 1
+        if several and (self.positions in ONE_ROW or self._differ(positions)):
+            batch = 1 if self.layout == "sbhd" else 0
             rows = [
-                self._once({r: v[n : n + 1] for r, v in vectors.items()}, positions[:, n : n + 1])
+                self._once(
+                    {r: _row(v, n, batch) for r, v in vectors.items()}, positions[:, n : n + 1]
+                )
                 for n in range(positions.shape[1])
             ]
-            return _joined_tokens(rows)
+            return _joined_tokens(rows, batch)
         if self.positions == ONE_TOKEN:
             tokens = [
                 self._once({r: v[n] for r, v in vectors.items()}, positions[n])
@@ -101,6 +110,15 @@ class Rotation:
                 ]
                 return _joined_tokens(parts)
         return self._once(vectors, positions)
+
+    def _differ(self, positions: Any) -> bool:
+        """Return whether rows of a batch need other rows of a table that has no batch axis."""
+        return isinstance(self.source, AxesSource) and bool((positions != positions[:, :1]).any())
+
+    def _in_grid(self, vectors: dict[str, Any], sizes: tuple[int, ...]) -> Any:
+        """Rotate the vectors of whole grids."""
+        way = self if self.again is None else replace(self, function=self.again(sizes))
+        return way._once(vectors, sizes)
 
     def _once(self, vectors: dict[str, Any], positions: Any) -> Any:
         if "packed" in self.order.values():  # (B, S, 3, H, D)
@@ -143,17 +161,19 @@ class Rotation:
 
     def _called(self, arguments: dict[str, Any]) -> Any:
         """Call the function: by position where the parameter has no name, else by name."""
-        parameters = inspect.signature(self.function).parameters
+        parameters = signature_of(self.function).parameters
         placed = [
             arguments.pop(name)
             for name, p in parameters.items()
-            if name in arguments and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-            and p.default is p.empty
+            if name in arguments and (p.kind is p.POSITIONAL_ONLY
+            or (p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty))
         ]  # fmt: skip
         return self.function(*placed, **arguments)
 
     def _where(self, x: Any, positions: Any) -> dict[str, Any]:
         """Return the arguments that say where the vectors stand."""
+        if self.grid is not None:
+            return self.grid.arguments(positions, x)
         found: dict[str, Any] = {}
         wants = set(self.order.values())
         if self.source is not None and self.positions:  # the function selects rows of a table
@@ -168,6 +188,9 @@ class Rotation:
             found |= dict.fromkeys(("positions", "offset"), int(positions))
         elif self.positions == "offset":
             found["offset"] = window_start(positions)
+        elif self.positions.startswith("each"):
+            at = _formed(self.positions, x, positions, self.layout)
+            found |= dict(zip(EACH[-len(at) :], at, strict=True))
         elif self.positions:
             found["positions"] = _formed(self.positions, x, positions, self.layout)
         elif self.source is None and window_start(positions) != 0:
@@ -200,98 +223,6 @@ class Rotation:
         return xp.concat([x[..., :start], part, x[..., stop:]], axis=-1)
 
 
-def ways(
-    function: Callable[..., Any],
-    order: Mapping[str, str],
-    facts: Facts,
-    layouts: Sequence[str],
-    sources: Sequence[Source],
-    part: tuple[int, int] | None,
-) -> Iterator[Rotation]:
-    """Yield every way to call a rotation whose parameters have these roles, likely ones first."""
-    roles = set(order.values())
-    if "packed" in roles:
-        layouts = [layout for layout in layouts if layout == "bshd"]
-    required_names = _required(function)
-    required = {
-        role_ for name, role_ in order.items()
-        if inspect.signature(function).parameters[name].default is inspect.Parameter.empty
-    }  # fmt: skip
-    tables = bool({"cos", "sin", *TABLES} & required) or (
-        bool({"cos", "sin", *TABLES} & roles) and not {"positions", "offset"} & roles
-    )
-    parts = [None, part] if part is not None else [None]
-    forms: tuple[str, ...]
-    if tables:
-        gathers = bool({"positions", "offset"} & required)
-        order = {n: r for n, r in order.items() if n in required_names or r not in _PLACES}
-        forms = ("offset",) if "offset" in required else FORMS if gathers else ("",)
-        for cut, source, shape, layout, form in itertools.product(
-            parts, sources, SHAPES, layouts, forms
-        ):
-            yield Rotation(function, order, facts, layout, form, shape, source, cut)
-        return
-    order = {n: r for n, r in order.items() if r not in ("cos", "sin", "length", *TABLES)}
-    if "positions" in roles:
-        order = {n: r for n, r in order.items() if r != "offset"}
-        forms = (*FORMS, *AXES_FORMS)
-    else:
-        forms = ("offset",) if "offset" in roles else ("",)
-    for cut, layout, form in itertools.product(parts, layouts, forms):
-        yield Rotation(function, order, facts, layout, form, part=cut)
-    if "t(hd)" in layouts and {"positions", "offset"} & roles:
-        yield Rotation(function, order, facts, "t(hd)", ONE_TOKEN)
-
-
-def roles_in_call(
-    function: Callable[..., Any], facts: Facts
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the roles of the parameters of a call by name, and the values of the others.
-
-    Raises
-    ------
-    Unbound
-        A required parameter has no role in a call, and no known value.
-    """
-    order: dict[str, str] = {}
-    fixed: dict[str, Any] = {}
-    unknown: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        role = role_of(name)
-        if name in facts.by_name:
-            fixed[name] = facts.by_name[name]
-        elif role == "value" and parameter.default is not parameter.empty:
-            continue  # RoFormer rotates it too if it is given
-        elif role in _CALL and role not in order.values():
-            order[name] = role
-        elif role in SETTINGS and (value := facts.value(name, role)) is not None:
-            fixed[name] = value
-        elif parameter.default is parameter.empty:
-            value = facts.value(name, role)
-            if value is None:
-                unknown.append(name)
-            else:
-                fixed[name] = value
-    if fixed.keys() >= {"factor", "scale"} and "scale" not in facts.by_name:
-        del fixed["scale"]  # one of the two is the whole scaling
-    pair = {"query", "key"} <= {*order.values()}
-    placed = {"cos", "sin", *_PLACES, *TABLES} & {*order.values()}
-    if len(unknown) == 1 and pair and not placed:
-        order[unknown.pop()] = "positions"
-    if unknown:
-        raise Unbound(f"no value is known for the parameter {unknown[0]!r}")
-    if "query" in order.values() and not {"key", "packed"} & {*order.values()}:
-        order = {name: "x" if role == "query" else role for name, role in order.items()}
-    return order, fixed
-
-
-def _required(function: Callable[..., Any]) -> set[str]:
-    signature = inspect.signature(function).parameters
-    return {name for name, p in signature.items() if p.default is p.empty}
-
-
 def _restarts(positions: Any) -> list[int]:
     """Return the tokens at which another sequence begins: their positions do not go on."""
     at = np.asarray(to_host(positions))
@@ -305,11 +236,16 @@ def _with_axis(token: Any) -> Any:
     return token[None]
 
 
-def _joined_tokens(parts: list[Any]) -> Any:
+def _row(x: Any, row: int, batch: int) -> Any:
+    """Return one row of the batch, which is axis ``batch``."""
+    return x[:, row : row + 1] if batch else x[row : row + 1]
+
+
+def _joined_tokens(parts: list[Any], axis: int = 0) -> Any:
     """Return the results of several sequences as one result, token after token."""
     if isinstance(parts[0], tuple | list):
-        return tuple(_joined_tokens(list(side)) for side in zip(*parts, strict=True))
-    return namespace(parts[0]).concat(parts, axis=0)
+        return tuple(_joined_tokens(list(side), axis) for side in zip(*parts, strict=True))
+    return namespace(parts[0]).concat(parts, axis=axis)
 
 
 def window_start(positions: Any) -> int:
@@ -329,10 +265,14 @@ def window_start(positions: Any) -> int:
 
 def _formed(form: str, x: Any, positions: Any, layout: str) -> Any:
     """Return positions (S,), (B, S) or (A, B, S) in the form that the function takes."""
-    if positions.ndim == 3 and form != "as given":
+    several = positions.ndim == 3 or (layout in FLAT and positions.ndim == 2)
+    if several and form != "as given":
         if form == "(B, S, A)":
             return namespace(positions).moveaxis(positions, 0, -1)
-        return positions[:, 0] if form == "(A, S)" else positions[:, 0].T
+        row = positions[:, 0] if form in ONE_ROW and positions.ndim == 3 else positions
+        if form.startswith(("each", "tuple")):
+            return tuple(row[axis] for axis in range(row.shape[0]))
+        return row if form == "(A, S)" else namespace(row).moveaxis(row, 0, -1)
     if form == "as given" or positions.ndim > 1 or layout in FLAT:
         return positions
     xp = namespace(positions)

@@ -18,9 +18,10 @@ from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .facts import Facts
-from .instances import ROTATES, MethodOf, made_for, main_call, make, methods
+from .instances import ROTATES, Made, MethodOf, made_for, main_call, methods, objects_of
 from .libraries import Library
 from .roles import Unbound
+from .signatures import inner, is_function, signature_of
 from .trial import SIZES
 
 
@@ -76,11 +77,12 @@ class Subject:
     request: Request
     sizes: tuple[int, int, int] = SIZES[0]  #: batch, heads and tokens of trial inputs
     limit: int | None = None  #: the number of positions that its object was made for
+    made: Made | None = None  #: its object, if that was made here
 
     @functools.cached_property
     def signature(self) -> Mapping[str, inspect.Parameter]:
         """Return the parameters of the function."""
-        return inspect.signature(self.function).parameters
+        return signature_of(self.function).parameters
 
     def like_x(self, library: Library) -> Any:
         """Return an array of the library, such as x, for calls that need one."""
@@ -104,51 +106,66 @@ class Subject:
         )
 
 
+def name_of(target: Any) -> str:
+    """Return the name of a function, a class or an object's class; for compiled ones, inside."""
+    named = inner(target) if is_function(target) else getattr(target, "_orig_mod", target)
+    return str(getattr(named, "__qualname__", type(named).__name__))
+
+
 def subjects_of(request: Request, facts: Facts, dim: int) -> Iterator[Subject]:
     """Yield the functions that a target may mean: itself, its call, or one of its methods."""
     target = request.target
-    owner: Any = None
     limit: int | None = None
-    text = getattr(target, "__qualname__", type(target).__name__)
+    text = name_of(target)
     method = target.name if isinstance(target, MethodOf) else None
     cls = target.owner if isinstance(target, MethodOf) else target
-    if inspect.isclass(cls):
+    if is_function(target):
+        made = [Made(None, text)]
+    elif inspect.isclass(cls):
         try:
-            owner, text = make(cls, facts), f"{cls.__name__}({facts.described(cls)})"
-            request.remember(owner)
-            limit = made_for(cls, facts)
+            made = list(objects_of(cls, facts, request.axes))
+            for each in made:
+                request.remember(each.owner)
+            limit = made_for(cls, facts) if made[0].again is None else None
         except Unbound as error:
             request.tried.append(str(error))
             return
-    elif not inspect.isroutine(target) and not isinstance(target, functools.partial):
-        owner = target
-    found: list[tuple[Callable[..., Any], str]]
-    if method is not None:
-        found = [(getattr(owner, method), f"{text}.{method}")]
-    elif owner is None:
-        found, owner = [(target, text)], getattr(target, "__self__", None)
     else:
-        main = main_call(owner)
-        found = [] if main is None else [(calling(owner, main), text)]
-        found += [(m, f"{text}.{m.__name__}") for m in methods(owner, ROTATES)]
+        made = [Made(target, text)]
+    for each in made:
+        found = [(target, text)] if each.owner is None else list(_calls(each, method))
         if not found:
             request.tried.append(f"{text} has no forward, call, __call__ or method that rotates")
-    for function, words in found:
-        try:
-            inspect.signature(function)
-        except (TypeError, ValueError):
-            request.tried.append(
-                f"{words} has no readable signature; wrap it in def f(x, positions)"
-            )
-            continue
-        yield Subject(
-            function, owner, words, _scope(function, owner), facts, dim, request, limit=limit
-        )
+        for function, words in found:
+            try:
+                signature_of(function)
+            except (TypeError, ValueError):
+                request.tried.append(
+                    f"{words} has no readable signature; wrap it in def f(x, positions)"
+                )
+                continue
+            owner = each.owner if each.owner is not None else getattr(target, "__self__", None)
+            yield Subject(
+                function, owner, words, _scope(function, owner), facts, dim, request, limit=limit,
+                made=each,
+            )  # fmt: skip
+
+
+def _calls(made: Made, method: str | None) -> Iterator[tuple[Callable[..., Any], str]]:
+    """Yield the calls of an object and their descriptions: all that may rotate, or one method."""
+    owner, text = made.owner, made.words
+    if method is not None:
+        yield getattr(owner, method), f"{text}.{method}"
+        return
+    main = main_call(owner)
+    if main is not None:
+        yield calling(owner, main), text
+    yield from ((m, f"{text}.{m.__name__}") for m in methods(owner, ROTATES))
 
 
 def _scope(function: Callable[..., Any], owner: Any) -> Mapping[str, Any]:
     """Return the names of the file that defines a function, or its object's class."""
-    plain = inspect.unwrap(getattr(function, "func", function))
+    plain = inner(getattr(function, "func", function))
     plain = getattr(plain, "__func__", plain)
     if hasattr(plain, "__globals__"):
         return plain.__globals__  # type: ignore[no-any-return]
@@ -166,3 +183,12 @@ def calling(owner: Any, main: Callable[..., Any]) -> Callable[..., Any]:
         return owner(*args, **kwargs)
 
     return call
+
+
+def same_call(owner: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call of another object that ``function`` is of its own: its method or its call."""
+    main = main_call(owner)
+    name = function.__name__
+    if main is not None and name == main.__name__:
+        return calling(owner, main)
+    return getattr(owner, name)  # type: ignore[no-any-return]

@@ -5,7 +5,6 @@ Every trial call uses a number of rows that no other axis has.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,8 @@ from posenc_ref.conformance.harness.foreign import Refused, refusals
 from .facts import Facts
 from .libraries import namespace, to_host
 from .roles import role_of
+from .rows import ONE_ROW, Rows
+from .signatures import signature_of
 
 #: The number of rows in a trial call, and the most rows that a table is made for.
 ROWS, MOST_ROWS = 11, 131072
@@ -27,60 +28,14 @@ _SEQUENCES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "(1, n, 1, D)": lambda n, d: (1, n, 1, d),
     "(n, 1, 1, D)": lambda n, d: (n, 1, 1, d),
 }
-#: How rows (S, ...) or (B, S, ...) are passed to a rotation: the axes of rows and singletons.
-SHAPES = ("as returned", "(S, W)", "(1, S, W)", "(1, 1, S, W)", "(1, S, 1, W)", "(S, 1, W)",
-          "(S, 1, 1, W)")  # fmt: skip
 
 
 #: The kinds of sources that take positions.
-_AT_POSITIONS = ("positions", "row of positions", "positions as x")
+AT_POSITIONS = ("positions", "row of positions", "positions as x")
 
 
 class NoTable(ValueError):
     """A callable returns no table of cos and sin; the message says what was tried."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table at the positions of a call: one array, or two (cos and sin)."""
-
-    parts: tuple[Any, ...]  #: each (S, ...) or (B, S, ...)
-    batched: bool  #: whether the first axis is the batch
-    whole: bool = False  #: whether the parts are passed as they were returned
-
-    def shaped(self, shape: str, templates: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
-        """Return the parts in one of :data:`SHAPES`; -1 in a template is the axis of rows."""
-        if self.whole:
-            if shape != "as returned":
-                raise ValueError("a table for several position axes is not reshaped")
-            return self.parts
-        return tuple(
-            self._one(part, shape, template)
-            for part, template in zip(self.parts, templates, strict=True)
-        )
-
-    def _one(self, part: Any, shape: str, template: tuple[int, ...]) -> Any:
-        lead = 2 if self.batched else 1
-        trail, length = tuple(part.shape[lead:]), part.shape[lead - 1]
-        batch = part.shape[0] if self.batched else 1
-        if shape == "as returned":
-            axis = template.index(-1)
-            if self.batched and axis == 0:
-                raise ValueError(_ONE_ROW)
-            front = (batch, *template[1:axis], length) if axis else (length,)
-            return part.reshape((*front, *template[axis + 1 :]))
-        if shape == "(S, 1, 1, W)" and self.batched:
-            xp = namespace(part)
-            return xp.moveaxis(part, 0, 1)[:, :, None]
-        if self.batched and shape in ("(S, W)", "(S, 1, W)"):
-            raise ValueError(_ONE_ROW)
-        ones = {"(S, W)": (length,), "(1, S, W)": (batch, length),
-                "(1, 1, S, W)": (batch, 1, length), "(1, S, 1, W)": (batch, length, 1),
-                "(S, 1, W)": (length, 1), "(S, 1, 1, W)": (length, 1, 1)}  # fmt: skip
-        return part.reshape((*ones[shape], *trail))
-
-
-_ONE_ROW = "rows of a batch must have equal positions: the function takes one table for all"
 
 
 @dataclass(frozen=True)
@@ -102,18 +57,18 @@ class Source:
     def rows(self, x: Any, positions: Any) -> Rows:
         """Return the rows at ``positions``, (S,), (B, S) or (A, B, S), for the vectors ``x``."""
         if positions.ndim == 3:
-            if self.kind not in _AT_POSITIONS:
+            if self.kind not in AT_POSITIONS:
                 raise ValueError("positions have several axes, but the table has one")
             return Rows(self._parts(self._called(x, positions=positions)), True, whole=True)
         batched = positions.ndim == 2
-        if self.kind in _AT_POSITIONS:
+        if self.kind in AT_POSITIONS:
             given = positions[None] if self.kind == "positions" and not batched else positions
             if batched and self.kind != "positions":
-                raise ValueError(_ONE_ROW)
+                raise ValueError(ONE_ROW)
             parts = self._parts(self._called(x, positions=given))
             shape = tuple(positions.shape)
             found = [
-                p.reshape((*shape, *_trail(p, t)))
+                p.reshape((*shape, *trail(p, t)))
                 for p, t in zip(parts, self.templates, strict=True)
             ]
             return Rows(tuple(found), batched)
@@ -137,7 +92,7 @@ class Source:
             length = max(64, 1 << (length - 1).bit_length())
         parts = self._parts(self._called(x, length=length))
         found = tuple(
-            p.reshape((p.shape[_row_axis(t)], *_trail(p, t)))
+            p.reshape((p.shape[_row_axis(t)], *trail(p, t)))
             for p, t in zip(parts, self.templates, strict=True)
         )
         self.kept[key] = (length, found)
@@ -207,7 +162,7 @@ def find_source(call: Callable[..., Any], facts: Facts, words: str, like: Any) -
 
 
 def _kinds(call: Callable[..., Any]) -> Iterator[str]:
-    signature = inspect.signature(call).parameters
+    signature = signature_of(call).parameters
     roles = {role_of(name) for name in signature}
     if "shape" in roles:
         yield "shape"
@@ -226,7 +181,7 @@ def _measured(trial: Source, like: Any) -> Source:
     """Return the source with the shape and form of its table, or raise an exception."""
     xp = namespace(like)
     at = xp.arange(ROWS)
-    if trial.kind in _AT_POSITIONS:
+    if trial.kind in AT_POSITIONS:
         raw = trial._called(like, positions=at[None] if trial.kind == "positions" else at)
     else:
         raw = trial._called(like, length=ROWS)
@@ -237,7 +192,7 @@ def _measured(trial: Source, like: Any) -> Source:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
-    templates = tuple(_template(tuple(part.shape), rows or ROWS) for part in parts)
+    templates = tuple(template_of(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):
         raise ValueError(f"the rows of its table are too long: shape {tuple(parts[0].shape)}")
     found = replace(trial, templates=templates, kept={})
@@ -249,10 +204,10 @@ def _measured(trial: Source, like: Any) -> Source:
         raise ValueError("all rows are 0")
     if alike and found.kind not in ("positions", "row of positions", "length"):
         raise ValueError("all rows of its table are equal")
-    return replace(found, form=_form(first), kept={})
+    return replace(found, form=form_of(first), kept={})
 
 
-def _template(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+def template_of(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """Return ``shape`` with -1 for the axis of rows; axes before it must be 1."""
     if rows not in shape:
         raise ValueError(f"called for {rows} positions, it returns shape {shape}")
@@ -276,7 +231,7 @@ def _row_axis(template: tuple[int, ...]) -> int:
     return template.index(-1)
 
 
-def _trail(part: Any, template: tuple[int, ...]) -> tuple[int, ...]:
+def trail(part: Any, template: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sizes of the axes after the rows, without singletons between."""
     after = template[template.index(-1) + 1 :]
     return tuple(n for n in after[:-1] if n != 1) + after[-1:]
@@ -290,7 +245,7 @@ def _width(template: tuple[int, ...]) -> int:
     return width
 
 
-def _form(parts: tuple[Any, ...]) -> str:
+def form_of(parts: tuple[Any, ...]) -> str:
     """Return the form of a table, recognized at position 0, where cos is 1 and sin is 0."""
     host = [np.asarray(to_host(part))[0].reshape(-1) for part in parts]
     if np.iscomplexobj(host[0]):

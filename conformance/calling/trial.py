@@ -38,7 +38,7 @@ def score(driver: Driver, dim: int, sizes: tuple[int, int, int]) -> tuple[int, s
     at = np.arange(length)
     if driver.axes > 1:  # every axis has other positions, so that none is taken for another
         rows = np.broadcast_to(at, (batch, length))
-        at = np.stack([rows * (axis + 1) for axis in range(driver.axes)])
+        at = np.stack([rows * (axis + 1) % length for axis in range(driver.axes)])
     try:
         with np.errstate(all="ignore"):
             y, twice = driver.apply(x, at), driver.apply(2 * x, at)

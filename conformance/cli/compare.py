@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
+from posenc_ref.conformance.calling import UnusedInit
 from posenc_ref.conformance.check import SURFACES
 from posenc_ref.conformance.compare.function import compare
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
@@ -74,25 +76,21 @@ def compare_command(
     with redirect_stdout(sys.stderr):  # keep the functions' own output out of the report
         functions = [load_target(target) for target in (a, b)]
         if stated:  # otherwise ``compare`` binds both, with one size of a head
-            functions = [
-                bound_target(
-                    fn,
-                    target,
-                    None,
-                    surface,
-                    table=table,
-                    init=init,
-                    signature=signature,
-                    tensor_layout=layout,
-                    backend=library,
-                    dtype=dtype,
-                    head_dim=head_dim,
-                    axes=axes,
-                )
-                for fn, target, layout, library in zip(
-                    functions, (a, b), layouts, libraries, strict=True
-                )
-            ]
+            functions = _bound(
+                functions,
+                (a, b),
+                init or [],
+                [
+                    {"tensor_layout": layout, "backend": library}
+                    for layout, library in zip(layouts, libraries, strict=True)
+                ],
+                surface=surface,
+                table=table,
+                signature=signature,
+                dtype=dtype,
+                head_dim=head_dim,
+                axes=axes,
+            )
         report = compare(
             functions[0],
             functions[1],
@@ -126,3 +124,29 @@ def _both(option: str, values: list[str] | None) -> tuple[str | None, str | None
         case [one, other]:
             return one, other
     raise UsageError(f"{option} may be given once or twice, got {len(values or [])} values")
+
+
+def _bound(
+    functions: list[Any],
+    targets: tuple[str, str],
+    init: list[str],
+    own: list[dict[str, Any]],
+    *,
+    surface: str | None,
+    **settings: Any,
+) -> list[Any]:
+    """Return both functions bound; an argument of ``--init`` may belong to one of them alone."""
+    found: list[Any] = []
+    unused: list[UnusedInit] = []
+    for fn, target, each in zip(functions, targets, own, strict=True):
+        call = partial(bound_target, fn, target, None, surface, **each, **settings)
+        try:
+            found.append(call(init=init))
+        except UnusedInit as error:
+            unused.append(error)
+            found.append(call(init=[x for x in init if x.partition("=")[0] not in error.names]))
+    if len(unused) == len(functions):
+        nobody = set(unused[0].names) & set(unused[1].names)
+        if nobody:
+            raise UsageError(f"--init: neither A nor B takes {', '.join(sorted(nobody))}")
+    return found

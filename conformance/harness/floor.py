@@ -7,8 +7,8 @@ encoding, such as the rows of its table, and ``max_position`` are no refusals.
 
 from __future__ import annotations
 
-#: The highest position that must be accepted, where the encoding has it: the smallest window that
-#: ``max_position`` may ask for has 128 positions.
+#: The highest position that must be accepted, where the encoding has one axis and this position:
+#: the smallest window that ``max_position`` may ask for has 128 positions.
 LEAST_POSITION = 127
 #: The number of tokens that one call must accept.
 LEAST_TOKENS = 8

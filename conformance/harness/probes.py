@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -48,6 +49,20 @@ def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
 @lru_cache(maxsize=32)
 def _dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
+
+
+def grid(sizes: tuple[int, ...]) -> np.ndarray:
+    """Return the positions (A, tokens) of a whole grid, the last axis fastest."""
+    return np.indices(sizes).reshape(len(sizes), -1)
+
+
+def sides(tokens: int, axes: int) -> tuple[int, ...]:
+    """Return the sizes of a grid of at most this many tokens, wider than high.
+
+    All axes but the last two have size 1.
+    """
+    height = max(math.isqrt(tokens) - 1, 1)
+    return (*[1] * (axes - 2), height, tokens // height)
 
 
 def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:

@@ -91,9 +91,11 @@ class Reach:
         if judged >= wanted or self.accepts(wanted):
             return wanted
         self.highest = _bisect(self.accepts, judged, wanted)
-        if self.highest < min(wanted, LEAST_POSITION):
+        axes = self.run.driver.axes
+        if axes == 1 and self.highest < min(wanted, LEAST_POSITION):  # grids are small
             self.run.ledger.refuse_past(position=self.highest)
-        self.run.limit(f"positions past {self.highest} are refused ({self.refused})")
+        where = " on all axes at once" if axes > 1 else ""
+        self.run.limit(f"positions past {self.highest}{where} are refused ({self.refused})")
         return self.highest
 
     def from_zero(self, refused: str) -> None:
@@ -239,6 +241,9 @@ class Access(Reach):
             try:
                 return self.run.driver.apply(x, positions)
             except Refused as error:
+                last = int(np.argmax(positions))
+                if not self.run.driver.accepts(x[:, :, [last]], positions[[last]]):
+                    raise  # the length is not the reason
                 most = longest_call(lambda size: self._accepts(x, positions, size), n)
                 if not most:  # the length is not the reason
                     raise

@@ -9,8 +9,10 @@ import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.probes import grid, unit_pairs
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.declaration import nonzero_frequencies
+from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes
@@ -25,6 +27,8 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     wanted = declared_axes(encoding)
     if len(measured.pairs) != wanted.size:
         return False
+    if _order(run, encoding, measured):
+        return True
     found = measure(run, encoding.num_axes, encoding.head_dim, measured.pairs, encoding.sign)
     if not found.linear:
         return _torn(run)
@@ -33,8 +37,10 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
     least = np.abs(nonzero_frequencies(encoding)).min()
     follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
-    return report_sections(run, encoding, follows, wanted) or _each_axis(
-        run, encoding, found, wanted
+    return (
+        report_sections(run, encoding, follows, wanted)
+        or _by_size(run, encoding, measured)
+        or _each_axis(run, encoding, found, wanted)
     )
 
 
@@ -49,6 +55,79 @@ def _torn(run: Run) -> bool:
         equivalent=("mixed-layout",),
     )
     return True
+
+
+def _seen(run: Run, encoding: Rotary, measured: Measured, positions: np.ndarray) -> np.ndarray:
+    """Return cos + i sin of every pair at positions (A, S), in one call, as (S, pairs)."""
+    pairs = measured.pairs
+    x = unit_pairs((1, 1, positions.shape[1], encoding.head_dim), np.array([p.a for p in pairs]))
+    y = run.driver.apply(x, positions[:, None])[0, 0]
+    sin = encoding.sign * y[:, [p.out_b for p in pairs]]
+    return np.asarray(y[:, [p.out_a for p in pairs]] + 1j * sin)
+
+
+def _by_size(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report positions that are multiplied by the size of the grid; return whether they are.
+
+    A call of the positions 0, 1 and n - 1 on one axis is that of a grid of n.
+    """
+    w, axes = nonzero_frequencies(encoding), declared_axes(encoding)
+    for axis in range(encoding.num_axes):
+        own = (axes == axis) & (np.abs(w) <= 1)
+        scales = []
+        for size in _SIZES:
+            positions = np.zeros((encoding.num_axes, 3), dtype=np.int64)
+            positions[axis] = [0, 1, size - 1]
+            try:
+                seen = _seen(run, encoding, measured, positions)
+            except Refused:
+                return False
+            scales.append(np.angle(seen[1, own] / seen[0, own]) / w[own])
+        one, two = (float(np.median(s)) for s in scales)
+        even = all(np.ptp(s) <= _SCALED * np.abs(s).max() for s in scales if s.size)
+        if even and min(one, two) > 0 and abs(one - two) > _SCALED:
+            run.add(
+                "position-scale",
+                f"positions of axis {axis} are scaled with the size of the grid: by {one:.6g} for "
+                f"{_SIZES[0]}, by {two:.6g} for {_SIZES[1]}",
+                f"calls with positions 0, 1 and n - 1 on axis {axis}, n = {_SIZES[0]} and "
+                f"{_SIZES[1]}",
+            )
+            return True
+    return False
+
+
+def _order(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report a grid whose tokens are in another order; return whether they are."""
+    height, width = _GRID
+    positions = grid((*[1] * (encoding.num_axes - 2), height, width))
+    try:
+        seen = _seen(run, encoding, measured, positions)
+    except Refused:
+        return False
+
+    def angles(at: np.ndarray) -> np.ndarray:
+        cos, sin = live(encoding, tuple(t.T for t in encoding.cos_sin(at)))
+        return np.asarray(cos + 1j * sin).T
+
+    off = np.abs(seen[:, None] - angles(positions)).max(axis=-1)
+    used, tokens = off.argmin(axis=1), np.arange(off.shape[0])
+    by_height = np.stack(np.divmod(tokens, height))
+    text = ""
+    if off.min(axis=1).max() <= _SCALED and np.array_equal(np.sort(used), tokens):
+        n = int(np.argmax(used != tokens))
+        row, column = (int(p) for p in positions[-2:, used[n]])
+        text = (
+            f"the tokens of a grid are in another order: token {n} is at row {row}, column {column}"
+        )
+        if np.array_equal(used, by_height[1] * width + by_height[0]):
+            text = "the tokens of a grid are numbered column by column, declared row by row"
+        text *= bool((used != tokens).any())
+    elif np.abs(seen - angles(np.concatenate([positions[:-2], by_height]))).max() <= _SCALED:
+        text = "the number of a token is divided by the height of the grid, not by its width"
+    if text:
+        run.add("axis-order", text, f"a call of a grid of {height} x {width}")
+    return bool(text)
 
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
@@ -188,5 +267,9 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     return True
 
 
+#: The sizes of two grids, and a grid that can be divided into blocks of 2 x 2.
+_SIZES, _GRID = (5, 9), (6, 10)
+#: Differences of cos and sin, and of scales, above this one are no rounding.
+_SCALED = 1e-2
 #: Origins of axes that occur in code, common ones first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)

@@ -204,6 +204,8 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     try:
         y = run.driver.apply(x, np.arange(tokens))
     except Refused as error:
+        if run.driver.axes > 1 and judge_axes.whole_grid(run, x, error):
+            return known
         accepts = lambda n: run.driver.accepts(x[:, :, :n], np.arange(n))  # noqa: E731
         tokens = longest_call(accepts, tokens, known)
         if not tokens or tokens != known:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc_ref import Rotary
+from posenc_ref.conformance.harness import probes
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, unit_pairs
 from posenc_ref.conformance.harness.reach import REQUIRED_TOKENS, Access
@@ -17,6 +18,8 @@ from posenc_ref.conformance.phases.measure import Pair, unwrap
 
 #: The largest position of an axis in cases with several axes; images and clips are not larger.
 _LARGEST = 1021
+#: The largest grid of which every position is judged: more rows, and more columns, than 14 patches.
+_SIDES = (16, 17)
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,43 @@ def judge(run: Run, access: Access) -> None:
         one[a] = [0, 1, 7, 37, 211]
         cases[f"axis {a} alone"] = one
     highest = access.reach(int(GENERIC[-1]))
+    sizes = (*[2] * (count - 2), *_extents(run, access, highest))
+    cases[f"every position of a grid of {' x '.join(map(str, sizes))}"] = probes.grid(sizes)[
+        :, None
+    ]
     generic = GENERIC[highest >= GENERIC]
     if generic.size:
         rolled = np.stack([np.roll(generic, a) for a in range(count)])
         cases["scattered positions, in another order on each axis"] = rolled[:, None]
     for case, positions in cases.items():
-        if positions.max() > highest:
-            continue
         shape = (positions.shape[1], 2, positions.shape[2], access.dim)
-        x = run.random(shape, 18)
+        x, last = run.random(shape, 18), int(positions.max())
+        allowed = last <= highest or run.settings.allows(last)
+        if not allowed or (last > highest and not run.driver.accepts(x, positions)):
+            continue
         try:
             _judge(run, case, x, positions.astype(np.int64))
         except (Refused, Malformed) as error:
             run.add("raises", f"positions (A, B, S) that differ between axes: {case}", str(error))
             return
+
+
+def _extents(run: Run, access: Access, highest: int) -> list[int]:
+    """Return the sizes of the last two axes of a grid, at most :data:`_SIDES`.
+
+    Every position that the function accepts on one axis, with 0 on the others, is in the grid.
+    """
+    found = []
+    count = run.encoding.num_axes
+    for axis, size in zip(range(count - 2, count), _SIDES, strict=True):
+        last = np.zeros((count, 1, 1), dtype=np.int64)
+        for last[axis] in range(size - 1, highest, -1):
+            if run.driver.accepts(np.ones((1, 1, 1, access.dim)), last):
+                break
+        else:
+            last[axis] = min(size - 1, highest)
+        found.append(int(last[axis, 0, 0]) + 1)
+    return found
 
 
 def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
@@ -76,17 +102,41 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
     run.judge("axes", case, y, apply_truth(run.encoding, x, positions))
 
 
+def whole_grid(run: Run, x: np.ndarray, refused: Refused) -> bool:
+    """Judge x in a call of a whole grid of nearly as many tokens; return whether it is accepted."""
+    sizes = probes.sides(x.shape[2], run.driver.axes)
+    positions = np.repeat(probes.grid(sizes)[:, None], x.shape[0], axis=1)
+    x = x[:, :, : positions.shape[2]]
+    try:
+        y = run.driver.apply(x, positions)
+    except Refused:
+        return False
+    run.limit(
+        f"some calls with the same positions on every axis are refused ({refused}); judged in "
+        "whole grids instead"
+    )
+    case = f"B, H, S = {x.shape[:3]}, a grid of {' x '.join(map(str, sizes))}"
+    run.judge("values", case, y, apply_truth(run.encoding, x, positions))
+    return True
+
+
 def stale(run: Run, access: Access) -> None:
     """Judge calls with the same positions on one axis, and other positions on the other axes."""
     encoding = run.encoding
     rng = np.random.default_rng(run.settings.seed + 19)
     x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
+    highest = access.reach(63)
+    ends = [highest] * encoding.num_axes
+    if highest < 63:
+        ends[-2:] = [size - 1 for size in _extents(run, access, highest)]
+    most = np.array(ends)[:, None, None]
 
     def right(positions: np.ndarray) -> bool:
         return run.fits(run.driver.apply(x, positions), apply_truth(encoding, x, positions))
 
     for axis in range(encoding.num_axes):
-        one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
+        drawn = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
+        one, two, three = np.minimum(drawn, most)
         two[axis] = one[axis]
         run.count("state")
         if right(one) and not right(two) and right(three):

@@ -16,6 +16,12 @@ LLAMA = {"base": 500000.0}
 ALIBI = {"encoding": "ALiBi", "num_heads": 12}
 SINES = {"encoding": "Sinusoidal", "dim": 64}
 TIMESTEPS = SINES | {"layout": "concat", "denominator": "half-1"}
+GRID = PAIRS | {"encoding": "MultiAxisRoPE", "sections": [16, 16], "spacing": "restart"}
+COLUMNS = GRID | {"arrangement": [1] * 16 + [0] * 16}
+VIDEO = GRID | {"sections": [8, 12, 12]}
+FLUX = "vision_tables.py:apply_rotary_emb --table vision_tables.py:FluxPosEmbed --init axes_dim="
+TIMM = "vision_tables.py:apply_rot_embed_cat --table vision_tables.py:"
+QWEN = "vision_tables.py:apply_rotary_pos_emb_vision --table vision_tables.py:"
 MEGATRON = "libraries.py:apply_rotary_pos_emb_megatron --table libraries.py:MegatronRotaryEmbedding"
 
 #: The target and further options, the declared encoding or preset, and the code of the mistake.
@@ -100,15 +106,44 @@ CASES = [
     ("configured.py:conjugated", HALF, "sign"),
     ("gpt_oss.py:RotaryEmbedding", "gpt-oss-20b", ""),
     ("gpt_oss.py:Truncated", "gpt-oss-20b", "scaling-parameter"),
+    ("vision_grids.py:rope_2d", GRID, ""),
+    ("vision_grids.py:divided_by_height", GRID, "axis-order"),
+    ("vision_grids.py:rope_of_shape", GRID, ""),
+    ("vision_grids.py:down_the_columns", GRID, "axis-order"),
+    ("vision_grids.py:VisionRotaryEmbeddingFast", GRID, ""),
+    ("vision_grids.py:VisionRotaryEmbeddingFast --init pt_seq_len=14", GRID, ""),
+    ("vision_grids.py:BothEnds", GRID, "position-scale"),
+    ("vision_grids.py:Attention", GRID, ""),
+    ("vision_grids.py:fitted", GRID, ""),
+    ("vision_grids.py:by_axis", GRID, ""),
+    ("vision_grids.py:by_axis_of_tuple", GRID, ""),
+    ("vision_grids.py:width_first", GRID, "axis-order"),
+    ("vision_tables.py:apply_rotary_enc", COLUMNS, ""),
+    ("vision_tables.py:apply_rotary_enc", GRID, "axis-order"),
+    (f"{TIMM}RotaryEmbeddingCat", GRID, ""),
+    (f"{TIMM}RotaryEmbeddingCat --init feat_shape=[14,14]", GRID, ""),
+    (f"{TIMM}columns_backwards", GRID, "sign"),
+    (f"{QWEN}Qwen2Vision", GRID | {"layout": "half"}, ""),
+    (f"{QWEN}WholeRows", GRID | {"layout": "half"}, "axis-order"),
+    (f"{FLUX}[16,24,24]", VIDEO, ""),
+    (f"{FLUX}[24,24,16]", VIDEO, "sections"),
+    ("wrapped.py:rope", HALF | LLAMA, ""),
+    ("wrapped.py:rope_from_one", HALF, "position-origin"),
+    ("wrapped.py:with_start", HALF, ""),
+    ("wrapped.py:anything", HALF, ""),
+    ("compiled.py:module", HALF | LLAMA, ""),
+    ("compiled.py:backwards", HALF | LLAMA, "sign"),
+    ("wrapped.py:scripted", HALF | LLAMA, ""),
+    ("wrapped.py:Both.rotate", HALF, ""),
+    ("wrapped.py:Both.rotate_back", HALF, "sign"),
+    ("wrapped.py:one_vector", HALF, ""),
 ]
 #: One of each convention, and of each kind of object; the others are left to the night.
 DAY = {
     "hugging_face.py:keys_turn_back",
     "hugging_face.py:partial",
-    "hugging_face_2023.py:apply_gptj",
     "meta_llama.py:apply_rotary_emb",
     "serving.py:InPlace",
-    "serving.py:StyleIgnored",
     "flash.py:flag_ignored",
     "libraries.py:RotaryPositionalEmbeddings",
     "libraries.py:RotaryEmbedding.rotate_without_offset",
@@ -122,6 +157,9 @@ DAY = {
     "vision_language.py:sections_backwards",
     "configured.py:DefaultBase",
     "gpt_oss.py:Truncated",
+    "vision_grids.py:divided_by_height",
+    f"{TIMM}columns_backwards",
+    "wrapped.py:rope_from_one",
 }
 
 

@@ -190,6 +190,15 @@ def test_files_are_compared_without_glue(name):
     assert "B: " in data["called"]
 
 
+def test_an_argument_that_neither_function_takes_is_refused():
+    port = "tests/ports/numpy_ports.py:rope"
+    got = CliRunner().invoke(
+        cli.app, ["compare", port, port, "--init", "thta=1", "--head-dim", "8"]
+    )
+    assert got.exit_code == 2
+    assert "--init: neither A nor B takes thta" in got.output
+
+
 @pytest.mark.nightly
 def test_queries_and_keys_of_a_serving_class():
     def both(base):

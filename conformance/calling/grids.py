@@ -1,0 +1,271 @@
+"""Whole grids of patches, for functions that take the size of an image and no positions.
+
+Such a function numbers the patches of a grid row by row.  A call with any distinct positions is
+made by putting its tokens into the cells of a grid, with zeros in all other cells; positions are
+the row and the column of a cell, after the number of the frame if there are three axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .facts import Facts
+from .libraries import namespace, to_host
+from .roles import role_of
+
+#: The roles of parameters that state the size of a grid.
+SIZES = ("frames", "grid_height", "grid_width", "grid", "grid_thw", "side", "image_size",
+         "grid_tokens")  # fmt: skip
+#: The most tokens of a grid, and the most numbers of all grids in a call.
+MOST_TOKENS, MOST_NUMBERS = 2**12, 2**22
+#: The sides of square grids to try for objects that do not state theirs.
+_SIDES = (14, 16, 7, 8, 24, 32, 12, 10, 18, 20, 27, 28, 37, 48, 64)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The grids that a function can be called for, and how it takes their size."""
+
+    axes: int
+    one_number: bool = False  #: whether one number states the size of a square
+    square: bool = False  #: whether height and width must be equal
+    own: tuple[int, ...] = ()  #: the only grid, if there is only one
+    merge: int = 1  #: the side of the blocks of patches that come one after the other
+
+    @property
+    def words(self) -> str:
+        """Return which grids are passed, for reports."""
+        if self.own:
+            what = f"the whole grid of {_by(self.own)}"
+        else:
+            what = "whole square grids" if self.square else "whole grids"
+        order = "row by row" if self.merge == 1 else f"in blocks of {self.merge} x {self.merge}"
+        names = "frame, row and column" if self.axes == 3 else "row and column"
+        return f"{what}, {order}; positions are {names}"
+
+    def sizes(self, positions: np.ndarray) -> tuple[int, ...]:
+        """Return the sizes of a grid that has positions (A, ...).
+
+        Raises
+        ------
+        ValueError
+            The positions are not in a grid of the function, or in none that the suite makes.
+        """
+        allowed = f"positions must be cells of a grid of {_by(self.own) if self.own else 'patches'}"
+        whole = positions.dtype.kind in "iu" and not (positions < 0).any()
+        if positions.shape[0] != self.axes or positions.size == 0 or not whole:
+            raise ValueError(f"{allowed}: integers >= 0, for at least one token")
+        ends = [int(axis.max()) + 1 for axis in positions]
+        ends[-2:] = [max(end, 2) for end in ends[-2:]] if not self.own else ends[-2:]
+        if self.own:
+            if any(end > size for end, size in zip(ends, self.own, strict=True)):
+                raise ValueError(f"{allowed}, the only one that the function takes")
+            return self.own
+        m = self.merge
+        height, width = (-(-end // m) * m for end in ends[-2:])
+        if self.square:
+            height = width = max(height, width)
+        elif height == width and height * (width + m) * math.prod(ends[:-2]) <= MOST_TOKENS:
+            width += m  # unequal sizes show which one is used
+        found = (*ends[:-2], height, width)
+        if math.prod(found) > MOST_TOKENS:
+            raise ValueError(
+                f"positions must be in a grid of at most {MOST_TOKENS} tokens, the largest that "
+                "the suite makes"
+            )
+        return found
+
+    def cells(self, positions: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+        """Return the index of every position (A, ...) among the tokens of a grid."""
+        *frame, row, column = positions
+        height, width = sizes[-2:]
+        m = self.merge
+        block = row // m * (width // m) + column // m
+        cell = (block * m + row % m) * m + column % m
+        return np.asarray(cell + (frame[0] * height * width if frame else 0))
+
+    def facts(self, facts: Facts, sizes: tuple[int, ...]) -> Facts:
+        """Return the facts about a grid of these sizes besides those that are known."""
+        height, width = sizes[-2:]
+        patch = next((v for n, v in facts.by_name.items() if role_of(n) == "patch"), 1)
+        each = tuple(n * patch for n in sizes)
+        known: dict[str, Any] = {
+            "frames": sizes[0] if self.axes == 3 else 1,
+            "grid_height": height,
+            "grid_width": width,
+            "side": height,
+            "grid": height if self.one_number else sizes,
+            "image_size": each[-1] if self.one_number else each,
+            "patch": patch,
+            "grid_tokens": height * width,
+        }
+        return replace(facts, by_role={**facts.by_role, **known})
+
+    def arguments(self, sizes: tuple[int, ...], like: Any) -> dict[str, Any]:
+        """Return values by role for the parameters of a call with arrays such as ``like``."""
+        height, width = sizes[-2:]
+        xp, frames = namespace(like), sizes[0] if self.axes == 3 else 1
+        return {
+            "frames": frames,
+            "grid_height": height,
+            "grid_width": width,
+            "side": height,
+            "grid": height if self.one_number else sizes,
+            "image_size": height if self.one_number else sizes,
+            "grid_tokens": height * width,
+            "grid_thw": xp.asarray([[frames, height, width]], dtype=xp.int64),
+        }
+
+
+def whole(
+    grid: Grid,
+    call: Callable[[dict[str, Any], tuple[int, ...]], Any],
+    vectors: Mapping[str, Any],
+    positions: Any,
+    layout: str,
+) -> Any:
+    """Return the result of ``call`` for tokens at any positions (A, B, S), or (A, T) if flat.
+
+    ``call(vectors, sizes)`` gets the vectors of whole grids, in the same layout.
+    """
+    at = np.asarray(to_host(positions))
+    sizes = grid.sizes(at)
+    flat = layout in ("thd", "t(hd)")
+    cells, tokens = grid.cells(at, sizes).reshape(-1), math.prod(sizes)
+    batch = 1 if flat else at.shape[1]
+    row = np.zeros_like(cells) if flat else np.repeat(np.arange(batch), at.shape[2])
+    row = row + batch * _occurrences(row * tokens + cells)  # each cell has one token
+    place = row * tokens + cells
+    rows = int(row.max()) + 1
+    source = np.full(rows * tokens, place.size)
+    source[place] = np.arange(place.size)
+    given = {}
+    for role, x in vectors.items():
+        xp, each = namespace(x), _tokens(x, layout)
+        if rows * tokens * math.prod(each.shape[1:]) > MOST_NUMBERS:
+            raise ValueError(
+                f"positions must be in grids of at most {MOST_NUMBERS} numbers, the most that the "
+                "suite passes"
+            )
+        padded = xp.concat([each, xp.zeros_like(each[:1])], axis=0)
+        given[role] = _taken(padded, source)
+    if flat:
+        ends = [slice(r * tokens, (r + 1) * tokens) for r in range(rows)]
+        parts = [call({role: x[end] for role, x in given.items()}, sizes) for end in ends]
+        return _each(parts, lambda results: _taken(namespace(results[0]).concat(results), place))
+    shaped = {
+        role: _in_layout(x.reshape((rows, tokens, *x.shape[1:])), layout)
+        for role, x in given.items()
+    }
+
+    def back(results: list[Any]) -> Any:
+        y = _taken(_tokens(results[0], layout), place)
+        return _in_layout(y.reshape((batch, at.shape[2], *y.shape[1:])), layout)
+
+    return _each([call(shaped, sizes)], back)
+
+
+def grids_of(roles: set[str | None], owner: Any, facts: Facts, axes: int) -> Iterator[Grid]:
+    """Yield the grids to try for a function whose parameters, and its maker's, have these roles."""
+    if not rows_and_columns(facts):
+        return
+    merge = _merge(owner, facts)
+    stated = roles & set(SIZES)
+    if stated:
+        if "side" not in stated and stated != {"grid_tokens"}:
+            yield Grid(axes, merge=merge)
+        yield Grid(axes, square=True, merge=merge)
+        if {"grid", "image_size"} & stated:
+            yield Grid(axes, one_number=True, square=True, merge=merge)
+    own = list(dict.fromkeys(_own(owner, facts))) if axes == 2 else []
+    yield from (Grid(axes, own=sizes, merge=merge) for sizes in own)
+    if not own and not stated and axes == 2:
+        yield Grid(axes, square=True, merge=merge)
+        yield from (Grid(axes, own=(side, side), merge=merge) for side in _SIDES)
+
+
+def rows_and_columns(facts: Facts) -> bool:
+    """Return whether positions may be the rows and columns of a grid: no encoding scales them."""
+    return bool(facts.fields.get("position_scale", 1.0) == 1.0)
+
+
+def _own(owner: Any, facts: Facts) -> Iterator[tuple[int, ...]]:
+    """Yield the sizes of the grid that an object was made for: those it states, then its tables."""
+    values = {**getattr(owner, "__dict__", {}), **facts.by_name}
+    by_role = {role_of(name): value for name, value in values.items()}
+    patch = by_role.get("patch", 1)
+    if {"grid_height", "grid_width"} <= by_role.keys():
+        yield from _pair((by_role["grid_height"], by_role["grid_width"]), 1)
+    for role in ("grid", "side", "image_size"):
+        if role in by_role:
+            yield from _pair(by_role[role], patch if role == "image_size" else 1)
+    arrays = [*values.values(), *getattr(owner, "_buffers", {}).values()]
+    for array in arrays:
+        shape = tuple(getattr(array, "shape", ()))
+        for rows in shape[:-1]:
+            if rows >= 25 and math.isqrt(rows) ** 2 == rows:
+                yield (math.isqrt(rows), math.isqrt(rows))
+
+
+def _pair(value: Any, patch: Any) -> Iterator[tuple[int, ...]]:
+    both = value if isinstance(value, tuple | list) else (value, value)
+    if len(both) == 2 and all(isinstance(n, int) for n in (*both, patch)):
+        yield (both[0] // patch, both[1] // patch)
+
+
+def _merge(owner: Any, facts: Facts) -> int:
+    values = {**getattr(owner, "__dict__", {}), **facts.by_name}
+    found = (v for n, v in values.items() if role_of(n) == "merge" and isinstance(v, int))
+    return next(found, 1)
+
+
+def _tokens(x: Any, layout: str) -> Any:
+    """Return x as (tokens, ...), row after row of the batch."""
+    if layout in ("thd", "t(hd)"):
+        return x
+    xp = namespace(x)
+    x = {"bhsd": lambda: xp.moveaxis(x, 1, 2), "sbhd": lambda: xp.moveaxis(x, 0, 1)}.get(
+        layout, lambda: x
+    )()
+    return x.reshape((x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+def _in_layout(x: Any, layout: str) -> Any:
+    """Return x (B, S, ...) in a layout."""
+    if layout in ("bhsd", "sbhd"):
+        return namespace(x).moveaxis(x, *((1, 2) if layout == "bhsd" else (0, 1)))
+    return x
+
+
+def _taken(x: Any, index: np.ndarray) -> Any:
+    xp = namespace(x)
+    where = {"device": x.device} if hasattr(x, "device") and not isinstance(x, np.ndarray) else {}
+    return xp.take(x, xp.asarray(index, **where), axis=0)
+
+
+def _each(parts: list[Any], joined: Callable[[list[Any]], Any]) -> Any:
+    """Return the results of calls with ``joined`` applied, to each of several results."""
+    if parts[0] is None:
+        return None
+    if isinstance(parts[0], tuple | list):
+        return tuple(joined(list(side)) for side in zip(*parts, strict=True))
+    return joined(parts)
+
+
+def _occurrences(values: np.ndarray) -> np.ndarray:
+    """Return, for each value, how many times it occurred before."""
+    seen: dict[int, int] = {}
+    found = np.zeros(values.size, dtype=np.int64)
+    for n, value in enumerate(values.tolist()):
+        found[n] = seen.get(value, 0)
+        seen[value] = seen.get(value, 0) + 1
+    return found
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))

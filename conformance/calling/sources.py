@@ -1,0 +1,118 @@
+"""Find the tables that a rotation takes: in its file, or made by what the user names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from .axes_tables import EACH, AxesSource, axes_sources
+from .facts import Facts
+from .grids import SIZES
+from .instances import MAKES_TABLES, Made, candidates, main_call, methods, objects_of
+from .libraries import Library
+from .roles import Unbound, role_of
+from .signatures import is_function, signature_of
+from .subject import Subject, calling, same_call
+from .tables import AT_POSITIONS, NoTable, Source, find_source
+
+
+def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
+    """Yield the tables for a rotation: what the user names, else what the file has."""
+    request, like = subject.request, subject.like_x(library)
+    if request.table is not None:
+        places = [request.table]
+    else:
+        owner = [subject.owner] if subject.owner is not None else []
+        places = [*owner, *candidates(subject.scope, subject.function)]
+    fixed = not getattr(request.encoding, "depends_on_length", False)
+    for place in places:
+        served = set()  # the methods that give tables, for one way to state the size of a grid
+        for call, words, made in _makers(place, subject):
+            if call.__name__ in served:
+                continue
+            facts = _agreeing(subject, call)
+            try:
+                found = find_source(call, facts, words, like)
+                if request.axes == 1 or found.kind in AT_POSITIONS:
+                    yield replace(found, words=_source_words(found), every_length=fixed)
+            except (NoTable, Unbound) as error:
+                request.tried.append(str(error))
+            if request.axes == 1:
+                continue
+            try:
+                for several in _axes_sources(call, words, made, subject, facts, like):
+                    served.add(call.__name__)
+                    yield replace(several, words=_source_words(several))
+            except (NoTable, Unbound) as error:
+                request.tried.append(str(error))
+
+
+def _axes_sources(
+    call: Callable[..., Any],
+    words: str,
+    made: Made | None,
+    subject: Subject,
+    facts: Facts,
+    like: Any,
+) -> Iterator[AxesSource]:
+    """Return the tables of several axes that a callable gives."""
+    owner = made.owner if made is not None else None
+    if made is None or made.grid is None:
+        return axes_sources(call, facts, words, like, subject.request.axes, owner)
+
+    def called(sizes: tuple[int, ...]) -> Callable[..., Any]:
+        assert made.again is not None
+        return same_call(made.again(sizes), call)
+
+    return axes_sources(call, facts, words, like, subject.request.axes, owner, made.grid, called)
+
+
+def _agreeing(subject: Subject, maker: Callable[..., Any]) -> Facts:
+    """Return the facts, with the rotation's defaults for switches that the maker has too.
+
+    In diffusers, ``use_real`` of both says whether tables are complex, with opposite defaults.
+    """
+    takes = signature_of(maker).parameters
+    switches = {
+        name: p.default
+        for name, p in subject.signature.items()
+        if isinstance(p.default, bool) and role_of(name) is None and name in takes
+    }
+    return replace(subject.facts, by_name={**switches, **subject.facts.by_name})
+
+
+def _source_words(source: Source) -> str:
+    """Return how a source of rows is called, such as ``precompute_freqs_cis(dim=64, end)``."""
+    asked: tuple[str, ...] = ("x", "positions", "length", "dtype", "device", *EACH)
+    grid = source.grid if isinstance(source, AxesSource) else None
+    asked += SIZES if grid is not None else ()
+    words = f"{source.words}({source.facts.described(source.call, asked)})"
+    return words if grid is None else f"{words} of {grid.words}"
+
+
+def _makers(place: Any, subject: Subject) -> Iterator[tuple[Callable[..., Any], str, Made | None]]:
+    """Yield the callables of a class, object or function that may make tables."""
+    words = getattr(place, "__name__", type(place).__name__)
+    if inspect.isclass(place):
+        try:
+            every = list(objects_of(place, subject.facts, subject.request.axes))
+            for made in every:
+                subject.request.remember(made.owner)
+        except Unbound as error:
+            subject.request.tried.append(str(error))
+            return
+    elif is_function(place):
+        yield place, words, None
+        return
+    else:
+        every = [Made(place, words)]
+    own = getattr(subject.function, "__name__", "")
+    for made in every:
+        main = main_call(made.owner)
+        if main is not None and main != subject.function:
+            yield calling(made.owner, main), made.words, made
+        for method in methods(made.owner, MAKES_TABLES):
+            if method.__name__ != own:
+                yield method, f"{made.words}.{method.__name__}", made

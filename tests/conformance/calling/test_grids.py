@@ -1,0 +1,147 @@
+"""Functions of whole grids: which positions they can serve, and what is reported of them."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref.conformance import NoConvention, bind, check
+from posenc_ref.conformance.calling.grids import MOST_TOKENS, Grid, whole
+from posenc_ref.conformance.calling.signatures import inner, signature_of
+from posenc_ref.vision_positions import grid_positions
+
+AXIAL = MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
+
+
+def rotated(x, height, width, encoding=AXIAL):
+    return encoding.apply(x, grid_positions(height, width))
+
+
+class OneGrid:
+    def __init__(self, dim, feat_shape=(6, 9)):
+        self.feat_shape = feat_shape
+
+    def __call__(self, x):
+        if x.shape[2] != self.feat_shape[0] * self.feat_shape[1]:
+            raise ValueError("another grid")
+        return rotated(x, *self.feat_shape)
+
+
+def test_the_tokens_of_a_call_are_put_into_the_cells_of_a_grid():
+    seen = []
+
+    def call(vectors, sizes):
+        seen.append((vectors["x"].shape, sizes))
+        return vectors["x"] * np.arange(1, 1 + np.prod(sizes))[None, None, :, None]
+
+    x = np.ones((2, 1, 3, 1))
+    positions = np.array([[[0, 1, 1], [2, 0, 2]], [[3, 0, 2], [1, 1, 1]]])
+    y = whole(Grid(2), call, {"x": x}, positions, "bhsd")
+    assert seen == [((4, 1, 12, 1), (3, 4))]  # row 2, column 1 occurs twice: two more rows
+    assert y[:, 0, :, 0].tolist() == [[4, 5, 7], [10, 2, 10]]
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "bs(hd)", "thd", "t(hd)"])
+def test_every_layout_gives_each_token_its_cell(layout):
+    shape = {"bhsd": (2, 3, 4, 1), "bshd": (2, 4, 3, 1), "sbhd": (4, 2, 3, 1),
+             "bs(hd)": (2, 4, 3), "thd": (8, 3, 1), "t(hd)": (8, 3)}[layout]  # fmt: skip
+    x = np.arange(24.0).reshape(shape)
+    at = np.stack([[[0, 1, 2, 3], [3, 2, 1, 0]], [[1, 0, 1, 0], [0, 1, 1, 2]]])
+    at = at.reshape(2, -1) if layout in ("thd", "t(hd)") else at
+    assert np.array_equal(whole(Grid(2), lambda v, sizes: v["x"], {"x": x}, at, layout), x)
+
+
+@pytest.mark.parametrize(
+    ("grid", "positions", "message"),
+    [
+        (Grid(2, own=(3, 5)), [[3], [0]], "cells of a grid of 3 x 5, the only one"),
+        (Grid(2), [[-1], [0]], "cells of a grid of patches: integers >= 0"),
+        (Grid(2), [[0.5], [0]], "integers >= 0"),
+        (Grid(2), [[0], [0], [0]], "positions must be cells"),
+        (Grid(2), [[], []], "at least one token"),
+        (Grid(2), [[MOST_TOKENS], [1]], f"a grid of at most {MOST_TOKENS} tokens"),
+    ],
+)
+def test_positions_outside_of_a_grid_are_refused(grid, positions, message):
+    with pytest.raises(ValueError, match=message):
+        grid.sizes(np.array(positions))
+
+
+def test_cells_are_numbered_as_by_the_specification():
+    for merge, frames in ((1, None), (2, None), (1, 3), (2, 3)):
+        at = grid_positions(4, 6, frames=frames, merge_size=merge)
+        sizes = (4, 6) if frames is None else (3, 4, 6)
+        grid = Grid(len(at), merge=merge)
+        assert grid.cells(at, sizes).tolist() == list(range(at.shape[1]))
+
+
+def test_free_grids_are_never_square_unless_they_must_be():
+    at = np.array([[4], [4]])
+    assert Grid(2).sizes(at) == (5, 6)
+    assert Grid(2, square=True).sizes(np.array([[4], [6]])) == (7, 7)
+    assert Grid(2, merge=2).sizes(at) == (6, 8)
+
+
+def test_an_object_of_one_grid_is_judged_on_all_its_cells():
+    class LastCellWrong(OneGrid):
+        def __call__(self, x):
+            y = super().__call__(x)
+            y[:, :, -1] = x[:, :, -1]
+            return y
+
+    assert check(bind(OneGrid(16), AXIAL)).passed
+    report = check(bind(LastCellWrong(16), AXIAL))
+    assert report.verdict == "deviates"
+    assert "axes" in report.failed
+    assert "the whole grid of 6 x 9" in report.called
+
+
+def test_a_class_is_made_for_each_grid_unless_its_grid_is_given():
+    assert "whole grids" in bind(OneGrid, AXIAL).how
+    fixed = bind(OneGrid, AXIAL, init={"feat_shape": (8, 9)})
+    assert "the whole grid of 8 x 9" in fixed.how
+    with pytest.raises(ValueError, match="cells of a grid of 8 x 9"):
+        fixed.call(np.zeros((1, 1, 1, 16)), np.array([[[8]], [[0]]]))
+
+
+def test_positions_that_the_encoding_scales_are_no_cells():
+    """DINOv3 counts from -1 to 1 whatever the size of the image."""
+    scaled = AXIAL.replace(position_scale=2 * np.pi)
+    with pytest.raises(NoConvention):
+        bind(functools.partial(rotated, encoding=scaled), scaled)
+
+
+def test_one_axis_has_no_grid():
+    with pytest.raises(NoConvention):
+        bind(rotated, RoPE(16, layout="half"))
+
+
+def test_the_signature_inside_of_wrappers_is_read():
+    def outer(function):
+        def wrapper(*args):
+            return function(*args)
+
+        return wrapper
+
+    wrapped = outer(rotated)
+    assert inner(wrapped) is rotated
+    assert list(signature_of(wrapped).parameters)[:3] == ["x", "height", "width"]
+    assert "height" in bind(wrapped, AXIAL).how
+
+    def several(*args):
+        return outer(wrapped)(*args)
+
+    assert inner(several) is several  # two functions: either may be the one inside
+
+
+def test_methods_with_preset_arguments_are_methods():
+    class Turns:
+        def turn(self, x, positions, sign):
+            return RoPE(16, layout="half").apply(x, sign * positions)
+
+        rotate_back = functools.partialmethod(turn, sign=-1)
+
+    found = bind(Turns(), RoPE(16, layout="half"))
+    assert "rotate_back" in found.how
+    assert check(found).codes == ["sign"]
