@@ -81,6 +81,8 @@ def tame(fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn(*args)
 
     called.__name__ = called.__qualname__ = type.__getattribute__(type(fn), "__name__")
+    # Whoever looks for a signature stops here, and does not read the function inside.
+    called.__signature__ = inspect.signature(called)  # type: ignore[attr-defined]
     return called
 
 
