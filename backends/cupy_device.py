@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from posenc_ref._namespace import Array, to_host
 
+from .kernels.guard import Guard
 from .kernels.rotary_launch import SIZE, Launch
 
 _ARGUMENTS = np.dtype((np.void, SIZE))
@@ -54,11 +54,11 @@ def _once(make: Callable[[Any], Any]) -> Any:
     Without the lock, two threads could each make a value for the same key.  The cache would then
     keep one of the two and free the other, perhaps while a launch uses it.
     """
-    kept, lock = functools.cache(make), threading.Lock()
+    kept, guard = functools.cache(make), Guard()
 
     @functools.wraps(make)
     def found(key: Any) -> Any:
-        with lock:
+        with guard.lock:
             return kept(key)
 
     found.forget = kept.cache_clear  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref import _validate as validate
+from posenc_ref._cached import cached_property
 from posenc_ref._namespace import Array, is_array, is_lazy, library
 
 from . import fused_cupy, fused_dask, jax_angles
@@ -38,7 +39,7 @@ class FusedRotary:
         # Copies, and workers that receive one, make their own tables.
         return type(self), (self.encoding, self.tensor_layout, self._inverse)
 
-    @functools.cached_property
+    @cached_property
     def inverse(self) -> FusedRotary:
         """The fast form of ``encoding.inverse``, with the same methods."""
         return type(self)(self.encoding, self.tensor_layout, not self._inverse)

@@ -14,6 +14,7 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 from .calling import bind, takes
 from .diagnosis.reproduce_fn import runnable
 from .harness.driver import Driver, Malformed, Refused
+from .harness.foreign import said, tame
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
@@ -42,6 +43,7 @@ def check(
     max_position: int | None = None,
     inplace: bool = False,
     strict: bool = False,
+    accept_limits: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -81,6 +83,8 @@ def check(
         Whether ``fn`` may overwrite its inputs.
     strict : bool
         Whether tensors that differ fail even if every logit agrees; by default they are a note.
+    accept_limits : bool
+        Whether a function that refuses most inputs may conform; by default it is inconclusive.
     factory : callable, optional
         Makes a fresh instance of ``fn``, for the state tests.
     seed : int
@@ -104,6 +108,7 @@ def check(
     bound = fn if isinstance(fn, Implementation) else None
     if not callable(fn):
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
+    fn = bound or tame(fn)
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
         raise TypeError(
@@ -144,6 +149,7 @@ def check(
         max_position=max_position,
         inplace=inplace,
         strict=strict,
+        accept_limits=accept_limits,
         factory=factory,
         seed=seed,
         name=name,
@@ -189,7 +195,13 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
     except Refused as error:
         run.add("raises", "a call raises, although a similar call was accepted before", str(error))
     except Malformed as error:
-        run.add("shape", str(error), "a similar call returned the right shape before")
+        run.add(error.code, str(error), "a similar call returned the right shape before")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception):
+            raise
+        run.add("raises", "what a call returned raises an exception when it is read", said(error))
     for problem in problems() if problems else ():
         run.add("raises", *problem)
     findings = run.report.findings
@@ -212,6 +224,7 @@ def make_run(
     max_position: int | None = None,
     inplace: bool = False,
     strict: bool = False,
+    accept_limits: bool = False,
     factory: Callable[[], Callable[..., Any]] | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -220,7 +233,8 @@ def make_run(
 ) -> Run:
     """Check the arguments, which are those of :func:`check`, and return the run to be judged."""
     encoding = on_host(encoding)
-    own_name = str(getattr(fn, "__name__", type(fn).__name__))
+    fn = fn if isinstance(fn, Implementation) else tame(fn)
+    own_name = str(getattr(fn, "__name__", None) or type(fn).__name__)
     bound = fn if isinstance(fn, Implementation) else Implementation(fn, surface, own_name)
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))
@@ -263,7 +277,9 @@ def make_run(
             )
         head_dim = encoding.head_dim
     head_dim = head_dim or bound.head_dim
-    settings = Settings(angles, precision, max_position, seed, head_dim, reduced, strict)
+    settings = Settings(
+        angles, precision, max_position, seed, head_dim, reduced, strict, accept_limits
+    )
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     report.called = bound.how
     return Run(driver, encoding, settings, Ledger(report))

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from . import _validate as validate
 from ._namespace import (
     FLOATING,
     Array,
     astype,
+    class_of,
     device_of,
     dtype_name,
     from_host,
@@ -43,7 +45,7 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
 
 
 def _kind(value: Any) -> str:
-    return dtype_name(value) if is_array(value) else type(value).__name__
+    return dtype_name(value) if is_array(value) else class_of(value)
 
 
 def check_queries_and_keys(q: Array, k: Array) -> None:
@@ -61,6 +63,7 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
             f"q and k must have shapes (..., Q, d) and (..., K, d), equal except for Q and K, "
             f"got {tuple(q.shape)} and {tuple(k.shape)}"
         )
+    validate.elements("the logits", (*q.shape[:-1], k.shape[-2]), "pass fewer queries per call")
 
 
 def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:

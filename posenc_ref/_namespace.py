@@ -28,15 +28,30 @@ FLOATING = ("float64", "float32", "float16", "bfloat16")
 INTEGER = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
+#: Subclasses of NumPy's array that give ``*`` or missing elements another meaning, and how to
+#: convert them.
+_UNLIKE = {np.matrix: "np.asarray(it)", np.ma.MaskedArray: "its filled(value)"}
+
+
 def is_array(value: object) -> bool:
-    """Return whether ``value`` is an array of NumPy or of a library in ``array_api_compat``."""
+    """Return whether ``value`` is an array of NumPy or of a library in ``array_api_compat``.
+
+    A ``np.matrix`` and a masked array are none: the encodings would multiply the one as a matrix,
+    and lose the mask of the other.
+    """
     if isinstance(value, np.ndarray | np.generic):
-        return True
+        return not isinstance(value, tuple(_UNLIKE))
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return False
     import array_api_compat
 
     return bool(array_api_compat.is_array_api_obj(value))
+
+
+def class_of(value: object) -> str:
+    """Return the class of a value that is no array, for a message; say how to convert it."""
+    how = next((how for kind, how in _UNLIKE.items() if isinstance(value, kind)), "")
+    return f"{type(value).__name__}: pass {how}" if how else type(value).__name__
 
 
 def namespace(array: Array) -> Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from ._namespace import (
     Array,
     Namespace,
     as_namespace,
+    class_of,
     device_of,
     dtype_name,
     has_float64,
@@ -27,6 +29,9 @@ from ._namespace import (
     wide_integer,
 )
 from .angles import MAX_POSITION
+
+#: The most positions in one call.
+MAX_COUNT = 2**31
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def as_positions(
     share x's library and device.  float16 and bfloat16 are refused, because they cannot represent
     all integers above 2048 and 256.
     """
-    array = _as_array(positions, name)
+    array = _as_array(positions, name, largest)
     kind = dtype_name(array)
     if kind in ("float16", "bfloat16"):
         limit = {"float16": 2048, "bfloat16": 256}[kind]
@@ -100,11 +105,7 @@ def as_positions(
     elif 0 not in values.shape:
         # abs would overflow at the lowest integer, and large uint64 are negative in int64.
         wide = here.astype(array, here.float64) if kind == "uint64" else values
-        extreme = max(-float(here.min(wide)), float(here.max(wide)))
-        if not extreme <= largest:
-            raise ValueError(
-                f"{name} must be finite and at most {largest:g} in absolute value, got {extreme:g}"
-            )
+        _within(name, max(-float(here.min(wide)), float(here.max(wide))), largest)
     return Positions(values, xp, device)
 
 
@@ -146,7 +147,7 @@ def as_pairs(
     return q, k
 
 
-def _as_array(positions: Any, name: str) -> Array:
+def _as_array(positions: Any, name: str, largest: float) -> Array:
     if isinstance(positions, bool):
         raise TypeError(
             f"{name} must be an array, a list, a range or a number, got the boolean {positions!r}"
@@ -154,15 +155,42 @@ def _as_array(positions: Any, name: str) -> Array:
     if isinstance(positions, int | float | np.integer | np.floating):
         return np.asarray([positions])
     if isinstance(positions, range):
+        if positions:  # NumPy and len() refuse large ranges in other words
+            first, last = positions[0], positions[-1]
+            _within(name, max(abs(first), abs(last)), largest)
+            _few(name, abs(last - first) // abs(positions.step) + 1)
         return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
     if isinstance(positions, list | tuple):
-        array = np.asarray(positions)
+        try:
+            array = np.asarray(positions)
+        except ValueError as error:
+            raise ValueError(f"{name} must have rows of equal length, got {error}") from None
         return array.astype(np.int64) if array.size == 0 else array
     if not is_array(positions):
         raise TypeError(
-            f"{name} must be an array, a list, a range or a number, got {type(positions).__name__}"
+            f"{name} must be an array, a list, a range or a number, got {class_of(positions)}"
         )
+    if not is_lazy(positions):
+        _few(name, math.prod(positions.shape))
     return positions.reshape(1) if positions.ndim == 0 else positions
+
+
+def _few(name: str, count: int) -> None:
+    """Raise ValueError for too many positions, which a range or a view may have for free."""
+    if count > MAX_COUNT:
+        raise ValueError(
+            f"{name} must be at most {MAX_COUNT} positions, got {count}: call with a part of them"
+        )
+
+
+def _within(name: str, extreme: int | float, largest: float) -> None:
+    if not extreme <= largest:
+        shown = "an integer of many digits"  # which Python may refuse to print
+        if isinstance(extreme, float) or extreme < 2**64:
+            shown = f"{extreme:g}"
+        raise ValueError(
+            f"{name} must be finite and at most {largest:g} in absolute value, got {shown}"
+        )
 
 
 def first_axis(positions: Positions, num_axes: int) -> Positions:

@@ -8,25 +8,64 @@ from typing import Any
 
 import numpy as np
 
-from ._namespace import FLOATING, Array, dtype_name, is_array
+from ._namespace import FLOATING, Array, class_of, dtype_name, is_array
 from ._text import near, shown
+from .limits import ELEMENTS, INTEGER, SIZE
 
 
-def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "") -> int:
-    """Return ``value`` as a Python int; raise TypeError for bools and floats."""
+def integer(
+    name: str,
+    value: Any,
+    *,
+    minimum: int | None = None,
+    maximum: int = INTEGER,
+    why: str = "",
+) -> int:
+    """Return ``value`` as a Python int; raise TypeError for bools and floats.
+
+    Its absolute value must be at most ``maximum``.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {shown(value)}")
-    if minimum is not None and value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}{why}, got {shown(int(value))}")
-    return int(value)
+    number = int(value)
+    long = number.bit_length() > 64
+    if long or abs(number) > maximum:
+        what = f"an integer of {number.bit_length()} bits" if long else number
+        if number < 0 and minimum is not None:
+            raise ValueError(f"{name} must be at least {minimum}{why}, got {what}")
+        less = "" if minimum is not None else " in absolute value"
+        raise ValueError(f"{name} must be at most {maximum}{less}, got {what}")
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}{why}, got {number}")
+    return number
+
+
+def size(name: str, value: Any, *, minimum: int = 1) -> int:
+    """Return a number of heads or channels; raise unless it is in ``minimum`` .. 65536."""
+    return integer(name, value, minimum=minimum, maximum=SIZE)
+
+
+def elements(what: str, shape: Sequence[int], instead: str = "") -> None:
+    """Raise ValueError if an array of ``shape`` has more than 2**32 elements."""
+    if math.prod(shape) > ELEMENTS:
+        raise ValueError(
+            f"{what} must have at most {ELEMENTS} elements, got shape "
+            f"({', '.join(map(str, shape))}); {instead or 'make it in parts'}"
+        )
 
 
 def real(
-    name: str, value: Any, *, above: float | None = None, minimum: float | None = None
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
 ) -> float:
     """Return ``value`` as a Python float; raise unless it is finite and within the limits.
 
-    It must be greater than ``above`` and at least ``minimum``, where they are given.
+    It must be greater than ``above``, at least ``minimum`` and at most ``maximum`` in absolute
+    value, where they are given.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number, got {shown(value)}")
@@ -40,6 +79,9 @@ def real(
         raise ValueError(f"{name} must be greater than {above:g}, got {shown(value)}")
     if minimum is not None and not number >= minimum:
         raise ValueError(f"{name} must be at least {minimum:g}, got {shown(value)}")
+    if maximum is not None and abs(number) > maximum:
+        less = " in absolute value" if number < 0 else ""
+        raise ValueError(f"{name} must be at most {maximum:g}{less}, got {shown(value)}")
     return number
 
 
@@ -75,7 +117,7 @@ def choice(
 def check_x(x: Array, dim: int, what: str) -> None:
     """Check that ``x`` is a real floating array of shape (..., S, dim)."""
     if not is_array(x):
-        raise TypeError(f"x must be an array, got {type(x).__name__}")
+        raise TypeError(f"x must be an array, got {class_of(x)}")
     if type(x).__name__ == "DTensor":
         raise TypeError(
             "x must be the local tensor of this process, got a DTensor: pass x.to_local() and the "

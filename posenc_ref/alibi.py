@@ -71,7 +71,7 @@ class ALiBi(Bias):
 
     def __post_init__(self) -> None:
         self._set(
-            num_heads=validate.integer("num_heads", self.num_heads, minimum=1),
+            num_heads=validate.size("num_heads", self.num_heads, minimum=1),
             causal=validate.boolean("causal", self.causal),
             max_bias=validate.real("max_bias", self.max_bias, above=0.0),
             bias_inside_scale=validate.boolean("bias_inside_scale", self.bias_inside_scale),

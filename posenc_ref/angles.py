@@ -47,6 +47,22 @@ def geometric(base: float | Decimal, exponents: Sequence[Decimal | int]) -> tupl
         return tuple(Decimal(base) ** -Decimal(e) for e in exponents)
 
 
+def check_domain(name: str, fastest: float, offset: float = 0.0) -> None:
+    """Raise ValueError if no position but 0 is in the domain, or if the offset is outside it.
+
+    ``fastest`` is the largest |frequency|, in radians per position; ``name`` is what states it.
+    """
+    if fastest > MAX_POSITION:
+        raise ValueError(
+            f"{name} must give frequencies of at most 2**40 radians per position, got {fastest:g}"
+        )
+    if abs(offset) * max(1.0, fastest) > MAX_POSITION:
+        raise ValueError(
+            "offset, and offset * the largest frequency, must be within -2**40 .. 2**40, got "
+            f"offset = {offset:g} and the frequency {fastest:g}"
+        )
+
+
 @dataclass(frozen=True)
 class Turns:
     """Frequencies in turns, split into parts so that products with a position are exact.

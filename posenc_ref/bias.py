@@ -91,6 +91,8 @@ class Bias(Encoding, abstract=True):
         dtype of that table, and every other bias is float64.
         """
         q, k = as_pairs(q_positions, k_positions, integers=self.integers)
+        whole = (*q.shape[:-1], self.num_heads, q.shape[-1], k.shape[-1])
+        validate.elements("the bias", whole, "pass fewer queries per call, or use toeplitz()")
         bias = self._of_pairs(q.values[..., :, None], k.values[..., None, :])
         return finish(send(bias, q.xp, q.device), dtype)
 
@@ -107,6 +109,7 @@ class Bias(Encoding, abstract=True):
             )
         q_len = validate.integer("q_len", q_len, minimum=1)
         k_len = validate.integer("k_len", k_len, minimum=1)
+        validate.elements("the bias of each offset", (self.num_heads, q_len + k_len - 1))
         kind = np.int64 if self.integers else np.float64
         return self._of_offset(np.arange(1 - k_len, q_len, dtype=kind)[None, :])[..., 0, :]
 

@@ -68,7 +68,7 @@ class BoxSine(AxisSinusoids):
 
     def __post_init__(self) -> None:
         axes = validate.choice("axes", self.axes, COORDINATES)
-        dim = validate.integer("dim", self.dim, minimum=2 * len(axes))
+        dim = validate.size("dim", self.dim, minimum=2 * len(axes))
         if dim % (2 * len(axes)):
             raise ValueError(
                 f"dim must be a multiple of {2 * len(axes)}, because each of the {len(axes)} "

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _validate as validate
 from ._arrays import check_numbers, gathered, like, product
-from ._namespace import Array
+from ._namespace import Array, is_lazy, namespace
 from .score import Score
 
 
@@ -62,6 +62,7 @@ class DecomposedRelative(Score):
         self, q: Array, k: Array, q_at: Array, k_at: Array, scale: float
     ) -> dict[str, Array]:
         h, w = self.grid
+        check_tokens(q_at, k_at, h * w, "grid")
         dy, dx = q_at // w - k_at // w, q_at % w - k_at % w
         by_height = product(q, like("height_table", self.height_table, q))
         by_width = product(q, like("width_table", self.width_table, q))
@@ -70,6 +71,20 @@ class DecomposedRelative(Score):
             "content-height": gathered(by_height, dy + h - 1),
             "content-width": gathered(by_width, dx + w - 1),
         }
+
+
+def check_tokens(q_at: Array, k_at: Array, count: int, what: str) -> None:
+    """Check that concrete positions are 0 .. count - 1; lazy ones cannot be checked."""
+    for name, at in (("q_positions", q_at), ("k_positions", k_at)):
+        if is_lazy(at) or 0 in at.shape:
+            continue
+        xp = namespace(at)
+        low, high = int(xp.min(at)), int(xp.max(at))
+        if low < 0 or high >= count:
+            raise ValueError(
+                f"{name} must be tokens of the {what}, 0 .. {count - 1}, got "
+                f"{low if low < 0 else high}"
+            )
 
 
 def validate_grid(name: str, value: Any) -> tuple[int, int]:

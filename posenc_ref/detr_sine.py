@@ -68,7 +68,7 @@ class DETRSine(AxisSinusoids):
     denominator = "dim"
 
     def __post_init__(self) -> None:
-        dim = validate.integer("dim", self.dim, minimum=4)
+        dim = validate.size("dim", self.dim, minimum=4)
         if dim % 4:
             raise ValueError(
                 "dim must be a multiple of 4, because each of the 2 axes has pairs of a sine and a "

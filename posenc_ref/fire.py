@@ -12,6 +12,7 @@ from ._namespace import Array, astype, namespace, working_dtype
 from ._network import Network
 from .accuracy import Truth
 from .bias import Bias
+from .limits import FACTOR
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +58,7 @@ class FIRE(Bias):
     def __post_init__(self) -> None:
         self._network.check(1)
         self._set(
-            c=validate.real("c", self.c, above=0.0),
+            c=validate.real("c", self.c, above=0.0, maximum=FACTOR),
             length=validate.real("length", self.length, above=0.0),
             eps=validate.real("eps", self.eps, minimum=0.0),
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from . import _validate as validate
 from ._arrays import check_numbers, check_place, like, lookup, product
+from ._cached import cached_property
 from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
 from ._network import softplus
 from .accuracy import Truth

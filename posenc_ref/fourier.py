@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace, astype, from_host, is_array, send, to_host
 from ._positions import Positions, as_positions
 from .accuracy import Truth
-from .angles import MAX_POSITION, TWO_PI, Turns, decimal_context, tables, turns
+from .angles import MAX_POSITION, TWO_PI, Turns, check_domain, decimal_context, tables, turns
 from .table import PAIRED, ComputedTable, of_axis
 
 #: Radians in one unit of ``matrix @ coordinates``.
@@ -91,17 +91,20 @@ class FourierFeatures(ComputedTable):
                 f"layout 'grouped' puts A pairs together: the rows of matrix must be a multiple of "
                 f"A = {matrix.shape[1]}, got {matrix.shape[0]}"
             )
+        unit = validate.choice("unit", self.unit, tuple(UNITS), {"2pi": "turn", "pi": "half-turn"})
+        offset = validate.real("offset", self.offset)
+        position_scale = validate.real("position_scale", self.position_scale)
+        largest = abs(position_scale) * float(UNITS[unit])
+        check_domain("matrix and position_scale", largest * float(np.abs(matrix).max()), offset)
         matrix.setflags(write=False)
         self._set(
             matrix=matrix,
-            unit=validate.choice(
-                "unit", self.unit, tuple(UNITS), {"2pi": "turn", "pi": "half-turn"}
-            ),
+            unit=unit,
             layout=layout,
             first=validate.choice("first", self.first, ("sin", "cos")),
             include_input=validate.boolean("include_input", self.include_input),
-            offset=validate.real("offset", self.offset),
-            position_scale=validate.real("position_scale", self.position_scale),
+            offset=offset,
+            position_scale=position_scale,
             scale=validate.real("scale", self.scale),
         )
 

@@ -12,6 +12,7 @@ from . import _validate as validate
 from ._namespace import Array, device_of, from_host, namespace
 from .accuracy import Truth
 from .bias import Bias
+from .limits import FACTOR
 from .schedules.scaling import real_tuple
 
 
@@ -49,7 +50,10 @@ class Kerple(Bias):
     holds = frozenset({"symmetric", "zero-at-own", "decay"})
 
     def __post_init__(self) -> None:
-        r1, r2 = (real_tuple(name, getattr(self, name), above=0.0) for name in ("r1", "r2"))
+        r1, r2 = (
+            real_tuple(name, getattr(self, name), above=0.0, maximum=FACTOR)
+            for name in ("r1", "r2")
+        )
         if len(r1) != len(r2):
             raise ValueError(
                 f"r1 and r2 must have one number for each head, got {len(r1)} and {len(r2)}"

@@ -17,6 +17,7 @@ from ._namespace import (
     wide_integer,
 )
 from ._positions import Positions, as_positions
+from .angles import MAX_POSITION
 from .table import LearnedTable
 
 
@@ -57,7 +58,7 @@ class Learned(LearnedTable):
 
     def __post_init__(self) -> None:
         check_numbers("weight", self.weight, "rows", "dim")
-        self._set(offset=validate.integer("offset", self.offset))
+        self._set(offset=validate.integer("offset", self.offset, maximum=MAX_POSITION))
         if self.padding_idx is not None:
             row = validate.integer("padding_idx", self.padding_idx, minimum=0)
             if row >= self.rows:

@@ -1,18 +1,29 @@
-"""The largest sizes that posenc_ref reads from files: the one table of these bounds.
+"""The largest sizes that posenc_ref accepts: the one table of these bounds.
 
 A reader refuses anything larger with a ValueError, before it allocates memory or runs a loop for
-it.  The bounds are far above those of published models and recordings.  Objects that a program
-makes itself, such as ``ALiBi(2**20)``, are not bound by this table.
+it.  The bounds are far above those of published models and recordings.  The first ones hold for
+every encoding, wherever its parameters come from.
 """
 
 from __future__ import annotations
+
+#: Heads, and channels of a head or a table: their 50-digit numbers take seconds.
+SIZE = 2**16
+#: Any other integer: float64 represents all integers up to it.
+INTEGER = 2**53
+#: A factor of a distance: a product of two of them with a distance is finite.
+FACTOR = 2.0**400
+#: A divisor of a distance, at least, for the same reason.
+DIVISOR = 2.0**-400
+#: Elements of a result, 32 GiB in float64.
+ELEMENTS = 2**32
 
 #: Layers of a model.
 LAYERS = 65_536
 #: Different kinds of layers in one model.
 KINDS = 64
 #: Attention heads.
-HEADS = 65_536
+HEADS = SIZE
 #: Channels of one head; its frequencies take a second of 50-digit arithmetic.
 HEAD_DIM = 16_384
 #: Channels of a hidden state, and any other size in a configuration.

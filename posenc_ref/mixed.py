@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _validate as validate
 from ._namespace import Array, is_array, to_host
-from .angles import decimal_context, tables, turns
+from .angles import check_domain, decimal_context, tables, turns
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
 
@@ -48,7 +48,7 @@ class MixedRoPE(Rotary):
     sign = 1
 
     def __post_init__(self) -> None:
-        head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
+        head_dim = validate.size("head_dim", self.head_dim, minimum=2)
         if not is_array(self.weight):
             raise TypeError(f"weight must be an array (A, P), got {type(self.weight).__name__}")
         weight = np.array(to_host(self.weight), dtype=np.float64)
@@ -59,6 +59,7 @@ class MixedRoPE(Rotary):
             )
         if not np.isfinite(weight).all():
             raise ValueError("weight must be finite")
+        check_domain("weight", float(np.abs(weight).max()))
         weight.setflags(write=False)
         self._set(
             head_dim=head_dim,
@@ -83,6 +84,10 @@ class MixedRoPE(Rotary):
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)
+
+    def _fastest(self) -> float:
+        """Return the largest |weight|: the frequencies of two axes may cancel in their sum."""
+        return float(np.abs(self.weight).max())
 
     def _tables(
         self, positions: Array, seq_len: int | None, offset: float, **where: Any

@@ -80,7 +80,7 @@ class MultiAxisRoPE(Rotary):
     sign: int = 1
 
     def __post_init__(self) -> None:
-        head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
+        head_dim = validate.size("head_dim", self.head_dim, minimum=2)
         sections = _integers("sections", self.sections, minimum=1)
         if len(sections) < 2:
             raise ValueError(
@@ -197,15 +197,20 @@ class MultiAxisRoPE(Rotary):
         return self.scaling is not None and self.scaling.depends_on_length
 
 
+def _is_sequence(value: Any) -> bool:
+    array = isinstance(value, np.ndarray) and value.ndim > 0
+    return array or (isinstance(value, Sequence) and not isinstance(value, str))
+
+
 def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+    if not _is_sequence(values):
         raise TypeError(f"{name} must be a sequence of integers, got {values!r}")
     return tuple(validate.integer(f"{name}[{i}]", v, minimum=minimum) for i, v in enumerate(values))
 
 
 def _per_axis(name: str, value: Any, count: int, above: float = 0.0) -> float | tuple[float, ...]:
     """Return ``value`` as a float if it is equal for all axes, else as a tuple by axis."""
-    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+    if not _is_sequence(value):
         return validate.real(name, value, above=above)
     if len(value) != count:
         raise ValueError(

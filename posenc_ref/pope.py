@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
 from ._arrays import check_numbers, like
+from ._cached import cached_property
 from ._namespace import Array, astype, device_of, namespace, to_host
 from ._network import sigmoid, softplus
 from .accuracy import Truth
@@ -61,8 +61,8 @@ class PoPE(Score):
 
     def __post_init__(self) -> None:
         self._set(
-            head_dim=validate.integer("head_dim", self.head_dim, minimum=1),
-            base=validate.real("base", self.base, above=0.0),
+            head_dim=validate.size("head_dim", self.head_dim, minimum=1),
+            base=validate.real("base", self.base, above=1.0),
         )
         if self.phases is not None:
             check_numbers("phases", self.phases, "H", self.head_dim)

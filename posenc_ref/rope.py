@@ -73,10 +73,10 @@ class RoPE(Rotary):
     sign: int = 1
 
     def __post_init__(self) -> None:
-        head_dim = validate.integer("head_dim", self.head_dim, minimum=1)
+        head_dim = validate.size("head_dim", self.head_dim, minimum=1)
         d = head_dim if self.rotary_dim is None else self.rotary_dim
         name = "head_dim" if self.rotary_dim is None else "rotary_dim"
-        d = validate.integer(name, d, minimum=2)
+        d = validate.size(name, d, minimum=2)
         if d % 2:
             raise ValueError(f"{name} must be even (channels are rotated in pairs), got {d}")
         if d > head_dim:

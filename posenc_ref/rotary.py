@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
 from ._arrays import dot
+from ._cached import cached_property
 from ._namespace import (
     Array,
     DType,
@@ -40,7 +40,7 @@ from ._namespace import (
     working_dtype,
 )
 from ._positions import Positions, as_positions, broadcast_axes, cut_like, first_axis, target
-from .angles import MAX_POSITION, Turns, tables, turns
+from .angles import MAX_POSITION, Turns, check_domain, tables, turns
 from .encoding import Encoding
 
 
@@ -127,7 +127,9 @@ class Rotary(Encoding, abstract=True):
         ``seq_len`` is the length of the sequence.  Only schedules that depend on the length use it;
         for them, None means the trained length.
         """
-        return np.array([float(w) for w in self.decimal_frequencies(_length(seq_len))])
+        found = np.array([float(w) for w in self.decimal_frequencies(_length(seq_len))])
+        check_domain("the encoding", float(np.abs(found).max(initial=0.0)), self.offset)
+        return found
 
     def cos_sin(
         self,
@@ -240,8 +242,7 @@ class Rotary(Encoding, abstract=True):
     # -- implementation ----------------------------------------------------------------------
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
-        fastest = self._turns(None).fastest
-        p = as_positions(positions, x=x, largest=MAX_POSITION / max(1.0, fastest))
+        p = as_positions(positions, x=x, largest=MAX_POSITION / max(1.0, self._fastest()))
         count = self.num_axes
         if count == 1:
             return p
@@ -254,6 +255,10 @@ class Rotary(Encoding, abstract=True):
                 f"the {count} axes, or (S,) where all axes agree; got {p.shape}"
             )
         return p
+
+    def _fastest(self) -> float:
+        """Return the largest |frequency| of an axis, in radians per position."""
+        return self._turns(None).fastest
 
     def _turns(self, seq_len: int | None) -> Turns:
         kept = self._kept_turns

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from functools import cached_property
 
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, device_of, from_host, namespace
 from .accuracy import Truth
 from .angles import Turns, decimal_context, geometric, tables, turns
@@ -51,11 +51,11 @@ class Sandwich(Bias):
     holds = frozenset({"symmetric", "zero-at-own"})  # no decay: it is not monotonic
 
     def __post_init__(self) -> None:
-        dim = validate.integer("dim", self.dim, minimum=2)
+        dim = validate.size("dim", self.dim, minimum=2)
         if dim % 2:
             raise ValueError(f"dim must be even, got {dim}")
         self._set(
-            num_heads=validate.integer("num_heads", self.num_heads, minimum=1),
+            num_heads=validate.size("num_heads", self.num_heads, minimum=1),
             dim=dim,
             base=validate.real("base", self.base, above=1.0),
             causal=validate.boolean("causal", self.causal),

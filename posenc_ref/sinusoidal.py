@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace, from_host
 from ._positions import Positions, as_positions
 from .accuracy import Truth
@@ -69,7 +69,7 @@ class Sinusoidal(ComputedTable):
 
     def __post_init__(self) -> None:
         odd = validate.choice("odd", self.odd, ("raise", "extra-sin", "zero-pad"))
-        dim = validate.integer("dim", self.dim, minimum=1 if odd == "extra-sin" else 2)
+        dim = validate.size("dim", self.dim, minimum=1 if odd == "extra-sin" else 2)
         if dim % 2 and odd == "raise":
             raise ValueError(f"dim must be even unless odd='extra-sin' or 'zero-pad', got {dim}")
         denominator: Any = self.denominator
@@ -88,7 +88,9 @@ class Sinusoidal(ComputedTable):
                 "got 'cos'"
             )
         offset = validate.real("offset", self.offset)
-        position_scale = validate.real("position_scale", self.position_scale, above=0.0)
+        position_scale = validate.real(
+            "position_scale", self.position_scale, above=0.0, maximum=MAX_POSITION
+        )
         if abs(offset) * max(1.0, position_scale) > MAX_POSITION:
             raise ValueError(
                 "offset and offset * position_scale must be within -2**40 .. 2**40, got "

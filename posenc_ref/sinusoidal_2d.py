@@ -74,7 +74,7 @@ class Sinusoidal2D(AxisSinusoids):
     axes = "hw"
 
     def __post_init__(self) -> None:
-        dim = validate.integer("dim", self.dim, minimum=4)
+        dim = validate.size("dim", self.dim, minimum=4)
         if dim % 4:
             raise ValueError(
                 "dim must be a multiple of 4, because each of the 2 axes has pairs of a sine and a "
@@ -150,7 +150,7 @@ class Sinusoidal3D(AxisSinusoids):
     def __post_init__(self) -> None:
         if not isinstance(self.sections, tuple | list) or len(self.sections) != 3:
             raise TypeError(f"sections must be three integers (t, h, w), got {self.sections!r}")
-        sections = tuple(validate.integer("sections", s, minimum=2) for s in self.sections)
+        sections = tuple(validate.size("sections", s, minimum=2) for s in self.sections)
         if any(s % 2 for s in sections):
             raise ValueError(f"sections must be even (sin and cos for each axis), got {sections}")
         self._set(sections=sections)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace
 from ._positions import Positions
 from .accuracy import Truth
+from .limits import DIVISOR
 from .sinusoidal import Sinusoidal
 from .table import ComputedTable
 
@@ -56,7 +57,7 @@ class StandardizedSinusoidal(ComputedTable):
         self._set(
             dim=plain.dim,
             length=validate.integer("length", self.length, minimum=1),
-            divisor=validate.real("divisor", self.divisor, above=0.0),
+            divisor=validate.real("divisor", self.divisor, above=0.0, minimum=DIVISOR),
             base=plain.base,
         )
 

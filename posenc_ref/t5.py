@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
 from ._arrays import check_numbers, check_place, lookup
+from ._cached import cached_property
 from ._namespace import (
     INTEGER,
     Array,

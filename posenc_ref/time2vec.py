@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace, astype, is_array, send, to_host
 from ._positions import Positions, as_positions
 from .accuracy import Truth

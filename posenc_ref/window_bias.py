@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ._arrays import check_numbers, check_place, lookup
-from ._namespace import Array, astype, is_lazy, namespace, working_dtype
+from ._namespace import Array, astype, namespace, working_dtype
 from ._network import Network, sigmoid
 from .accuracy import Truth
 from .bias import Bias
-from .decomposed import validate_grid
+from .decomposed import check_tokens, validate_grid
 from .relative import relative_row
 
 
@@ -29,21 +29,8 @@ class WindowBias(Bias, abstract=True):
         """Number of tokens of a window."""
         return int(self.window[0] * self.window[1])
 
-    def _check(self, q: Array, k: Array) -> None:
-        """Check that concrete positions are tokens of the window; lazy ones cannot be checked."""
-        for name, at in (("q_positions", q), ("k_positions", k)):
-            if is_lazy(at) or 0 in at.shape:
-                continue
-            xp = namespace(at)
-            low, high = int(xp.min(at)), int(xp.max(at))
-            if low < 0 or high >= self.tokens:
-                raise ValueError(
-                    f"{name} must be tokens of the window, 0 .. {self.tokens - 1}, got "
-                    f"{low if low < 0 else high}"
-                )
-
     def _of_pairs(self, q: Array, k: Array) -> Array:
-        self._check(q, k)
+        check_tokens(q, k, self.tokens, "window")
         _, w = self.window
         return self._of_axes(q // w - k // w, q % w - k % w)
 
@@ -137,7 +124,7 @@ class BEiTBias(WindowTable):
         return super().tokens + 1
 
     def _of_pairs(self, q: Array, k: Array) -> Array:
-        self._check(q, k)
+        check_tokens(q, k, self.tokens, "window")
         h, w = self.window
         n, xp = int(self.table.shape[0]), namespace(q)
         i, j = q - 1, k - 1

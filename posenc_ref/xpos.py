@@ -21,7 +21,8 @@ from ._namespace import (
     working_dtype,
 )
 from ._positions import broadcast_axes
-from .angles import decimal_context
+from .angles import MAX_POSITION, decimal_context
+from .limits import DIVISOR
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
 from .schedules.scaling import standard_schedule
@@ -88,7 +89,7 @@ class XPos(Rotary):
     sign = 1
 
     def __post_init__(self) -> None:
-        head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
+        head_dim = validate.size("head_dim", self.head_dim, minimum=2)
         if head_dim % 2:
             raise ValueError(
                 f"head_dim must be even (channels are rotated in pairs), got {head_dim}"
@@ -97,9 +98,9 @@ class XPos(Rotary):
             head_dim=head_dim,
             layout=validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES),
             base=validate.real("base", self.base, above=1.0),
-            scale_base=validate.real("scale_base", self.scale_base, above=0.0),
-            gamma=validate.real("gamma", self.gamma, above=0.0),
-            centre=validate.real("centre", self.centre),
+            scale_base=validate.real("scale_base", self.scale_base, above=0.0, minimum=DIVISOR),
+            gamma=validate.real("gamma", self.gamma, above=0.0, maximum=2.0**40),
+            centre=validate.real("centre", self.centre, maximum=MAX_POSITION),
         )
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+
+from .guard import Guard
 
 
 class Kept:
@@ -14,14 +15,14 @@ class Kept:
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[Any, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._guard = Guard()
 
     def __len__(self) -> int:
         return len(self._values)
 
     def values(self) -> list[Any]:
         """Return the values, the least recently used first."""
-        with self._lock:
+        with self._guard.lock:
             return list(self._values.values())
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -29,12 +30,12 @@ class Kept:
 
         Two threads may both call ``make``: no lock is held while it runs.
         """
-        with self._lock:
+        with self._guard.lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
         made = make()
-        with self._lock:
+        with self._guard.lock:
             self._values[key] = made
             while len(self._values) > self._size:
                 self._values.popitem(last=False)

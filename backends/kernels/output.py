@@ -12,7 +12,7 @@ from posenc_ref._namespace import Array, dtype_name, is_array, library
 
 def checked_like(out: Any, x: Array) -> Any:
     """Return ``out``; raise if the result for ``x`` cannot be written into it."""
-    if library(out) != library(x):
+    if not is_array(out) or library(out) != library(x):
         raise TypeError(f"out must be an array like x, got {type(out).__name__}")
     if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:
         raise ValueError(

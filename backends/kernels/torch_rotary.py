@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .guard import Guard
 from .pair_runs import PairRun, unrotated
 from .torch_state import is_complex_aligned, is_transformed, not_captured, refuse_gradients
 from .torch_tiles import in_tiles
@@ -142,12 +142,12 @@ def written_out(x: Tensor, tables: TorchTables) -> Tensor:
     return torch.cat(pieces, dim=-1)
 
 
-_registering = threading.Lock()
+_registering = Guard()
 
 
 def _operator() -> Any:
     """Return the operator ``posenc_ref::rotate``; the first call registers it."""
-    with _registering:
+    with _registering.lock:
         return _registered()
 
 

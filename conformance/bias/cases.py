@@ -166,7 +166,7 @@ def ask(driver: Driver, *args: Any, shape: tuple[int, ...] | None = None) -> Ans
     except Refused as refusal:
         return Answer(None, code="raises", problem=str(refusal))
     except Malformed as flaw:
-        return Answer(None, code="shape", problem=str(flaw))
+        return Answer(None, code=flaw.code, problem=str(flaw))
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,9 @@ def judge_bias(run: Run) -> None:
         return
     refused = [k for q, k in [c.lengths for c in called if c.answer.code == "raises"] if q < k]
     called += [_call(run, run.driver, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
+    if refused:
+        answered = [c.lengths[1] for c in called if c.answer.code != "raises"]
+        run.ledger.refuse_past(position=max(answered) - 1)
     if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
         called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
     raw, values = first.answer.raw, first.answer.values
@@ -91,7 +94,7 @@ def judge_bias(run: Run) -> None:
         properties = _properties(encoding, longest)
         run.report.required = ("values", "replay", *(p.name for p in properties))
         judge_properties(run, properties, cases)
-    malformed = any(one.answer.code == "shape" for one in called)
+    malformed = any(one.answer.code in ("shape", "dtype") for one in called)
     if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}

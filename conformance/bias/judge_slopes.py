@@ -36,7 +36,7 @@ def judge_slopes(run: Run) -> None:
             run.limit(f"{n} heads are refused ({answer.problem})")
         else:
             where = f"fn({declared.num_heads}) has the expected shape"
-            run.add("shape", f"fn({n}): {answer.problem}", where)
+            run.add(answer.code, f"fn({n}): {answer.problem}", where)
     again = ask(run.driver, declared.num_heads, shape=(declared.num_heads,))
     true = {n: exactly(ALiBi(n, max_bias=declared.max_bias).slopes()) for n in got}
     wrong = [n for n, m in got.items() if not run.judge("values", f"{n} heads", m, true[n])]

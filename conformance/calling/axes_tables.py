@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import namespace, to_host
+from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
 from .grids import SIZES, Grid, grids_of
@@ -139,10 +140,13 @@ def axes_sources(
     tried = []
     for trial in _trials(call, facts, words, axes, owner, grid, called, roles):
         try:
-            yield _measured(trial, like, axes)
-            return
-        except Exception as error:
-            tried.append(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            with refusals():
+                found = _measured(trial, like, axes)
+        except Refused as error:
+            tried.append(str(error))
+            continue
+        yield found
+        return
     raise NoTable(f"{words} makes no table of {axes} axes: {'; '.join(tried[:2])}")
 
 

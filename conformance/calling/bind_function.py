@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from posenc_ref._namespace import namespace
+from posenc_ref.conformance.harness.foreign import Refused, refusals
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import functions
@@ -36,9 +37,10 @@ def others(
     """Yield the implementation of a function that does not rotate, if a call succeeds."""
     kind = convention.surfaces[0]
     try:
-        call, asked = _called(kind, subject, subject.like_x(library))
-    except Exception as error:
-        subject.request.tried.append(f"{convention.name}: {type(error).__name__}: {error}")
+        with refusals():
+            call, asked = _called(kind, subject, subject.like_x(library))
+    except Refused as error:
+        subject.request.tried.append(f"{convention.name}: {error}")
         return
     how = f"{subject.words}({subject.facts.described(subject.function, asked)})"
     yield PERFECT, subject.implementation(library, library.wrapped(call), kind, "bhsd", how)

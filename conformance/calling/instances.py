@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.harness.foreign import Refused, refusals
+
 from .facts import Facts
 from .grids import SIZES, Grid, grids_of, rows_and_columns
 from .libraries import dtype_for
@@ -48,12 +50,14 @@ def make(cls: type, facts: Facts) -> Any:
     """
     also = {"dtype": dtype_for(cls), "device": "cpu"}
     try:
-        made = cls(**facts.arguments(cls, also, tuple(also)))
+        arguments = facts.arguments(cls, also, tuple(also))
+        with refusals():
+            made = cls(**arguments)
     except Unbound as error:
         raise Unbound(f"{cls.__name__}: {error}; give it with --init NAME=VALUE") from None
-    except Exception as error:
+    except Refused as error:
         raise Unbound(
-            f"{cls.__name__}({facts.described(cls)}) raises {type(error).__name__}: {error}; "
+            f"{cls.__name__}({facts.described(cls)}) raises {error}; "
             "change an argument with --init NAME=VALUE"
         ) from error
     return made.eval() if hasattr(made, "eval") and hasattr(made, "parameters") else made

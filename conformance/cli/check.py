@@ -136,6 +136,10 @@ def check_command(
         bool,
         typer.Option("--strict", help="Fail if tensors differ, even if every logit agrees."),
     ] = False,
+    accept_limits: Annotated[
+        bool,
+        typer.Option("--accept-limits", help="A function that refuses most inputs may conform."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
@@ -172,6 +176,7 @@ def check_command(
     of_functions = {
         "--surface": surface, "--backend": backend, "--device": device,
         "--inplace": inplace or None, "--max-position": max_position,
+        "--accept-limits": accept_limits or None,
         "--table": table, "--init": init or None, "--signature": signature,
         "--timeout": timeout, "--memory": memory,
     }  # fmt: skip
@@ -204,7 +209,7 @@ def check_command(
     settings: dict[str, Any] = {
         "backend": backend, "tensor_layout": tensor_layout, "device": device, "angles": angles,
         "precision": precision, "head_dim": head_dim, "max_position": max_position,
-        "inplace": inplace,
+        "inplace": inplace, "accept_limits": accept_limits,
     }  # fmt: skip
     if target is not None and graph:
         from .options.onnx_model import check_model

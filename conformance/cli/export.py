@@ -15,6 +15,7 @@ from posenc_ref.conformance.check import check
 from posenc_ref.conformance.graphs.export import DEFAULT_OPSET, DTYPES, KINDS, export
 from posenc_ref.conformance.graphs.load import from_onnx
 from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.harness.whole import write_whole
 
 from .options.loading import UsageError, load_encoding
 from .options.models import encoding_of, load_model
@@ -71,7 +72,7 @@ def export_command(
         typer.echo(report.to_json(indent=1) if as_json else str(report))
         typer.echo(f"posenc: {output} was not written: the model deviates", err=True)
         raise typer.Exit(report.exit_code)
-    output.write_bytes(written)
+    write_whole(output, written)
     if as_json:
         body = {"file": str(output), "bytes": len(written), "report": report.to_dict()}
         typer.echo(json.dumps(body, indent=1))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from posenc_ref.conformance.harness.whole import write_whole
+
 from .options.output import progress, usage_error
 
 
@@ -40,8 +42,8 @@ def gallery_command(
     if not found.functions:
         raise usage_error(f"no function has {' or '.join(map(repr, only or ()))} in its name")
     if markdown is not None:
-        markdown.write_text(document(found), encoding="utf-8")
+        write_whole(markdown, document(found))
     if json_file is not None:
-        json_file.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+        write_whole(json_file, json.dumps(found.to_dict(), indent=1) + "\n")
     typer.echo(plain(found))
     raise typer.Exit(found.exit_code)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.whole import write_whole
 from posenc_ref.conformance.surveys.transformers.case import (
     APPLY,
     AS_CONFIGURED,
@@ -105,7 +106,7 @@ def sweep_command(
         what = "place of these families" if others else "rotary module"
         raise usage_error(f"no {what} is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
-        markdown.write_text(document(found, markdown.parent), encoding="utf-8")
+        write_whole(markdown, document(found, markdown.parent))
     show(parts(found), found.exit_code)
     raise typer.Exit(found.exit_code)
 

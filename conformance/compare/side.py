@@ -88,7 +88,7 @@ class Two:
                 self.run.limit(f"{case}: refused ({error}), accepted by B")
             return None
         except Malformed as error:
-            self.run.add("shape", str(error), case)
+            self.run.add(error.code, str(error), case)
             return None
         if actual.shape != expected.shape:
             self.run.add("shape", f"the shape is {actual.shape}, in B {expected.shape}", case)

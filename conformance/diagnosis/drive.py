@@ -47,7 +47,7 @@ def drive(
             run.limit(f"{words}: refused ({error})")
             continue
         except Malformed as error:
-            run.add("shape", str(error), words)
+            run.add(error.code, str(error), words)
             if probe.required:
                 return None
             continue

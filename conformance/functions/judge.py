@@ -32,7 +32,7 @@ def judge(run: Run) -> None:
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
-    malformed: list[tuple[str, str]] = []
+    malformed: list[tuple[str, str, str]] = []
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
@@ -48,11 +48,11 @@ def judge(run: Run) -> None:
             run.add("raises", where, str(error))
             return
         except Malformed as error:
-            malformed.append((str(error), where))
+            malformed.append((error.code, str(error), where))
             if run.failures and not probe.required:  # the required calls already failed
                 run.limit(f"{probe.name}: {error}")
                 continue
-            run.add("shape", *malformed[0])
+            run.add(*malformed[0])
             return
         wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if row.integers else []
         if wrong:
@@ -130,7 +130,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)
     if malformed and not run.report.codes:
-        run.add("shape", *malformed[0])
+        run.add(*malformed[0])
     if one and not run.report.codes:
         at = worst(run, one)
         run.add(

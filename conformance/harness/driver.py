@@ -11,19 +11,10 @@ import numpy as np
 
 from posenc_ref.backends import Backend, backend
 
+from .foreign import Malformed, Refused, array_of, plain, refusals
 from .tensor_layouts import in_layout, restored
 
-
-class Refused(Exception):
-    """The judged function raised an exception, kept in ``cause``."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}".strip().split("\n")[0][:200])
-        self.cause = cause
-
-
-class Malformed(Exception):
-    """The judged function returned another type or shape than its surface requires."""
+__all__ = ["Driver", "Malformed", "Refused"]
 
 
 @dataclass
@@ -65,41 +56,42 @@ class Driver:
     def call(self, *args: Any) -> Any:
         """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
 
-        Raises :class:`Refused` for any exception of ``fn``.
+        Raises :class:`Refused` for any exception of ``fn`` but KeyboardInterrupt.
         """
         sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
         process = os.getpid()
         try:
-            result = self.fn(*sent)
-        except Exception as error:
-            raise Refused(error) from error
+            with refusals(), np.errstate():  # the function may change these settings
+                result = self.fn(*sent)
         finally:
             if os.getpid() != process:  # fn forked, and returned in both processes
                 os._exit(0)
         after = [s for s in sent if not _plain(s)]
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
-            if self.mutated is None and not _same(old, self.backend.asnumpy(new)):
+            if self.mutated is None and not self._kept(old, new):
                 whole = np.issubdtype(old.dtype, np.integer)
                 name = self.names[min(i, len(self.names) - 1)]
                 self.mutated = "positions" if whole and name == "x" else name
-        return result
+        return plain(result)
+
+    def _kept(self, old: np.ndarray, new: Any) -> bool:
+        """Return whether an argument still has its values, as far as it can be read."""
+        try:
+            return _same(old, array_of(new, self.backend.asnumpy)[0])
+        except Malformed:
+            return False
 
     def array(self, result: Any) -> np.ndarray:
         """Return one result as a NumPy array (float64 or integers), and record its dtype."""
-        if isinstance(result, list) and not result:
+        if type(result) is list and not result:
             return np.zeros(0, np.int64)  # an empty list has no dtype
-        if isinstance(result, bool | int | float | list):
-            result = np.asarray(result)
-        if not hasattr(result, "shape") or not hasattr(result, "dtype"):
-            raise Malformed(f"expected an array, got {type(result).__name__}")
-        from posenc_ref._namespace import dtype_name
-
-        self.out_dtypes.add(dtype_name(result))
-        if isinstance(result, np.ndarray | np.generic):
-            return backend("numpy").asnumpy(result)
-        return self.backend.asnumpy(result)
+        host = isinstance(result, np.ndarray | np.generic | bool | int | float | list)
+        library = backend("numpy") if host else self.backend
+        values, dtype = array_of(result, library.asnumpy)
+        self.out_dtypes.add(dtype)
+        return values
 
     def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""

@@ -45,6 +45,8 @@ class Ledger:
     worst: float = 0.0  #: the largest score
     where: str = NOTHING  #: the place of the largest score
     highest: int = 0  #: the highest position judged
+    position: int | None = None  #: the highest accepted position, if higher ones are refused
+    tokens: int | None = None  #: the most tokens of a call, if more are refused
     #: One judged case, perturbed as a control.
     sample: tuple[np.ndarray, Truth, np.ndarray] | None = None
     only: str | None = None
@@ -94,6 +96,11 @@ class Ledger:
             kwargs.setdefault("remedy", _remedy_for(f"{message} {evidence}"))
         if all(f.code != code for f in self.report.findings):
             self.report.findings.append(Finding(code, message, evidence, **kwargs))
+
+    def refuse_past(self, *, position: int | None = None, tokens: int | None = None) -> None:
+        """Record the highest position, or the longest call, past which calls are refused."""
+        self.position = self.position if position is None else position
+        self.tokens = self.tokens if tokens is None else tokens
 
     def limit(self, text: str) -> None:
         """Report that the function refuses an optional input, and how the run continues."""

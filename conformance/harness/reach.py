@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .driver import Malformed, Refused
+from .floor import LEAST_POSITION
 from .probes import SIZES
 from .run import Run
 
@@ -68,7 +69,7 @@ class Reach:
             self.refused = str(error)
             self.run.ledger.highest = before
             if isinstance(error, Malformed):  # not refused, but the result is malformed
-                self.run.add("shape", str(error), f"position {position}")
+                self.run.add(error.code, str(error), f"position {position}")
             return False
         return True
 
@@ -90,7 +91,10 @@ class Reach:
         if judged >= wanted or self.accepts(wanted):
             return wanted
         self.highest = _bisect(self.accepts, judged, wanted)
-        where = " on all axes at once" if self.run.driver.axes > 1 else ""
+        axes = self.run.driver.axes
+        if axes == 1 and self.highest < min(wanted, LEAST_POSITION):  # grids are small
+            self.run.ledger.refuse_past(position=self.highest)
+        where = " on all axes at once" if axes > 1 else ""
         self.run.limit(f"positions past {self.highest}{where} are refused ({self.refused})")
         return self.highest
 
@@ -128,7 +132,7 @@ class TableAccess(Reach):
             self.mode = "any"
         except (Refused, Malformed) as error:
             if isinstance(error, Malformed):  # no refusal: a wrong array
-                self.run.add("shape", str(error), "positions [3, 1, 7]")
+                self.run.add(error.code, str(error), "positions [3, 1, 7]")
             self.from_zero(str(error))
 
     def touch(self, position: int) -> None:
@@ -181,7 +185,7 @@ class Access(Reach):
                 self.refused = str(error)
                 continue
             except Malformed as error:  # no refusal: a wrong array
-                self.run.add("shape", str(error), f"positions {positions.tolist()}")
+                self.run.add(error.code, str(error), f"positions {positions.tolist()}")
                 continue
             self.mode = mode
             break
@@ -244,6 +248,7 @@ class Access(Reach):
                 if not most:  # the length is not the reason
                     raise
                 self.most = most
+                self.run.ledger.refuse_past(tokens=most)
                 words = f"({error}); judged in shorter calls"
                 self.run.limit(f"calls of more than {most} tokens are refused {words}")
         rows: list[np.ndarray] = []

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding
-from posenc_ref.accuracy import ROUNDOFF, Truth, budget
+from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
+from . import floor
 from .driver import Driver
-from .ledger import Failure, Ledger, named
+from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
 from .signatures import SIGNATURES, Surface
@@ -29,6 +30,7 @@ class Settings:
     head_dim: int | None = None
     reduced: bool = False  #: fewer shapes, calls and positions, where calls are expensive
     strict: bool = False  #: whether tensors must agree even if every logit does
+    accept_limits: bool = False  #: whether a function may refuse more than ``floor`` allows
 
     def allows(self, position: int) -> bool:
         """Return whether a position may be judged (``max_position``)."""
@@ -190,6 +192,8 @@ class Run:
     def finish(self) -> Report:
         """Return the complete report: negative controls, dtypes, overwritten inputs, accuracy."""
         self.control()
+        self._small()
+        self._floor()
         self._dtypes()
         if self.driver.mutated and not self.driver.inplace:
             self.add(
@@ -198,6 +202,32 @@ class Run:
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
         return self.ledger.finish(self.budget)
+
+    def _small(self) -> None:
+        """Judge nothing if the declared values have not the full precision of the dtype."""
+        if self.ledger.sample is None:
+            return
+        actual, truth, live = self.ledger.sample
+        size, found = (np.abs(part[live]).max(initial=0.0) for part in (truth.value, actual))
+        if not (0 < size < TINY[self.dtype] and found < TINY[self.dtype]):
+            return
+        self.report.required += ("values of normal size",)
+        self.limit(
+            f"the declared values are at most {size:.3g}, below the normal numbers of "
+            f"{self.dtype}: judge in float64 (dtype='float64'), or with larger parameters"
+        )
+        self.failures.clear()
+        findings, controls = self.report.findings, self.report.controls
+        findings[:] = [f for f in findings if f.code in DIRECT or f.severity == NOTE]
+        for name in [name for name, rejected in controls.items() if not rejected]:
+            del controls[name]  # the change is below the spacing of the dtype
+
+    def _floor(self) -> None:
+        """Require what the function refused, unless the caller accepts its limits."""
+        unmet = floor.missing(self.ledger.position, self.ledger.tokens)
+        if unmet and not self.settings.accept_limits and not (self.report.codes or self.failures):
+            self.report.required += unmet
+            self.limit(floor.UNMET)
 
     def _dtypes(self) -> None:
         declared = self.driver.dtype

@@ -115,7 +115,7 @@ def required_inputs(run: Run, dim: int) -> bool:
             run.add("raises", case, str(error), **({"remedy": slice_alone} if slice_alone else {}))
             return False
         except Malformed as error:
-            run.add("shape", str(error), f"x of shape {x.shape}")
+            run.add(error.code, str(error), f"x of shape {x.shape}")
             return False
         if not run.floats_only():
             return False
@@ -248,7 +248,7 @@ def _optional(run: Run, dim: int) -> None:
             refused.add(case)
             continue
         except Malformed as error:
-            run.add("shape", str(error), case)
+            run.add(error.code, str(error), case)
             continue
         if run.encoding is None:
             continue

@@ -79,7 +79,7 @@ def _called(
         run.add("raises", f"fn({'' if n is None else n}) raises", str(error))
         return None
     except Malformed as error:
-        run.add("shape", str(error))
+        run.add(error.code, str(error))
         return None
     declared = encoding.frequencies(n)
     if theta.shape != declared.shape:

@@ -18,6 +18,7 @@ from pathlib import Path
 from posenc_ref._text import printable
 from posenc_ref.conformance.harness.by_check import EXPECTED, PASSED, SKIPPED, XFAILED, by_check
 from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.harness.whole import write_whole
 
 from .batch import Checked
 from .files import require_own
@@ -42,13 +43,13 @@ def junit_file(path: Path | None) -> Iterator[list[Checked]]:
         yield outcomes
         return
     require_own(path, b"<testsuite", "JUnit XML file")
-    path.write_bytes(junit([Checked.failed("posenc", "the run was interrupted")]))
+    write_whole(path, junit([Checked.failed("posenc", "the run was interrupted")]))
     try:
         yield outcomes
     except Exception as error:
-        path.write_bytes(junit([*outcomes, Checked.failed("posenc", str(error))]))
+        write_whole(path, junit([*outcomes, Checked.failed("posenc", str(error))]))
         raise
-    path.write_bytes(junit(outcomes))
+    write_whole(path, junit(outcomes))
 
 
 def junit(outcomes: Sequence[Checked]) -> bytes:

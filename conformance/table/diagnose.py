@@ -69,7 +69,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     product of two rows (Gram matrix) depends only on the difference of their positions. An extra
     sine column without a cosine breaks these properties; then they are not judged.
     """
-    if encoding.dim % 2 and encoding.odd == "extra-sin":
+    if not encoding.scale or (encoding.dim % 2 and encoding.odd == "extra-sin"):
         run.count("properties")
         return
     p, q, shift = np.array([0, 3, 8]), np.array([5, 1, 21]), 12
@@ -77,8 +77,9 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         p, q, shift = np.array([0, 1, 2]), np.array([3, 1, 4]), 5
         if access.reach(int(q.max()) + shift) < q.max() + shift:
             return
-    a, b = access.rows(p), access.rows(q)
-    a2, b2 = access.rows(p + shift), access.rows(q + shift)
+    # The squares of small numbers would be below the smallest normal number.
+    a, b = access.rows(p) / encoding.scale, access.rows(q) / encoding.scale
+    a2, b2 = access.rows(p + shift) / encoding.scale, access.rows(q + shift) / encoding.scale
     # Every pair has the same size, so its angle enters with the mean of the frequencies.
     angle = float(np.abs(encoding.frequencies()).mean()) * float(p.max() + q.max() + 2 * shift)
     norm = np.sum(a2 * a2, axis=1)
@@ -105,7 +106,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         top = float(np.abs(encoding.frequencies()).max()) * float(p.max() + shift)
         size = np.abs(a) @ np.abs(matrix.T)
         # In a coarse table, the measured frequencies are as uncertain as the values.
-        truth = Truth(value, size + abs(encoding.scale), top * abs(encoding.scale) + 0 * value)
+        truth = Truth(value, size + 1, top + 0 * value)
         judge("PE(p+k) = M(k) PE(p)", a2, truth, a2 * factor)
 
 

@@ -168,7 +168,7 @@ def _required(
             run.add("raises", f"a call with {case} raises an exception", str(error))
             return None
         except Malformed as error:
-            run.add("shape", str(error), case)
+            run.add(error.code, str(error), case)
             return None
         if not np.isfinite(rows).all():
             at = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
@@ -215,7 +215,7 @@ def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
         except Refused as error:
             run.limit(f"{case}: refused ({error})")
         except Malformed as error:
-            run.add("shape", str(error), case)
+            run.add(error.code, str(error), case)
         else:
             expected = truth(positions.astype(np.float64))
             if case == negative:

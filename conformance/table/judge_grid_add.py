@@ -153,7 +153,7 @@ def judge_grid(run: Run) -> None:
         except Malformed as error:
             if run.failures:  # the table is wrong, and too short for this grid
                 break
-            run.add("shape", str(error), f"a grid of {h} x {w}")
+            run.add(error.code, str(error), f"a grid of {h} x {w}")
             return
         if not run.floats_only():
             return

@@ -13,6 +13,7 @@ from posenc_ref import _documents as documents
 from posenc_ref._namespace import is_array
 from posenc_ref._text import shown
 from posenc_ref.conformance.exact.bits import canonical
+from posenc_ref.conformance.harness.whole import write_whole
 from posenc_ref.limits import FILE
 
 #: The version of the format, which also names its folder and its schema.
@@ -143,7 +144,7 @@ def write(folder: Path, documents: dict[str, Any], header: dict[str, Any]) -> No
     files: dict[str, dict[str, Any]] = {}
     for name, document in documents.items():
         data = (canonical(document) + "\n").encode()
-        (folder / name).write_bytes(data)
+        write_whole(folder / name, data)
         files[name] = {
             "sha256": hashlib.sha256(data).hexdigest(),
             "bytes": len(data),
@@ -151,4 +152,4 @@ def write(folder: Path, documents: dict[str, Any], header: dict[str, Any]) -> No
         }
     together = "".join(entry["sha256"] for entry in files.values())
     manifest = {**header, "sha256": hashlib.sha256(together.encode()).hexdigest(), "files": files}
-    (folder / MANIFEST).write_bytes((canonical(manifest) + "\n").encode())
+    write_whole(folder / MANIFEST, canonical(manifest) + "\n")

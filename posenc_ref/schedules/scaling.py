@@ -43,7 +43,9 @@ def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
     return geometric(base, exponents)
 
 
-def real_tuple(name: str, values: Any, *, above: float | None = None) -> tuple[float, ...]:
+def real_tuple(
+    name: str, values: Any, *, above: float | None = None, maximum: float | None = None
+) -> tuple[float, ...]:
     """Return ``values``, a sequence or an array with one axis, as a tuple of finite floats."""
     if is_array(values):
         values = to_host(values).tolist()
@@ -51,4 +53,6 @@ def real_tuple(name: str, values: Any, *, above: float | None = None) -> tuple[f
         raise TypeError(f"{name} must be a sequence of numbers, got {values!r}")
     if not values:
         raise ValueError(f"{name} must have one number for each channel pair, got none")
-    return tuple(validate.real(f"{name}[{k}]", x, above=above) for k, x in enumerate(values))
+    return tuple(
+        validate.real(f"{name}[{k}]", x, above=above, maximum=maximum) for k, x in enumerate(values)
+    )

@@ -1,4 +1,4 @@
-"""Eight threads that share one encoding get the values of one thread, on every path."""
+"""64 threads that share one encoding get the values of one thread, on every path."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ import posenc_ref as pr
 from posenc_ref.backends import backend, fused
 from tests.backends.test_fused import ROTARY, D
 
-THREADS, TASKS = 8, 96
+THREADS, TASKS = 64, 96
 X = np.random.default_rng(17).standard_normal((2, 16, D)).astype(np.float32)
 
 

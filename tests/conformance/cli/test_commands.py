@@ -73,6 +73,12 @@ def exponential_of_logarithm(x, positions):
     return turn(x, positions[:, None].astype(np.float32) * frequencies)
 
 
+def few(x, positions):
+    if positions.max() > 9:
+        raise ValueError("refused")
+    return half(x, positions)
+
+
 class Table:
     def __call__(self, x, positions):
         return half(x, positions)
@@ -140,6 +146,12 @@ def test_a_check_that_judged_too_little_is_inconclusive(posenc, monkeypatch):
     result = check(posenc, "half")
     assert result.exit_code == 3, result.output
     assert result.stdout.startswith("INCONCLUSIVE")
+
+
+def test_limits_are_accepted_if_that_is_asked_for(posenc):
+    result = check(posenc, "few")
+    assert (result.exit_code, "--accept-limits" in result.stdout) == (3, True), result.output
+    assert check(posenc, "few", "--accept-limits").exit_code == 0
 
 
 def test_the_report_as_json(posenc):

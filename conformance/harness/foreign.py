@@ -1,0 +1,176 @@
+"""Run foreign code: its exceptions become :class:`Refused`, its results plain arrays.
+
+The judged function is foreign, and so are the methods of what it raises and returns: a message may
+raise when it is read, and a shape may end the interpreter. Only KeyboardInterrupt passes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from posenc_ref._namespace import dtype_name
+
+#: The most elements of a result in less memory than that, such as a broadcast view.
+MOST = 2**26
+#: The most characters of an exception's message.
+_SHOWN = 200
+
+
+class Refused(Exception):
+    """The judged function raised an exception, kept in ``cause``."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(said(cause))
+        self.cause = cause
+
+
+class Malformed(Exception):
+    """The judged function returned another type or shape than its surface requires.
+
+    ``code`` is the code of the finding.
+    """
+
+    def __init__(self, message: str, code: str = "shape") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def said(error: BaseException) -> str:
+    """Return the class of a foreign exception and the first line of its message."""
+    name = type.__getattribute__(type(error), "__name__")
+    try:
+        text = "".join([str(error)])  # a subclass of str becomes a plain one
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return f"{name}, with a message that cannot be read"
+    line = f"{name}: {text[:1000]}".strip().split("\n")[0][:_SHOWN]
+    return line.encode("utf-8", "backslashreplace").decode()  # lone surrogates cannot be printed
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise :class:`Refused` for any exception of foreign code but KeyboardInterrupt."""
+    try:
+        yield
+    except (KeyboardInterrupt, Refused):
+        raise
+    except BaseException as error:
+        raise Refused(error) from error
+
+
+def tame(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a foreign function; if its attributes cannot be read, a plain one that calls it."""
+    try:
+        with refusals():
+            names = [getattr(fn, name, "") for name in ("__name__", "__qualname__", "__module__")]
+            if all(isinstance(name, str | None) for name in (*names, fn.__class__.__name__)):
+                with suppress(TypeError, ValueError):  # no signature, as of functions in C
+                    inspect.signature(fn)
+                return fn
+    except Refused:  # its class names it
+        pass
+
+    def called(*args: Any) -> Any:
+        return fn(*args)
+
+    called.__name__ = called.__qualname__ = type.__getattribute__(type(fn), "__name__")
+    # Whoever looks for a signature stops here, and does not read the function inside.
+    called.__signature__ = inspect.signature(called)  # type: ignore[attr-defined]
+    return called
+
+
+def plain(result: Any) -> Any:
+    """Return a foreign result; its tuples, and their subclasses, as plain tuples.
+
+    Raises
+    ------
+    Malformed
+        An iterator fails, or a coroutine, which has no result yet, is returned.
+    """
+    kind = type(result)
+    try:
+        if hasattr(kind, "__await__"):
+            if hasattr(kind, "close"):
+                result.close()  # or Python warns that it was never awaited
+            raise Malformed(f"expected an array, got {kind.__name__}: judge a plain function")
+        if issubclass(kind, tuple):
+            return tuple(map(plain, tuple(result)))
+        result.__class__  # noqa: B018  (isinstance reads it)
+    except (KeyboardInterrupt, Malformed):
+        raise
+    except BaseException as error:
+        raise Malformed(f"the result cannot be read ({said(error)})") from error
+    return result
+
+
+def array_of(result: Any, asnumpy: Callable[[Any], np.ndarray]) -> tuple[np.ndarray, str]:
+    """Return one foreign result as a NumPy array of numbers, and the name of its dtype.
+
+    Raises
+    ------
+    Malformed
+        It is no array of numbers, or cannot be read, or needs far more memory than it has.
+    """
+    try:
+        return _array_of(result, asnumpy)
+    except (KeyboardInterrupt, Malformed):
+        raise
+    except BaseException as error:
+        raise Malformed(f"the result cannot be read as an array ({said(error)})") from error
+
+
+def _array_of(result: Any, asnumpy: Callable[[Any], np.ndarray]) -> tuple[np.ndarray, str]:
+    kind = type(result)
+    if issubclass(kind, bool | int | float | list):
+        _small(_list_shape(result))
+        result = np.asarray(result)
+    elif issubclass(kind, np.matrix | np.ma.MaskedArray):
+        raise Malformed(f"expected a plain array, got {kind.__name__}")
+    if isinstance(result, type) or not (hasattr(result, "shape") and hasattr(result, "dtype")):
+        raise Malformed(f"expected an array, got {kind.__name__}")
+    shape = tuple(map(int, result.shape))
+    _small(shape, _owned(result))
+    name = dtype_name(result)
+    values = np.asarray(asnumpy(result))
+    if values.dtype.kind not in "biufc":
+        raise Malformed(f"the result has dtype {name}, expected numbers", "dtype")
+    return values, name
+
+
+def _list_shape(value: Any) -> tuple[int, ...]:
+    """Return the shape that nested lists have if all their rows are like the first."""
+    shape: list[int] = []
+    while issubclass(type(value), list | tuple) and len(shape) <= 64:
+        shape.append(len(value))
+        if not shape[-1]:
+            break
+        value = value[0]
+    return tuple(shape)
+
+
+def _owned(array: Any) -> int | None:
+    """Return the bytes behind an array, or None if they are not known."""
+    if isinstance(array, np.ndarray):
+        low, high = np.lib.array_utils.byte_bounds(array) if array.size else (0, 0)
+        return int(high - low)
+    storage = getattr(array, "untyped_storage", None)
+    if storage is not None and str(getattr(array, "layout", "")) == "torch.strided":
+        return int(storage().nbytes())
+    return None
+
+
+def _small(shape: tuple[int, ...], owned: int | None = 0) -> None:
+    """Raise Malformed for a view that would need far more memory than the array it shows."""
+    count = math.prod(shape)
+    if owned is not None and count > max(MOST, owned):
+        raise Malformed(
+            f"the result has shape {shape}, {count} elements; from a list or a broadcast view, at "
+            f"most {MOST} are read"
+        )
