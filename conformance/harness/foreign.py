@@ -96,7 +96,7 @@ def plain(result: Any) -> Any:
     """
     kind = type(result)
     try:
-        if hasattr(kind, "__await__"):
+        if hasattr(kind, "__await__") and not hasattr(kind, "shape"):  # arrays of Dask have both
             if hasattr(kind, "close"):
                 result.close()  # or Python warns that it was never awaited
             raise Malformed(f"expected an array, got {kind.__name__}: judge a plain function")

@@ -133,7 +133,7 @@ def posenc(tmp_path, monkeypatch):
             "rows",
             ["--surface", "table", "--preset", "gpt-2", "--fact", "weight=@mine.py"],
             2,
-            "is no .npy file",
+            "cannot be read as an array",
         ),
         ("packed", ["--surface", "packed", "--fact", "a=1"], 2, "--fact needs --preset"),
         ("packed", ["--surface", "rows"], 2, "the expected encoding is missing"),
