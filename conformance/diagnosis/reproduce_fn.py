@@ -141,16 +141,19 @@ def _place(fn: Any) -> tuple[ModuleType, str] | None:
         owner = _place(fn.__self__)
         return None if owner is None else (owner[0], f"{owner[1]}.{fn.__name__}")
     module = sys.modules.get(getattr(fn, "__module__", None) or "__main__")
-    if module is None or module.__name__ == "__main__":
-        return None
+    module = sys.modules["__main__"] if module is None else module
     path = getattr(fn, "__qualname__", "")
     value: Any = module
     for part in path.split("."):
         value = getattr(value, part, None)
-    if value is fn or _alike(value, fn):
+    if module.__name__ != "__main__" and (value is fn or _alike(value, fn)):
         return module, path
-    names = [name for name, known in vars(module).items() if known is fn]
-    return (module, names[0]) if names else None
+    # The attributes of a compiled function may name the compiler's module.
+    for place in (module, *reversed(sys.modules.values())):
+        names = [name for name, known in vars(place).items() if known is fn]
+        if names and place.__name__ != "__main__":
+            return place, names[0]
+    return None
 
 
 def _alike(value: Any, fn: Any) -> bool:
