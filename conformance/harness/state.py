@@ -71,7 +71,8 @@ def kept_table(run: Run, right: Callable[[np.ndarray], bool]) -> None:
     """Judge that no table of an earlier call is used at other positions.
 
     A cache that grows is made anew for every call that is longer than all before, others for every
-    call of another length. ``right`` returns whether a call at contiguous positions is right. It is for functions with a failed case only.
+    call of another length. ``right`` returns whether a call at contiguous positions is right. It is
+    for functions with a failed case only.
     """
     first, later = np.arange(_LONGER) + 50, np.arange(_LONGER) + 90
     longer = np.arange(_LONGER + 1) + 90
