@@ -236,7 +236,8 @@ def test_they_make_the_earlier_calls_that_a_stale_result_needs(exact):
     """One call alone is right in a new process, where the same call was wrong after others."""
     declared = RoPE(32, layout="half")
     report = check(bind(Stale, declared, init={"exact": exact}), declared, max_position=2200)
-    assert report.codes == ["state"] and report.measured == ""
+    assert report.codes == ["state"]
+    assert report.measured == ""
     finding = report.findings[0]
     until = "a call of another length comes" if exact else "a longer call comes"
     assert finding.message.endswith(until)
@@ -253,4 +254,5 @@ def test_a_stale_object_that_cannot_be_made_again_has_none():
     """What a new process would print is not known."""
     declared = RoPE(32, layout="half")
     report = check(Stale(), declared, max_position=4095)
-    assert report.codes == ["state"] and report.findings[0].reproduce == ""
+    assert report.codes == ["state"]
+    assert report.findings[0].reproduce == ""

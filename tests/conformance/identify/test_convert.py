@@ -272,9 +272,10 @@ def test_the_command_says_what_a_target_may_be(tmp_path, capsys):
     assert "llama-3.1-8b" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("target", [HALF, HALF.replace(offset=3)])
-def test_a_function_of_queries_and_keys_is_called_with_both(target):
-    own, (q, k) = RoPE(16, layout="interleaved"), np.random.default_rng(0).random((2, 1, 2, 5, 16))
+@pytest.mark.parametrize("scaling", [None, LinearScaling(2.0)])
+def test_a_function_of_queries_and_keys_is_called_with_both(scaling):
+    own, target = RoPE(16, layout="interleaved", scaling=scaling), HALF
+    q, k = np.random.default_rng(0).random((2, 1, 2, 5, 16))
 
     def fn(q, k, q_at, k_at):
         return own.apply(q, q_at), own.apply(k, k_at)
@@ -307,9 +308,8 @@ def test_keys_are_looked_at_as_well(keys, message):
         return HALF.apply(q, positions), keys(k, positions)
 
     card = identify(rotate, head_dim=16, **NEAR)
-    assert card.encoding == HALF and not card.exact
+    assert card.encoding == HALF
+    assert not card.exact
     (finding,) = card.deviations
     assert finding.message.startswith(message)
     assert "printed pairs" not in finding.remedy
-    right = identify(lambda q, k, positions: (HALF.apply(q, positions), HALF.apply(k, positions)))
-    assert right.exact
