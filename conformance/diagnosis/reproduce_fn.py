@@ -21,10 +21,15 @@ from posenc_ref.conformance.harness.report import Finding
 #: How each library imports itself, where that is not ``import NAME``.
 _IMPORTS = {"jax": "import jax.numpy as jnp", "dask": "import dask.array"}
 #: How each library makes its array from ``a``, where that is not ``NAME.asarray(a)``.
-_ARRAYS = {"jax": "jnp.asarray(a)", "dask": "dask.array.asarray(a)"}
+#: A copy has its elements in order, which ``x[..., channels]`` of NumPy has not.
+_ARRAYS = {
+    "torch": "torch.asarray(a.copy())",
+    "jax": "jnp.asarray(a)",
+    "dask": "dask.array.asarray(a)",
+}
 #: The same for bfloat16, which NumPy lacks.
 _COARSE = {
-    "torch": "torch.asarray(a).to(torch.bfloat16 if a.dtype.kind == 'f' else torch.int64)",
+    "torch": "torch.asarray(a.copy()).to(torch.bfloat16 if a.dtype.kind == 'f' else torch.int64)",
     "jax": "jnp.asarray(a, 'bfloat16' if a.dtype.kind == 'f' else None)",
 }
 
@@ -73,7 +78,7 @@ def definition(driver: Driver, name: str, declared: str = "") -> tuple[list[str]
     made = _ARRAYS.get(library, f"{library}.asarray(a)")
     made = _COARSE.get(library, made) if driver.dtype == "bfloat16" else made
     if driver.device is not None and library == "torch":
-        made = made.replace("(a)", f"(a, device={driver.device!r})")
+        made = made.replace("a.copy()", f"a.copy(), device={driver.device!r}")
     imports.append(_IMPORTS.get(library, f"import {library}"))
     lines += [
         f"def {name}(*args):",

@@ -71,11 +71,6 @@ class Implementation:
         copied = x.clone() if hasattr(x, "clone") else x.copy()
         return self.call(x, copied, positions, positions)[0]
 
-    def keys(self, x: Any, positions: Any) -> Any:
-        """Return the rotated keys of an implementation of ``apply_qk``."""
-        copied = x.clone() if hasattr(x, "clone") else x.copy()
-        return self.call(copied, x, positions, positions)[1]
-
     def __call__(self, *args: Any) -> Any:
         """Call the implementation."""
         return self.call(*args)

@@ -203,7 +203,7 @@ def test_the_lines_that_reproduce_a_port_print_what_they_say(target, declared, m
         if isinstance(declared, str)
         else ["--encoding", json.dumps(declared)]
     )
-    output = CliRunner().invoke(cli.app, ["check", *target.split(), *option, "--json"]).output
+    output = CliRunner().invoke(cli.app, ["check", *target.split(), *option, "--json"]).stdout
     for finding in json.loads(output)["findings"]:
         lines = finding["reproduce"]
         if lines:
