@@ -88,7 +88,7 @@ def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
         yield Made(make(cls, facts), f"{cls.__name__}({facts.described(cls)})")
         return
     why: list[Unbound] = []
-    grids = list(grids_of(sizes, None, facts, axes))
+    grids = list(grids_of(cls, None, facts, axes))
     for grid in grids:
         known = grid.facts(facts, grid.sizes(np.zeros((axes, 1), dtype=int) + 4))
 

@@ -29,6 +29,15 @@ class Refused(Exception):
         super().__init__(said(cause))
         self.cause = cause
 
+    @property
+    def own(self) -> bool:
+        """Return whether the suite made no call, so that the function raised nothing."""
+        return isinstance(self.cause, OwnLimit)
+
+
+class OwnLimit(ValueError):
+    """The suite itself makes no such call: a fact about the suite, never a finding."""
+
 
 class Malformed(Exception):
     """The judged function returned another type or shape than its surface requires.

@@ -9,6 +9,7 @@ from posenc_ref import MultiAxisRoPE, RoPE
 from posenc_ref.conformance import NoConvention, bind, check
 from posenc_ref.conformance.calling.grids import MOST_TOKENS, Grid, whole
 from posenc_ref.conformance.calling.signatures import inner, signature_of
+from posenc_ref.conformance.harness.foreign import OwnLimit
 from posenc_ref.vision_positions import grid_positions
 
 AXIAL = MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
@@ -145,3 +146,49 @@ def test_methods_with_preset_arguments_are_methods():
     found = bind(Turns(), RoPE(16, layout="half"))
     assert "rotate_back" in found.how
     assert check(found).codes == ["sign"]
+
+
+CLIP = MultiAxisRoPE(12, sections=(2, 2, 2), layout="half", spacing="restart")
+
+
+def clip(x, T, H, W):
+    return CLIP.apply(x, grid_positions(H, W, frames=T))
+
+
+def clip_by_height(x, T, H, W):
+    cells = np.arange(T * H * W)
+    return CLIP.apply(x, np.stack([cells // (H * H), cells // W % H, cells % W]))
+
+
+def clip_without_frames(x, T, H, W):
+    at = grid_positions(H, W, frames=T)
+    return CLIP.apply(x, np.stack([0 * at[0], at[1], at[2]]))
+
+
+@pytest.mark.parametrize(
+    ("function", "codes"),
+    [(clip, []), (clip_by_height, ["inaccurate"]), (clip_without_frames, ["rotary-dim"])],
+)
+def test_grids_of_frames_are_judged_to_the_end(function, codes):
+    report = check(bind(function, CLIP))
+    assert report.codes == codes
+    assert report.verdict == ("deviates" if codes else "conforms")
+    assert not report.missing
+
+
+@pytest.mark.parametrize("calls", [0, 3, 9, 14, 30])
+def test_a_limit_of_the_suite_is_no_finding(calls):
+    """The function raised nothing: the suite did not make the call."""
+    encoding = RoPE(16, layout="half")
+    left = [calls]
+
+    def at_first(x, positions):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OwnLimit("no such call is made")
+        return encoding.apply(x, positions)
+
+    report = check(at_first, encoding, "apply")
+    assert report.verdict == "inconclusive"
+    assert not report.codes
+    assert any("no such call is made" in limit for limit in report.limits)
