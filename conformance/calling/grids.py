@@ -250,7 +250,7 @@ def _pair(value: Any, patch: Any) -> Iterator[tuple[int, ...]]:
 def _merge(call: Callable[..., Any], owner: Any, facts: Facts) -> int:
     """Return the side of merged blocks: what is given, the object's, or the call's default."""
     defaults = {name: p.default for name, p in signature_of(call).parameters.items()}
-    values = {**facts.by_name, **getattr(owner, "__dict__", {}), **defaults}
+    values = {**defaults, **getattr(owner, "__dict__", {}), **facts.by_name}
     found = (v for n, v in values.items() if role_of(n) == "merge" and isinstance(v, int))
     return next(found, 1)
 

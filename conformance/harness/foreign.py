@@ -26,7 +26,7 @@ class Refused(Exception):
     """The judged function raised an exception, kept in ``cause``."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(said(cause))
+        super().__init__(str(cause) if isinstance(cause, OwnLimit) else said(cause))
         self.cause = cause
 
     @property

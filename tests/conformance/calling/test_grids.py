@@ -192,3 +192,53 @@ def test_a_limit_of_the_suite_is_no_finding(calls):
     assert report.verdict == "inconclusive"
     assert not report.codes
     assert any("no such call is made" in limit for limit in report.limits)
+
+
+def merged_table(grid_thw, head_dim, spatial_merge_size=2):
+    frames, height, width = grid_thw[0].tolist()
+    at = grid_positions(height, width, frames=frames, merge_size=spatial_merge_size)[1:]
+    return np.concatenate(AXIAL.cos_sin(at), axis=-1)
+
+
+def with_table(q, k, cos_sin):
+    cos, sin = cos_sin[None, None, :, :8], cos_sin[None, None, :, 8:]
+    turn = (
+        lambda x: np.concatenate(  # noqa: E731
+            (x[..., :8] * cos - x[..., 8:] * sin, x[..., 8:] * cos + x[..., :8] * sin), axis=-1
+        )
+    )
+    return turn(q), turn(k)
+
+
+def in_patches(x, H_patches, W_patches):
+    return rotated(x, H_patches, W_patches)
+
+
+class Base:
+    def rotate(self, q, k, H, W):
+        return rotated(q, H, W), rotated(k, H, W)
+
+
+class Sub(Base):
+    pass
+
+
+class OneAxisAfterTheOther:
+    """As in FLUX: the constructor takes the number of channels of every axis."""
+
+    def __init__(self, theta, axes_dim):
+        assert list(axes_dim) == [8, 8]
+
+    def __call__(self, x, height, width):
+        return rotated(x, height, width)
+
+
+@pytest.mark.parametrize("target", [in_patches, Sub, OneAxisAfterTheOther])
+def test_names_and_inherited_methods_are_found(target):
+    assert "whole grids" in bind(target, AXIAL).how
+
+
+def test_the_default_of_a_table_says_how_its_patches_are_numbered():
+    found = bind(with_table, AXIAL, table=merged_table)
+    assert "in blocks of 2 x 2" in found.how
+    assert check(found).passed
