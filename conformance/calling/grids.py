@@ -56,14 +56,13 @@ class Grid:
         names = "frame, row and column" if self.axes == 3 else "row and column"
         if self.pair and not self.one_number:
             sizes = "(width, height)" if self.turned else "(height, width)"
-            unsaid = f"whether height or width is first in {self.pair} is not known"
-            what += f", {self.pair} = {sizes}" if not self.square else ""
+            what += "" if self.square else f", {self.pair} = {sizes}"
             if self.turned is None:
-                what += f" ({unsaid}{'' if self.square else ': height is taken'})"
+                why = f"whether height or width is first in {self.pair} is not known"
+                what += f" ({why}{'' if self.square else ': height is taken'})"
         return f"{what}, {order}; positions are {names}"
 
     def _stated(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the sizes in the order in which a pair has them."""
         return (*sizes[:-2], sizes[-1], sizes[-2]) if self.turned else sizes
 
     def sizes(self, positions: np.ndarray) -> tuple[int, ...]:
@@ -229,10 +228,9 @@ def _own(call: Callable[..., Any], owner: Any, facts: Facts, merge: int) -> Iter
         for name in [name for name in values if role_of(name) == role][-1:]:
             turned = width_first(type(owner) if owner is not None else call, name)
             for sizes in _pair(values[name], patch if role == "image_size" else 1):
+                known = Grid(2, own=sizes[::-1] if turned else sizes, merge=merge)
                 square = sizes[0] == sizes[1]
-                known = Grid(2, own=sizes, merge=merge)
-                stated = replace(known, own=sizes[::-1] if turned else sizes, pair=name)
-                yield known if square else replace(stated, turned=turned)
+                yield known if square else replace(known, pair=name, turned=turned)
     arrays = [*values.values(), *getattr(owner, "_buffers", {}).values()]
     for array in arrays:
         shape = tuple(getattr(array, "shape", ()))

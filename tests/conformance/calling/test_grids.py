@@ -202,11 +202,11 @@ def merged_table(grid_thw, head_dim, spatial_merge_size=2):
 
 def with_table(q, k, cos_sin):
     cos, sin = cos_sin[None, None, :, :8], cos_sin[None, None, :, 8:]
-    turn = (
-        lambda x: np.concatenate(  # noqa: E731
-            (x[..., :8] * cos - x[..., 8:] * sin, x[..., 8:] * cos + x[..., :8] * sin), axis=-1
-        )
-    )
+
+    def turn(x):
+        a, b = x[..., :8], x[..., 8:]
+        return np.concatenate((a * cos - b * sin, b * cos + a * sin), axis=-1)
+
     return turn(q), turn(k)
 
 
@@ -242,3 +242,39 @@ def test_the_default_of_a_table_says_how_its_patches_are_numbered():
     found = bind(with_table, AXIAL, table=merged_table)
     assert "in blocks of 2 x 2" in found.how
     assert check(found).passed
+
+
+class TableOfSize:
+    def __init__(self, dim, height, width):
+        self.at = grid_positions(height, width)
+
+    def __call__(self):
+        return np.concatenate(AXIAL.cos_sin(self.at), axis=-1)
+
+
+def test_a_table_is_named_once_whatever_grids_it_takes():
+    found = bind(with_table, AXIAL, table=TableOfSize)
+    assert "whole grids" in found.how
+    assert "also possible" not in found.how
+
+
+class AnySquare:
+    """Its attributes state no grid: a size is not known yet, and 4 rows are no image."""
+
+    def __init__(self, dim, mean=np.zeros((4, 3))):  # noqa: B008
+        self.img_size, self.input_size, self.mean = None, ("a", "b"), mean
+
+    def __call__(self, x):
+        side = int(x.shape[2] ** 0.5)
+        return rotated(x, side, side)
+
+
+def test_attributes_that_state_no_grid_are_passed_over():
+    assert "whole square grids" in bind(AnySquare(16), AXIAL).how
+
+
+def test_what_needs_the_number_of_axes_is_said():
+    with pytest.raises(NoConvention, match="needs --axes 2, or --axes 3 with frames"):
+        bind(OneGrid, head_dim=16)
+    with pytest.raises(NoConvention, match="judged with the rotation that takes it, and --table"):
+        bind(merged_table, AXIAL)
