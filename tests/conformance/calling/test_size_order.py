@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import MultiAxisRoPE
 from posenc_ref.conformance import bind, check
-from posenc_ref.conformance.calling.size_order import width_first
+from posenc_ref.conformance.calling.size_order import own_members, width_first
 from posenc_ref.conformance.cli.options.models import named_value
 
 #: As SAM 2: the first channels follow the column, and sizes are (width, height).
@@ -135,3 +135,11 @@ def test_squares_alone_are_judged_if_nothing_states_the_order():
     assert not check(bind(UnstatedWrong, COLUMNS_FIRST)).passed
     one = bind(Unstated, COLUMNS_FIRST, init={"feat_sizes": (9, 6)})
     assert "is not known: height is taken" in one.how
+
+
+def test_what_frameworks_define_is_not_the_users():
+    framework = type("Module", (), {"__module__": "torch.nn", "rope": unpacked})
+    user = type("Rope", (framework,), {"__module__": "mine", "rotate": unpacked})
+    assert "rotate" in own_members(type("Sub", (user,), {}))
+    assert "rope" not in own_members(user)
+    assert "rope" in own_members(framework)  # asked for itself
