@@ -43,7 +43,7 @@ def nothing_fits(request: Request) -> str:
     hints = []
     if sizes and request.encoding is None and request.axes == 1:
         hints.append("a function of whole grids needs --axes 2, or --axes 3 with frames")
-    elif sizes and request.axes > 1 and not roles & {*VECTORS}:
+    elif sizes and request.axes > 1 and is_function(target) and not roles & {*VECTORS}:
         hints.append("a table of a grid is judged with the rotation that takes it, and --table")
     if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
         return "\n".join(hints + [reason for reason in reasons if "--init" in reason])

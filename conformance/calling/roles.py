@@ -27,7 +27,7 @@ ROLES: dict[str, str] = {
     "table": r"freqs?|(rotary_|image_)?rope(_cache|_table)?|rotary_(emb|freqs|pos)|angles?|"
     r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache|"
     r"emb(ed)?s?|rotations?",
-    "frames": r"[TfF]|(num_|n_)?frames|grid_t|(num_|n_)?[tT]_patches|end_t|"
+    "frames": r"[TfF]|(num_|n_)?frames|grid_(t|depth)|(num_|n_)?[tT]_patches|end_t|"
     r"(t|temporal)_(len(gth)?|size)",
     "grid_height": r"h|H|hh|ph|ny|(grid|patch|num|n|feat|img|image|latent)_?(h|height|rows)|"
     r"[hH](eight)?_(len(gth)?|size|patches)|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",

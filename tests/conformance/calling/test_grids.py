@@ -278,3 +278,28 @@ def test_what_needs_the_number_of_axes_is_said():
         bind(OneGrid, head_dim=16)
     with pytest.raises(NoConvention, match="judged with the rotation that takes it, and --table"):
         bind(merged_table, AXIAL)
+    with pytest.raises(NoConvention) as error:  # its call takes vectors
+        bind(Sized, AXIAL)
+    assert "--table" not in str(error.value)
+
+
+class Sized:
+    def __init__(self, dim, grid_size=14):
+        pass
+
+    def __call__(self, x):
+        raise ValueError("never")
+
+
+class ClipOfSize:
+    """As in V-JEPA 2: one number is the side, another one counts the frames."""
+
+    def __init__(self, dim, grid_size=14, grid_depth=8):
+        self.sizes = grid_depth, grid_size + 0, grid_size
+
+    def __call__(self, x):
+        return clip(x, *self.sizes)
+
+
+def test_the_depth_of_a_grid_is_its_frames():
+    assert "whole square grids" in bind(ClipOfSize, CLIP).how
