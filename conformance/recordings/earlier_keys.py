@@ -63,8 +63,7 @@ def judge(entries: Sequence[Entry]) -> None:
             words = "newest key is" if newest == 1 else f"{newest} newest keys are"
             left = count - known
             entry.run.limit(
-                f"only the {words} judged; {left} older "
-                f"{'keys are' if left > 1 else 'key is'} not"
+                f"only the {words} judged; {left} older {'keys are' if left > 1 else 'key is'} not"
             )
 
 

@@ -171,8 +171,8 @@ def _check(
     if not judged:
         raise ValueError(f"{name}: none of the recorded layers rotates")
     entries = [one for _, one in judged if isinstance(one, Entry)]
-    earlier_keys.judge(entries)
     steps.judge(entries)
+    earlier_keys.judge(entries)
     reports = [
         (label, one.run.finish() if isinstance(one, Entry) else one) for label, one in judged
     ]

@@ -40,7 +40,7 @@ _POSITIONS = ("position", "positions", "pos", "positionids", "posids")
 #: Words next to them that say which positions, and no layer: token_pos, cache_position.
 _OF_POSITIONS = {
     "token", "tokens", "tok", "seq", "sequence", "cache", "cached", "kv", "start", "current", "cur",
-    "abs", "absolute", "rope", "rotary", "input", "ids", "id", "offset", "q", "k", "query", "key",
+    "abs", "absolute", "rope", "rotary", "offset",
 }  # fmt: skip
 #: Words that say nothing about the role.
 _NOISE = {

@@ -150,7 +150,9 @@ def _part(layer: Layer, name: str, layout: str, dim: int, axes: int, where: str)
     if positions is None:
         shape = (batch, length) if axes == 1 else (axes, batch, length)
         if starts is None:
-            return Part(name, x, y, np.broadcast_to(np.arange(length), shape), True, None, False, front)
+            return Part(
+                name, x, y, np.broadcast_to(np.arange(length), shape), True, None, False, front
+            )
         ends = packed.ends_of(layer, starts.size - 1, where)
         counted = packed.positions_of(starts, ends)[None]
         return Part(name, x, y, counted, ends is None, starts, False, front)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.conformance.harness.ledger import Ledger
+from posenc_ref.conformance.harness.report import NOTE
 
 from .diagnose import diagnose
 from .earlier_keys import Entry
@@ -59,7 +60,7 @@ def _one_cause(steps: Sequence[Entry]) -> None:
     if not report.codes:
         return
     for one in wrong:
-        one.run.report.findings[:] = []
+        one.run.report.findings[:] = [f for f in one.run.report.findings if f.severity == NOTE]
         for f in report.findings:
             one.run.add(f.code, f.message, f.evidence, severity=f.severity, remedy=f.remedy)
 
@@ -75,11 +76,11 @@ def _from_a_step_on(steps: Sequence[Entry]) -> None:
     if max(int(one.call.part.positions.max()) for one in right) >= first:
         return
     for one in wrong:
-        for finding in list(one.run.report.findings):
-            one.run.report.findings.remove(finding)
-            text = f"from position {first} on, after {len(right)} calls that are right: "
-            text = text.replace("1 calls that are", "1 call that is") if len(right) == 1 else text
-            one.run.add("decode-offset", text + finding.message, finding.evidence)
+        found = one.run.report.findings
+        for wrongly in [f for f in found if f.severity != NOTE]:
+            found.remove(wrongly)
+            text = f"from position {first} on, and not before: {wrongly.message}"
+            one.run.add("decode-offset", text, wrongly.evidence)
 
 
 def _wrong(one: Entry) -> bool:
