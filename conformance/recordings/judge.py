@@ -13,9 +13,8 @@ from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Settings, describe
 from posenc_ref.conformance.surfaces import Declared
 
-from . import earlier_keys, limits, same_order, steps
+from . import limits, same_order, steps
 from .call import Recorded
-from .earlier_keys import Entry
 from .files import Tensor, read
 from .judge_part import judge_placed
 from .layer_encoding import of_layer
@@ -23,6 +22,7 @@ from .layout import chosen, run_of
 from .merge import add_stray, merged
 from .roles import Layer, layers, strays
 from .shapes import readings
+from .steps import Entry
 from .tables import judge_tables
 
 
@@ -172,7 +172,6 @@ def _check(
         raise ValueError(f"{name}: none of the recorded layers rotates")
     entries = [one for _, one in judged if isinstance(one, Entry)]
     steps.judge(entries)
-    earlier_keys.judge(entries)
     reports = [
         (label, one.run.finish() if isinstance(one, Entry) else one) for label, one in judged
     ]
