@@ -43,6 +43,9 @@ CHANGES = {
     "once": (lambda c, step: turned(c, np.ones(c.shape[2]) * (step == 3)), "are rotated again"),
     "reversed": (lambda c, step: c[:, :, ::-1] if step == 3 else c, "stand in other places now"),
     "one key lost": (lambda c, step: c * (np.arange(c.shape[2]) != 2)[:, None], "are 0 now"),
+    "the last key overwritten": (
+        lambda c, step: np.concatenate([c[:, :, :-1], draw(9, 1, 2, 1, D)], 2), "have changed",
+    ),
     "one key of others": (
         lambda c, step: np.where((np.arange(c.shape[2]) == 1)[:, None], draw(9, *c.shape), c),
         "have changed",
@@ -71,6 +74,13 @@ def test_rows_may_change_places_and_recordings_may_be_of_other_sequences(tmp_pat
     beams = judged(decoded(change=lambda c, step: c[::-1], batch=2), tmp_path)
     assert beams.verdict == "conforms", beams
     assert "the rows of the cache are those of step.0 in another order" in str(beams)
+    begun = judged(
+        decoded(
+            change=lambda c, step: np.concatenate([c[:, :, :1], draw(60, *c.shape)[:, :, 1:]], 2)
+        ),
+        tmp_path,
+    )
+    assert begun.verdict == "conforms", begun  # the first token, that of all sequences, is the same
     other = judged(decoded(change=lambda c, step: draw(50 + step, *c.shape)), tmp_path)
     assert other.verdict == "conforms", other
     assert "another sequence" in str(other)
