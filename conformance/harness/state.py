@@ -79,12 +79,12 @@ def kept_table(run: Run, right: Callable[[np.ndarray], bool]) -> None:
     if not run.settings.allows(int(longer[-1])):
         return
     try:
-        stale = right(first) and not right(later)
-        grows = not (stale and right(later[:-1]))
-        stale = stale and right(longer)
+        kept = right(first) and not right(later)
+        grows = not (kept and right(later[:-1]))
+        stale = kept and right(longer)
     except (Refused, Malformed):  # another limit of the report says so
         return
-    run.count("state", 4)
+    run.count("state", 4 if kept else 3)
     if stale:
         until = "a longer call" if grows else "a call of another length"
         run.add(
