@@ -15,6 +15,7 @@ from .conventions import Convention
 from .facts import other_default
 from .grids import SIZES, grids_of
 from .libraries import Library
+from .positions import FLAT
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
 from .signatures import takes_anything, with_parameters
@@ -59,11 +60,19 @@ def rotations(
         every = _grid_ways(subject, function, order, fixed, layouts)
     else:
         every = ways(function, order, subject.facts, layouts, sources, request.part)
+    every = [replace(way, limit=subject.limit) for way in every]
     for way in every:
-        way = replace(way, limit=subject.limit)
         for points, found in _scored(subject, library, way, surface, fixed):
             others = _others(subject, library, way, sources) if points >= PERFECT else []
             more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
+            rows = _with_rows(subject, library, way, every) if points >= PERFECT else None
+            if rows is not None and way.layout == "thd":  # rows that no flat call has are judged
+                yield from _scored(subject, library, rows, surface, fixed)
+            elif rows is not None:
+                more += (
+                    f"; not judged: {AXES[rows.layout]} with positions (B, S) "
+                    f"(--tensor-layout {rows.layout} does)"
+                )
             yield points, replace(found, how=found.how + more)
 
 
@@ -102,12 +111,34 @@ def _others(
     return words
 
 
+def _with_rows(
+    subject: Subject, library: Library, way: Rotation, every: Sequence[Rotation]
+) -> Rotation | None:
+    """Return another way that has a batch axis, and positions (B, S), or None."""
+    if way.layout not in FLAT or way.axes > 1 or subject.request.axes > 1:
+        return None
+    if way.positions in ("", "offset", ONE_TOKEN) or way.source is not None:
+        return None
+    for other in every:
+        if other.layout in FLAT or other.part != way.part or other.positions == ONE_TOKEN:
+            continue
+        call = library.wrapped(other)
+        if _points(subject, library, call, other.layout, rows=True)[0] >= PERFECT:
+            return other
+    return None
+
+
 def _points(
-    subject: Subject, library: Library, call: Callable[..., Any], layout: str
+    subject: Subject,
+    library: Library,
+    call: Callable[..., Any],
+    layout: str,
+    *,
+    rows: bool = False,
 ) -> tuple[int, str]:
     request = subject.request
     driver = driver_of(call, library.backend, request.dtype, layout, request.axes)
-    return score(driver, subject.dim, subject.sizes)
+    return score(driver, subject.dim, subject.sizes, rows=rows)
 
 
 def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:

@@ -111,7 +111,7 @@ class Source:
     def _in_rows(self, parts: tuple[Any, ...], shape: tuple[int, ...] | None) -> tuple[Any, ...]:
         """Return parts as (*shape, ...); by default, as all their rows (n, ...)."""
         return tuple(
-            p.reshape((*(shape or (p.shape[t.index(-1)],)), *trail(p, t)))
+            _in_shape(p, (*(shape or (p.shape[t.index(-1)],)), *trail(p, t)))
             for p, t in zip(parts, self.templates, strict=True)
         )
 
@@ -185,6 +185,16 @@ class Source:
         if self.stacked:
             parts = (parts[0][0], parts[0][1])
         return parts
+
+
+def _in_shape(part: Any, shape: tuple[int, ...]) -> Any:
+    """Return a part of a table as ``shape``: one row for a batch is the row of all, as it is used.
+
+    A module that answers for row 0 alone rotates all rows of the batch by it.
+    """
+    if part.shape and math.prod(part.shape) == math.prod(shape[1:]) != math.prod(shape):
+        return namespace(part).broadcast_to(part.reshape((1, *shape[1:])), shape)
+    return part.reshape(shape)
 
 
 def _selected(part: Any, positions: Any, values: np.ndarray, x: Any) -> Any:
