@@ -10,9 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from .roles import role_of
+from .signatures import signature_of
 
 #: The length of tables made in advance.
 LENGTH = 131072
+#: The layer type of modules with several encodings, unless the user names another.
+FULL = "full_attention"
 
 
 class Configuration(SimpleNamespace):
@@ -42,6 +45,15 @@ class Configuration(SimpleNamespace):
     def made_up(self) -> bool:
         """Return whether the entries come from the declaration, not from a file."""
         return bool(self._by_role)
+
+    def of_one_layer_type(self) -> Configuration:
+        """Return this configuration as models with an encoding for each layer type write it."""
+        name = self._by_role["layer_type"]
+        values = self.values()
+        values |= {"layer_types": [name], "num_hidden_layers": 1}
+        if "rope_parameters" in values:
+            values["rope_parameters"] = {name: values["rope_parameters"]}
+        return Configuration(self._by_role, values)
 
     def values(self) -> dict[str, Any]:
         """Return the entries."""
@@ -121,3 +133,51 @@ def made_as(cls: type, values: Mapping[str, Any]) -> Any:
         return cls(**{n: v for n, v in values.items() if takes_all or n in signature})
     except Exception:  # it needs what is not known; the caller has another configuration
         return None
+
+
+def states(made: Any, roles: Mapping[str, Any]) -> bool:
+    """Return whether a configuration states the sizes and the base that are declared.
+
+    What it does not have it does not contradict.  A ``head_dim`` that it lacks is given to it, for
+    its constructor may take the heads under a name of its own.
+    """
+    if "head_dim" not in roles:
+        return True
+    head_dim = roles["head_dim"]
+    if _entry(made, "head_dim") is None and _whole_head(made) not in (None, head_dim):
+        try:
+            made.head_dim = head_dim
+        except Exception:  # it has no place for it
+            return False
+    own = _entry(made, "head_dim") or _whole_head(made)
+    parameters = _entry(made, "rope_parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    parameters = parameters.get(roles.get("layer_type"), parameters)
+    base = parameters.get("rope_theta", _entry(made, "rope_theta"))
+    part = parameters.get("partial_rotary_factor", _entry(made, "partial_rotary_factor"))
+    pairs = ((own, head_dim), (base, roles.get("base")), (part, roles.get("partial")))
+    return all(has is None or wanted is None or has == wanted for has, wanted in pairs)
+
+
+def _entry(made: Any, name: str) -> Any:
+    try:
+        return getattr(made, name, None)
+    except Exception:  # a property may fail
+        return None
+
+
+def _whole_head(made: Any) -> int | None:
+    """Return the size of a head that follows from the width and the heads, or None."""
+    width, heads = _entry(made, "hidden_size"), _entry(made, "num_attention_heads")
+    return width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
+
+
+def takes_layer_type(function: Callable[..., Any]) -> bool:
+    """Return whether a class makes objects whose call must be told the type of a layer."""
+    for name in ("forward", "call", "__call__") if inspect.isclass(function) else ():
+        call = vars(function).get(name)
+        if inspect.isfunction(call):
+            needed = signature_of(call).parameters.values()
+            if any(role_of(p.name) == "layer_type" and p.default is p.empty for p in needed):
+                return True
+    return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,12 +27,15 @@ from posenc_ref import (
 )
 
 from .configuration import (
+    FULL,
     LENGTH,
     Configuration,
     annotated_class,
     completed,
     made_as,
     settings,
+    states,
+    takes_layer_type,
 )
 from .roles import Unbound, role_of
 from .signatures import signature_of
@@ -116,7 +120,11 @@ class Facts:
                 value = None  # one of the two is the whole scaling
             else:
                 value = self.value(name, role, optional=optional)
+            if role == "layer_type" and optional and name not in self.by_name:
+                continue  # the same function serves models with one encoding
             if role == "config" and isinstance(value, Configuration):
+                if value.made_up and takes_layer_type(function):
+                    value = value.of_one_layer_type()
                 value = self._typed(function, name, value)
             whole = role == "width" or (name in ("dim", "d") and "head_dim" not in roles)
             known = "head_dim" in self.by_role and name not in self.by_name
@@ -146,6 +154,8 @@ class Facts:
         if known.made_up and "dim" in by_role:  # of a head, unless the class has heads
             entries["dim"] = by_role["dim"]
         made = made_as(cls, {**by_role, **entries})
+        if made is not None and known.made_up and not states(made, self.by_role):
+            made = None  # its constructor takes the sizes under other names
         return known if made is None else made
 
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
@@ -175,12 +185,15 @@ def facts_of(
     given: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     head_dim: int | None = None,
+    layer_type: str | None = None,
 ) -> Facts:
     """Return what the encoding, the options NAME=VALUE and a configuration state."""
     if isinstance(encoding, ModelEncoding):
         known = [e for e in encoding.encodings.values() if e is not None]
         encoding = known[0] if known else None
-    by_role: dict[str, Any] = {"num_heads": HEADS, "length": LENGTH}
+    by_role: dict[str, Any] = {
+        "num_heads": HEADS, "length": LENGTH, "layer_type": layer_type or FULL,
+    }  # fmt: skip
     fields: dict[str, Any] = {}
     if encoding is not None:
         names = [f.name for f in dataclasses.fields(encoding)]  # type: ignore[arg-type]
@@ -215,7 +228,7 @@ def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
         "base": encoding.base,
         "interleaved": encoding.layout == "interleaved",
         "neox": encoding.layout == "half",
-        "partial": rotary_dim / encoding.head_dim,
+        "partial": _part(rotary_dim, encoding.head_dim),
     }
     scaling = encoding.scaling
     if isinstance(encoding, MultiAxisRoPE):
@@ -235,6 +248,15 @@ def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
     if scaling is not None and (described := _scaling(scaling)) is not None:
         found["scaling"] = described
     return found
+
+
+def _part(rotary_dim: int, head_dim: int) -> float:
+    """Return rotary_dim / head_dim so that ``int(head_dim * part)``, as modules have it, is exact.
+
+    30 / 44 in float64 is a little too small: 44 times it is cut to 29.
+    """
+    part = rotary_dim / head_dim
+    return part if int(head_dim * part) == rotary_dim else math.nextafter(part, 2)
 
 
 def _scaling(scaling: Any) -> dict[str, Any] | None:
