@@ -41,10 +41,15 @@ def rotations(
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
     chosen = request.tensor_layout
     layouts = (chosen,) if chosen is not None else convention.layouts
+    before = len(request.tried)
     sources = list(sources_of(subject, library)) if convention.table else []
     if convention.table and not sources:
+        unknown = [text for text in request.tried[before:] if "no value is known" in text]
         raise NoTable(
-            "no class or function in its file makes tables of cos and sin; name one with --table"
+            unknown[0]
+            if unknown
+            else "no class or function in its file makes tables of cos and sin; name one with "
+            "--table"
         )
     for layout in layouts if _plain(subject, convention, fixed) else ():
         direct = library.wrapped(subject.function)
@@ -228,6 +233,8 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
         parts.append(f"{whole} of {way.source.words}{shape}")
         if way.source.form in ("sin, cos", "sin|cos"):
             parts.append("which returns sin first")
+        if way.source.instead:
+            parts.append(f"not used: {way.source.instead}")
     if left:
         parts.append(f"{', '.join(left)} not passed")
     if way.inplace:

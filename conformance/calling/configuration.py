@@ -21,14 +21,26 @@ FULL = "full_attention"
 class Configuration(SimpleNamespace):
     """A configuration as an object and as a mapping, for constructors that take one.
 
-    Entries that it lacks are known by their role, if at all.
+    Entries that it lacks are known by their role, if at all.  The ``given`` ones come first, and
+    ``used`` gets the names of those that are read.
     """
 
-    def __init__(self, by_role: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        super().__init__(**values)
-        self._by_role = by_role
+    def __init__(
+        self,
+        by_role: Mapping[str, Any],
+        values: Mapping[str, Any],
+        given: Mapping[str, Any] | None = None,
+        used: set[str] | None = None,
+    ) -> None:
+        given = given or {}
+        super().__init__(**{name: value for name, value in values.items() if name not in given})
+        self._by_role, self._given = by_role, given
+        self._used = set() if used is None else used
 
     def __getattr__(self, name: str) -> Any:
+        if name in vars(self).get("_given", {}):
+            self._used.add(name)
+            return self._given[name]
         by_role = vars(self).get("_by_role", {})
         role = role_of(name)
         if name.startswith("__") or role is None or role not in by_role:
@@ -36,10 +48,14 @@ class Configuration(SimpleNamespace):
         return by_role[role]
 
     def __getitem__(self, name: str) -> Any:
-        return vars(self)[name]
+        return vars(self)[name] if name in vars(self) else self._given[self._read(name)]
 
     def __contains__(self, name: object) -> bool:
-        return name in vars(self)
+        return name in vars(self) or name in self._given
+
+    def _read(self, name: str) -> str:
+        self._used.add(name)
+        return name
 
     @property
     def made_up(self) -> bool:
@@ -53,15 +69,20 @@ class Configuration(SimpleNamespace):
         values |= {"layer_types": [name], "num_hidden_layers": 1}
         if "rope_parameters" in values:
             values["rope_parameters"] = {name: values["rope_parameters"]}
-        return Configuration(self._by_role, values)
+        return Configuration(self._by_role, values, self._given, self._used)
 
     def values(self) -> dict[str, Any]:
         """Return the entries."""
-        return {name: value for name, value in vars(self).items() if name != "_by_role"}
+        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {**own, **self._given}
+
+    def taken_by(self, made: Any) -> None:
+        """Note which given entries an object that was made of this configuration has."""
+        self._used.update(name for name in self._given if _entry(made, name) is not None)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a value, or the default."""
-        return vars(self).get(name, default)
+        return self[name] if name in self else default
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,10 @@ class Facts:
         made = made_as(cls, {**by_role, **entries})
         if made is not None and known.made_up and not states(made, self.by_role):
             made = None  # its constructor takes the sizes under other names
-        return known if made is None else made
+        if made is None:
+            return known
+        known.taken_by(made)
+        return made
 
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
@@ -211,12 +214,13 @@ def facts_of(
         for name in ("num_buckets", "max_distance", "bidirectional")
         if name in fields
     }
+    used: set[str] = set()
     if config:
-        by_role["config"] = Configuration({}, completed(config))
+        by_role["config"] = Configuration({}, completed(config), given, used)
     else:
-        by_role["config"] = Configuration(by_role, settings(by_role))
+        by_role["config"] = Configuration(by_role, settings(by_role), given, used)
     fields.pop("scaling", None)
-    return Facts(given or {}, by_role, fields)
+    return Facts(given or {}, by_role, fields, used)
 
 
 def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class Source:
     form: str = ""  #: "cos, sin", "sin, cos", "complex", "angles", "cos|sin", "sin|cos" or "other"
     every_length: bool = True  #: whether the rows do not depend on the length of the table
     most: int = MOST_ROWS  #: the most rows that a table is made for
+    instead: str = ""  #: the class that is as likely to make the table, and why it does not
     kept: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     def rows(self, x: Any, positions: Any) -> Rows:
