@@ -16,6 +16,7 @@ from posenc_ref.backends.kernels.guard import Guard
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, which Windows lacks"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning"),  # of JAX, if another test used it
 ]
 X = np.ones((1, 4, 8), np.float32)
 

@@ -57,6 +57,10 @@ def test_the_suite_passes(name, dtype):
     assert report.passed, report
 
 
+class Subclass(np.ndarray):
+    """An array whose operators might do anything."""
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_explain_names_a_fused_path(name):
     encoding = ROTARY[name]
@@ -73,7 +77,7 @@ def test_explain_names_a_fused_path(name):
         (lambda: (pr.RoPE(D, layout="half"), np.ones((5, 2 * D))[:, ::2]), "not contiguous"),
         (lambda: (pr.RoPE(D, layout="half"), np.ones((5, D), ">f4")), "native"),
         (
-            lambda: (pr.RoPE(D, layout="half"), np.ma.masked_array(np.ones((5, D)), np.eye(5, D))),
+            lambda: (pr.RoPE(D, layout="half"), np.ones((5, D)).view(Subclass)),
             "np.ndarray subclass",
         ),
         (lambda: (pr.MixedRoPE(4, np.ones((2, 2)), layout="half"), np.ones((5, 4))), "slices"),
