@@ -65,12 +65,12 @@ def rotations(
         every = _grid_ways(subject, function, order, fixed, layouts)
     else:
         every = ways(function, order, subject.facts, layouts, sources, request.part)
-    every = [replace(way, limit=subject.limit) for way in every]
-    for way in every:
+    limited = [replace(way, limit=subject.limit) for way in every]
+    for way in limited:
         for points, found in _scored(subject, library, way, surface, fixed):
             others = _others(subject, library, way, sources) if points >= PERFECT else []
             more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
-            rows = _with_rows(subject, library, way, every) if points >= PERFECT else None
+            rows = _with_rows(subject, library, way, limited) if points >= PERFECT else None
             if rows is not None and way.layout == "thd":  # rows that no flat call has are judged
                 yield from _scored(subject, library, rows, surface, fixed)
             elif rows is not None:

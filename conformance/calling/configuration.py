@@ -82,7 +82,10 @@ class Configuration(SimpleNamespace):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a value, or the default."""
-        return self[name] if name in self else default
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:

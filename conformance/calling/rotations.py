@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import namespace, to_host
+from posenc_ref.conformance.harness.foreign import NotTried
 
 from .axes_tables import EACH, AxesSource
 from .facts import Facts
@@ -60,9 +61,7 @@ class Rotation:
     def both(self, q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; their positions must be equal."""
         if q_positions.shape != k_positions.shape or bool((q_positions != k_positions).any()):
-            raise ValueError(
-                "queries and keys must have equal positions: the function takes one set"
-            )
+            raise NotTried("q and k at different positions: the function takes one set")
         if not self.is_pair:
             return self(q, q_positions), self(k, k_positions)
         result = self._rotate({"query": q, "key": k, "value": _copy(k)}, q_positions)

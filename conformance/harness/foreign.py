@@ -30,6 +30,10 @@ class Refused(Exception):
         self.cause = cause
 
 
+class NotTried(ValueError):
+    """A bound function is not called so: the message says what the suite does not try."""
+
+
 class Malformed(Exception):
     """The judged function returned another type or shape than its surface requires.
 

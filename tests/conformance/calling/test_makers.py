@@ -79,7 +79,8 @@ def test_the_rotated_part_survives_its_product():
 def test_a_configuration_states_what_is_declared():
     roles = facts_of(HALF).by_role
     own = types.SimpleNamespace(hidden_size=32, num_attention_heads=8)
-    assert states(own, roles) and own.head_dim == 8  # its heads have a name of their own
+    assert states(own, roles)
+    assert own.head_dim == 8  # its heads have a name of their own
     assert not states(types.SimpleNamespace(head_dim=16), roles)
     assert not states(types.SimpleNamespace(head_dim=8, rope_theta=5.0), roles)
     part = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}
@@ -118,7 +119,8 @@ def test_given_entries_are_in_the_configuration():
     facts = facts_of(HALF, {"image_size": 1024, "head_dim": 4, "spare": 1})
     config = facts.by_role["config"]
     assert (config.image_size, config["head_dim"], config.get("head_dim")) == (1024, 4, 4)
-    assert config.hidden_size == 32 and "spare" in config
+    assert config.hidden_size == 32
+    assert "spare" in config
     assert facts.used == {"image_size", "head_dim"}
 
 
@@ -219,3 +221,9 @@ def test_messages_have_no_arrays():
 def test_a_configuration_as_a_mapping():
     config = Configuration({}, {"a": 1}, {"b": 2})
     assert config.values() == {"a": 1, "b": 2}
+
+
+def test_what_the_suite_does_not_try_is_not_refused():
+    text = str(check(rows_apart, HALF, "apply_qk"))
+    assert ": not tried (q and k at different positions: the function takes one set)" in text
+    assert "refused (NotTried" not in text
