@@ -172,7 +172,28 @@ class Facts:
             shown.append(
                 name if plain else f"{name}={value!r}{other_default(signature[name], value)}"
             )
+        shown += [
+            f"{name}={p.default!r} (its default)"
+            for name, p in signature.items()
+            if name not in given and self._unexplained(name, p.default)
+        ]
         return ", ".join(shown)
+
+    def _unexplained(self, name: str, default: Any) -> bool:
+        """Return whether a default that was left is a number which nothing declares.
+
+        It may be a base under a name that nobody knows.
+        """
+        plain = isinstance(default, int | float) and not isinstance(default, bool)
+        return (
+            plain
+            and abs(default) > 1
+            and role_of(name) is None
+            and not any(
+                isinstance(value, int | float) and value == default
+                for value in self.by_role.values()
+            )
+        )
 
 
 def other_default(parameter: inspect.Parameter, value: Any) -> str:

@@ -112,7 +112,7 @@ def test_modules_are_told_the_layer_type(layer_type):
     assert f"layer_type={layer_type or 'full_attention'!r}" in bound.how
     q = np.random.default_rng(0).standard_normal((2, 3, 5, 8))
     at = np.array([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
-    assert np.allclose(bound(q, q, at, at)[0], turned(q, angles(at, base=500.0)[:, None]))
+    assert np.array_equal(bound(q, q, at, at)[0], turned(q, angles(at, base=500.0)[:, None]))
 
 
 def test_given_entries_are_in_the_configuration():
@@ -133,7 +133,7 @@ def test_results_are_matched_by_their_keys():
     q, k = np.random.default_rng(0).standard_normal((2, 1, 4, 3, 8))
     bound = bind(swapped, HALF, tensor_layout="bhsd")
     got = bound(q, k, np.arange(3), np.arange(3))
-    assert np.allclose(got[0], turned(q, angles(np.arange(3))))
+    assert np.array_equal(got[0], turned(q, angles(np.arange(3))))
 
 
 class VisionRotaryEmbedding:
@@ -227,3 +227,11 @@ def test_what_the_suite_does_not_try_is_not_refused():
     text = str(check(rows_apart, HALF, "apply_qk"))
     assert ": not tried (q and k at different positions: the function takes one set)" in text
     assert "refused (NotTried" not in text
+
+
+def test_numbers_that_were_left_at_their_default_are_shown():
+    def tables(length, dim, spread=5000.0, bits=8):
+        return angles(np.arange(length), dim, spread)
+
+    facts = facts_of(HALF)
+    assert facts.described(tables) == "length=131072, dim=8, " + ("spread=5000.0 (its default)")
