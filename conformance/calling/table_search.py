@@ -17,7 +17,7 @@ from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
 from .positions import SEVERAL_AXES, arranged
-from .roles import role_of
+from .roles import parameters, role_of
 from .signatures import signature_of
 from .tables import AT_POSITIONS, SEQUENCES, WINDOWS, Source
 
@@ -95,7 +95,8 @@ def _kinds(
         yield "row of positions", 1
         yield "column of positions", 1
     kinds = ["shape"] if "shape" in roles else []
-    kinds += ["length"] if "length" in roles or len(missing) == 1 else []
+    counted = len(missing) == 1 and not {"x", "positions", "tokens", "embeddings"} & roles
+    kinds += ["length"] if "length" in roles or counted else []
     kinds += WINDOWS if {"tokens", "embeddings", "start"} & roles else []
     kinds += ["positions as x", *SEQUENCES] if "x" in roles else []
     yield from ((kind, 1) for kind in (*kinds, "nothing"))
@@ -125,7 +126,9 @@ def _measured(trial: Source, like: Any) -> Source:
     found = replace(trial, templates=templates, kept={})
     two = found.rows(like, at[:2]).parts
     alike = all(np.array_equal(to_host(part[0]), to_host(part[1])) for part in two)
-    if alike and found.kind in (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing"):
+    guessed = (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing")
+    named = found.kind != "length" or "length" in parameters(found.call)
+    if alike and (found.kind in guessed or not named):
         raise ValueError("all rows of its table are equal")
     return replace(found, form=form_of(two), kept={})
 
