@@ -193,7 +193,7 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
         with np.errstate(all="ignore"):  # errors of the function become findings
             load(run.surface.judge)(run)
     except Refused as error:
-        run.add("raises", "a call raises, although a similar call was accepted before", str(error))
+        run.raised("a call raises, although a similar call was accepted before", error)
     except Malformed as error:
         run.add(error.code, str(error), "a similar call returned the right shape before")
     except KeyboardInterrupt:

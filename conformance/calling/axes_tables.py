@@ -161,7 +161,7 @@ def _trials(
             yield AxesSource(call, facts, words, kind)
     grids = [grid] if grid is not None else []
     if not grids and (roles & set(SIZES) or not {"positions", "length"} & roles):
-        grids = list(grids_of(roles, owner, facts, axes))
+        grids = list(grids_of(call, owner, facts, axes))
     for each in grids:
         yield AxesSource(call, facts, words, "grid", grid=each, called=called)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from posenc_ref import Bias, Encoding, ModelEncoding, Rotary, Table
+from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -18,12 +18,13 @@ from .bind_function import others
 from .bind_rotation import rotations
 from .conventions import CONVENTIONS, NAMES, Convention
 from .facts import Facts, facts_of
-from .instances import MethodOf, main_call
+from .instances import MethodOf
 from .libraries import LIBRARIES, Library, libraries_of
+from .refusals import fits_family, nothing_fits
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
-from .signatures import is_function, signature_of
-from .subject import Request, Subject, name_of, subjects_of
+from .signatures import signature_of
+from .subject import Request, Subject, subjects_of
 from .table_search import NoTable
 from .trial import PERFECT, SIZES
 
@@ -137,7 +138,7 @@ def bind(
                 factory=fresh,
                 bound={"target": target} | made_by,
             )
-    raise NoConvention(_nothing_fits(request))
+    raise NoConvention(nothing_fits(request))
 
 
 def _best_facts(request: Request, facts: Facts, dim: int) -> tuple[Implementation | None, Facts]:
@@ -238,7 +239,7 @@ def _fitting(subject: Subject) -> Iterator[Convention]:
             continue
         if request.surface is not None and request.surface not in convention.surfaces:
             continue
-        if not any(_fits_family(s, request.encoding) for s in convention.surfaces):
+        if not any(fits_family(s, request.encoding) for s in convention.surfaces):
             continue
         if convention.rotates and request.signature is None and not _may_be(convention, subject):
             continue
@@ -259,46 +260,3 @@ def _may_be(convention: Convention, subject: Subject) -> bool:
     return not known or (
         wanted <= known and ("x" not in wanted or {"query", "key"} - known != set())
     )
-
-
-def _fits_family(surface: str, encoding: Encoding | None) -> bool:
-    if encoding is None:
-        return True
-    families = SURFACES[surface].families
-    if isinstance(encoding, Rotary):
-        return "rotary" in families
-    if isinstance(encoding, Table):
-        return "table" in families
-    return not isinstance(encoding, Bias) or not {"rotary", "table"} & set(families)
-
-
-def _nothing_fits(request: Request) -> str:
-    """Return what was tried, the nearest convention, and code that would turn into it."""
-    target, surface = request.target, request.surface
-    reasons = list(dict.fromkeys(request.tried))
-    if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
-        return "\n".join(reason for reason in reasons if "--init" in reason)
-    try:
-        owner = target if is_function(target) else main_call(target)
-        takes_, roles = str(signature_of(owner or target)), set[str | None]()
-        roles |= {role_of(n) for n in signature_of(owner or target).parameters}
-    except (TypeError, ValueError):
-        takes_, roles = "(...)", set()
-    rows = [c for c in CONVENTIONS if surface is None or surface in c.surfaces]
-    rows = [NAMES[request.signature]] if request.signature is not None else rows
-    rows = [c for c in rows if _fits_family(c.surfaces[0], request.encoding)] or list(CONVENTIONS)
-
-    def near(convention: Convention) -> tuple[int, int]:
-        shared = len(roles & set(convention.roles))
-        return shared, (shared - len(convention.roles)) * bool(shared)
-
-    nearest = max(rows, key=near)
-    lines = [f"no calling convention fits {name_of(target)}{takes_}"]
-    first = [reason for reason in reasons if reason.startswith(f"{nearest.name}: ")]
-    reasons = [*first, *(reason for reason in reasons if reason not in first)]
-    lines += [f"  tried: {reason}" for reason in reasons[:3]]
-    lines += [f"the nearest convention is {nearest.name!r}: {nearest.call}",
-              "write a wrapper such as:", *nearest.stub.splitlines(),
-              "or choose a convention with --signature and --tensor-layout; `posenc explain "
-              "signatures` lists them"]  # fmt: skip
-    return "\n".join(lines)

@@ -98,8 +98,7 @@ def _grid_ways(
             return functools.partial(call, **fixed) if fixed else call
 
         return grid_ways(function, order, facts, layouts, [made.grid], again, request.part)
-    roles = {role_of(name) for name in subject.signature if name not in facts.by_name}
-    grids = list(grids_of(roles, subject.owner, facts, request.axes))
+    grids = list(grids_of(subject.function, subject.owner, facts, request.axes))
     return grid_ways(function, order, facts, layouts, grids, None, request.part)
 
 

@@ -258,6 +258,7 @@ def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
     scaling = encoding.scaling
     if isinstance(encoding, MultiAxisRoPE):
         found["sections"] = list(encoding.sections)
+        found["axes_dim"] = [2 * pairs for pairs in encoding.sections]
         found["in_pixels"] = False  # frequencies are powers of the base
     if isinstance(scaling, LinearScaling):
         found["scale"] = 1 / scaling.factor

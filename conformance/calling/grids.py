@@ -15,13 +15,18 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import namespace, to_host
+from posenc_ref.conformance.harness.foreign import OwnLimit
 
 from .facts import Facts
 from .roles import role_of
+from .signatures import signature_of
+from .size_order import width_first
 
 #: The roles of parameters that state the size of a grid.
 SIZES = ("frames", "grid_height", "grid_width", "grid", "grid_thw", "side", "image_size",
          "grid_tokens")  # fmt: skip
+#: Those of one parameter that gets height and width.
+PAIRS = ("grid", "image_size")
 #: The most tokens of a grid, and the most numbers of all grids in a call.
 MOST_TOKENS, MOST_NUMBERS = 2**12, 2**22
 #: The sides of square grids to try for objects that do not state theirs.
@@ -37,6 +42,8 @@ class Grid:
     square: bool = False  #: whether height and width must be equal
     own: tuple[int, ...] = ()  #: the only grid, if there is only one
     merge: int = 1  #: the side of the blocks of patches that come one after the other
+    pair: str = ""  #: the name of the parameter that gets both sizes, if there is one
+    turned: bool | None = False  #: whether the pair is (width, height); None if nothing says it
 
     @property
     def words(self) -> str:
@@ -47,7 +54,16 @@ class Grid:
             what = "whole square grids" if self.square else "whole grids"
         order = "row by row" if self.merge == 1 else f"in blocks of {self.merge} x {self.merge}"
         names = "frame, row and column" if self.axes == 3 else "row and column"
+        if self.pair and not self.one_number:
+            sizes = "(width, height)" if self.turned else "(height, width)"
+            what += "" if self.square else f", {self.pair} = {sizes}"
+            if self.turned is None:
+                why = f"whether height or width is first in {self.pair} is not known"
+                what += f" ({why}{'' if self.square else ': height is taken'})"
         return f"{what}, {order}; positions are {names}"
+
+    def _stated(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return (*sizes[:-2], sizes[-1], sizes[-2]) if self.turned else sizes
 
     def sizes(self, positions: np.ndarray) -> tuple[int, ...]:
         """Return the sizes of a grid that has positions (A, ...).
@@ -75,7 +91,7 @@ class Grid:
             width += m  # unequal sizes show which one is used
         found = (*ends[:-2], height, width)
         if math.prod(found) > MOST_TOKENS:
-            raise ValueError(
+            raise OwnLimit(
                 f"positions must be in a grid of at most {MOST_TOKENS} tokens, the largest that "
                 "the suite makes"
             )
@@ -94,13 +110,14 @@ class Grid:
         """Return the facts about a grid of these sizes besides those that are known."""
         height, width = sizes[-2:]
         patch = next((v for n, v in facts.by_name.items() if role_of(n) == "patch"), 1)
-        each = tuple(n * patch for n in sizes)
+        stated = self._stated(sizes)
+        each = tuple(n * patch for n in stated)
         known: dict[str, Any] = {
             "frames": sizes[0] if self.axes == 3 else 1,
             "grid_height": height,
             "grid_width": width,
             "side": height,
-            "grid": height if self.one_number else sizes,
+            "grid": height if self.one_number else stated,
             "image_size": each[-1] if self.one_number else each,
             "patch": patch,
             "grid_tokens": height * width,
@@ -116,8 +133,8 @@ class Grid:
             "grid_height": height,
             "grid_width": width,
             "side": height,
-            "grid": height if self.one_number else sizes,
-            "image_size": height if self.one_number else sizes,
+            "grid": height if self.one_number else self._stated(sizes),
+            "image_size": height if self.one_number else self._stated(sizes),
             "grid_tokens": height * width,
             "grid_thw": xp.asarray([[frames, height, width]], dtype=xp.int64),
         }
@@ -149,7 +166,7 @@ def whole(
     for role, x in vectors.items():
         xp, each = namespace(x), _tokens(x, layout)
         if rows * tokens * math.prod(each.shape[1:]) > MOST_NUMBERS:
-            raise ValueError(
+            raise OwnLimit(
                 f"positions must be in grids of at most {MOST_NUMBERS} numbers, the most that the "
                 "suite passes"
             )
@@ -171,20 +188,24 @@ def whole(
     return _each([call(shaped, sizes)], back)
 
 
-def grids_of(roles: set[str | None], owner: Any, facts: Facts, axes: int) -> Iterator[Grid]:
-    """Yield the grids to try for a function whose parameters, and its maker's, have these roles."""
+def grids_of(call: Callable[..., Any], owner: Any, facts: Facts, axes: int) -> Iterator[Grid]:
+    """Yield the grids to try for a call, or for what a class makes, by its parameters."""
     if not rows_and_columns(facts):
         return
-    merge = _merge(owner, facts)
-    stated = roles & set(SIZES)
+    merge = _merge(call, owner, facts)
+    names = [name for name in signature_of(call).parameters if name not in facts.by_name]
+    stated = {role_of(name) for name in names} & set(SIZES)
+    pair = next((name for name in names if role_of(name) in PAIRS), "")
     if stated:
-        if "side" not in stated and stated != {"grid_tokens"}:
-            yield Grid(axes, merge=merge)
-        yield Grid(axes, square=True, merge=merge)
-        if {"grid", "image_size"} & stated:
-            yield Grid(axes, one_number=True, square=True, merge=merge)
-    own = list(dict.fromkeys(_own(owner, facts))) if axes == 2 else []
-    yield from (Grid(axes, own=sizes, merge=merge) for sizes in own)
+        turned = width_first(call, pair) if pair else False
+        some = Grid(axes, merge=merge, pair=pair, turned=turned)
+        if "side" not in stated and stated != {"grid_tokens"} and turned is not None:
+            yield some
+        yield replace(some, square=True)
+        if pair:
+            yield replace(some, one_number=True, square=True)
+    own = list(dict.fromkeys(_own(call, owner, facts, merge))) if axes == 2 else []
+    yield from own
     if not own and not stated and axes == 2:
         yield Grid(axes, square=True, merge=merge)
         yield from (Grid(axes, own=(side, side), merge=merge) for side in _SIDES)
@@ -195,22 +216,27 @@ def rows_and_columns(facts: Facts) -> bool:
     return bool(facts.fields.get("position_scale", 1.0) == 1.0)
 
 
-def _own(owner: Any, facts: Facts) -> Iterator[tuple[int, ...]]:
-    """Yield the sizes of the grid that an object was made for: those it states, then its tables."""
+def _own(call: Callable[..., Any], owner: Any, facts: Facts, merge: int) -> Iterator[Grid]:
+    """Yield the grids that an object was made for: those it states, then those of its tables."""
     values = {**getattr(owner, "__dict__", {}), **facts.by_name}
     by_role = {role_of(name): value for name, value in values.items()}
     patch = by_role.get("patch", 1)
     if {"grid_height", "grid_width"} <= by_role.keys():
-        yield from _pair((by_role["grid_height"], by_role["grid_width"]), 1)
+        both = (by_role["grid_height"], by_role["grid_width"])
+        yield from (Grid(2, own=sizes, merge=merge) for sizes in _pair(both, 1))
     for role in ("grid", "side", "image_size"):
-        if role in by_role:
-            yield from _pair(by_role[role], patch if role == "image_size" else 1)
+        for name in [name for name in values if role_of(name) == role][-1:]:
+            turned = width_first(type(owner) if owner is not None else call, name)
+            for sizes in _pair(values[name], patch if role == "image_size" else 1):
+                known = Grid(2, own=sizes[::-1] if turned else sizes, merge=merge)
+                square = sizes[0] == sizes[1]
+                yield known if square else replace(known, pair=name, turned=turned)
     arrays = [*values.values(), *getattr(owner, "_buffers", {}).values()]
     for array in arrays:
         shape = tuple(getattr(array, "shape", ()))
         for rows in shape[:-1]:
             if rows >= 25 and math.isqrt(rows) ** 2 == rows:
-                yield (math.isqrt(rows), math.isqrt(rows))
+                yield Grid(2, own=(math.isqrt(rows), math.isqrt(rows)), merge=merge)
 
 
 def _pair(value: Any, patch: Any) -> Iterator[tuple[int, ...]]:
@@ -219,8 +245,10 @@ def _pair(value: Any, patch: Any) -> Iterator[tuple[int, ...]]:
         yield (both[0] // patch, both[1] // patch)
 
 
-def _merge(owner: Any, facts: Facts) -> int:
-    values = {**getattr(owner, "__dict__", {}), **facts.by_name}
+def _merge(call: Callable[..., Any], owner: Any, facts: Facts) -> int:
+    """Return the side of merged blocks: what is given, the object's, or the call's default."""
+    defaults = {name: p.default for name, p in signature_of(call).parameters.items()}
+    values = {**defaults, **getattr(owner, "__dict__", {}), **facts.by_name}
     found = (v for n, v in values.items() if role_of(n) == "merge" and isinstance(v, int))
     return next(found, 1)
 

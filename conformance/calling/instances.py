@@ -18,6 +18,7 @@ from .grids import SIZES, Grid, grids_of, rows_and_columns
 from .libraries import dtype_for
 from .roles import Unbound, role_of
 from .signatures import signature_of
+from .size_order import own_members
 
 #: Words in the names of methods that rotate, and of functions and methods that make tables.
 ROTATES = frozenset({"apply", "rotate", "rope", "rotary", "rot"})
@@ -94,7 +95,7 @@ def objects_of(cls: type, facts: Facts, axes: int) -> Iterator[Made]:
         yield Made(make(cls, facts), f"{cls.__name__}({facts.described(cls)})")
         return
     why: list[Unbound] = []
-    grids = list(grids_of(sizes, None, facts, axes))
+    grids = list(grids_of(cls, None, facts, axes))
     for grid in grids:
         known = grid.facts(facts, grid.sizes(np.zeros((axes, 1), dtype=int) + 4))
 
@@ -158,8 +159,8 @@ def words_of(name: str) -> frozenset[str]:
 
 
 def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]]:
-    """Yield the methods that the object's own class defines with one of the words."""
-    for name, value in vars(type(instance)).items():
+    """Yield the methods with one of the words that no framework defines."""
+    for name, value in own_members(type(instance)).items():
         plain = value.__func__ if isinstance(value, staticmethod) else value
         if isinstance(value, functools.partialmethod):
             plain = value.func

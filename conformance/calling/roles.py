@@ -27,12 +27,12 @@ ROLES: dict[str, str] = {
     "table": r"freqs?|(rotary_|image_)?rope(_cache|_table)?|rotary_(emb|freqs|pos)|angles?|"
     r"(rotary_|rope_)?pos_embs?|cos_sin(_cache|_table)?|sin_cos|freqs_(real|cos_sin)|cache|"
     r"emb(ed)?s?|rotations?",
-    "frames": r"[TfF]|(num_|n_)?frames|grid_t|(num_|n_)?t_patches|end_t|"
+    "frames": r"[TfF]|(num_|n_)?frames|grid_(t|depth)|(num_|n_)?[tT]_patches|end_t|"
     r"(t|temporal)_(len(gth)?|size)",
     "grid_height": r"h|H|hh|ph|ny|(grid|patch|num|n|feat|img|image|latent)_?(h|height|rows)|"
-    r"h(eight)?_(len(gth)?|size|patches)|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
+    r"[hH](eight)?_(len(gth)?|size|patches)|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
     "grid_width": r"w|W|ww|pw|nx|(grid|patch|num|n|feat|img|image|latent)_?(w|width|cols|columns)|"
-    r"w(idth)?_(len(gth)?|size|patches)|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
+    r"[wW](idth)?_(len(gth)?|size|patches)|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
     "grid": r"(feat(ure)?|grid|patch(es)?|spatial|latent|tokens?|win(dow)?)_?"
     r"(shapes?|sizes|dims|resolution|hw|size(?<!patch_size))|hw|HW|shape|size_hw|hw_size|grid",
     "image_size": r"(img|image|input)_(size|resolution|shape|dims)|resolution",
@@ -91,6 +91,7 @@ ROLES: dict[str, str] = {
     "beta_fast": r"beta_fast|ntk_beta|beta_high",
     "beta_slow": r"beta_slow|ntk_alpha|beta_low",
     "sections": r"(m)?rope_sections?|sections?",
+    "axes_dim": r"(rope_)?axes_dims?(_rope)?",
     "relative_position": r"(relative|rel)_pos(ition)?s?|distances?|offsets_ij",
     "bidirectional": r"bidirectional",
     "num_buckets": r"num_buckets|n_buckets",

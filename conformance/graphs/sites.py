@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.report import Finding
 
 from .attention_kinds import KINDS, attention_calls, unjudged
 from .binding import Bound, bind
 from .decomposed import Rotation, rotations
+from .feeds import Feeds, of_nodes, other_axes
 from .gemma import DEFINED
 from .model import Model, Part, Scope, attributes, kind
 from .roles import rank_of, role_of, sizes_of
@@ -23,6 +25,7 @@ ROTARY = {
     "com.microsoft.MRotaryEmbedding": (0, 1, 2),
     "RotaryEmbedding": (0, 3, 1),
 }
+_AXES = "Transpose x to the axes that the node reads, or name its axes as they are."
 #: Sizes of heads that are tried where the model does not state them.
 _HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 192, 48, 112, 160, 40, 24, 8)
 #: Operators that occur in rotations and around them, for the message where none was found.
@@ -43,6 +46,8 @@ class Site:
     names: list[str]
     bound: Bound
     remarks: list[str] = field(default_factory=list)
+    twice: dict[str, str] = field(default_factory=dict)  #: nodes, and the one that rotated before
+    axes: str = ""  #: a sentence if x has other axes than the node reads
 
     @property
     def name(self) -> str:
@@ -54,6 +59,16 @@ class Site:
         """The first node's name, and the number of the others."""
         more = len(self.names) - 1
         return f"{self.name} and {more} other{'s' if more > 1 else ''}" if more else self.name
+
+    def findings(self) -> list[Finding]:
+        """Return what is wrong in the model around the nodes, which their results do not show."""
+        found = [Finding("position-axis", self.axes, remedy=_AXES)] if self.axes else []
+        if self.twice:
+            name, before = next(iter(self.twice.items()))
+            more = f"; so do {len(self.twice) - 1} others" if len(self.twice) > 1 else ""
+            text = f"x is rotated twice: {name} rotates what {before} has rotated{more}"
+            found.append(Finding("position-scale", text, remedy="Rotate q and k once."))
+        return found
 
     def implementation(self, subject: str) -> Implementation:
         """Return the part as a function that ``check`` and ``identify`` take."""
@@ -85,6 +100,10 @@ def find(model: Model, head_dim: int | None = None) -> Found:
     for scope in model.scopes:
         for found in rotations(model, scope):
             search.rotation(scope, found)
+    twice, alone = search.feeds.twice(), search.feeds.alone()
+    for site in search.sites.values():
+        site.twice = {name: twice[name] for name in site.names if name in twice}
+        site.remarks += of_nodes(alone, site.names)
     every = (node for scope in model.scopes for node in scope.graph.node)
     near = [f"{n.name or n.output[0]} ({kind(n)})" for n in every if n.op_type in _NEAR]
     return Found(list(search.sites.values()), search.problems, near)
@@ -101,6 +120,7 @@ class _Search:
         self.model, self.head_dim = model, head_dim
         self.sites: dict[str, Site] = {}
         self.problems: list[str] = []
+        self.feeds = Feeds()
         self._failed: dict[str, str] = {}
         self._chosen: dict[str, tuple[str, Bound] | str] = {}
         self._shapes = inferred(model)
@@ -127,6 +147,7 @@ class _Search:
             return
         cache = self._sizes(node.input[of.cache]) or [0]
         dims = [d for d in (cache[-1], self.head_dim) if d]
+        self.feeds.add(name, scope, list(node.input[:2]), [])
         for title, key, made in attention_calls(node, part, dims):
             self._add(f"{title} {key} {part.key}", title, name, made)
 
@@ -142,6 +163,7 @@ class _Search:
         except ValueError as error:
             self.problems.append(f"{name} ({kind(node)}) cannot be cut out: {error}")
             return
+        self.feeds.add(name, scope, [x], list(node.output[:1]))
         sizes, heads = self._sizes(x), int(settings.get("num_heads", 0))
         stated = int(settings.get("rotary_embedding_dim", 0))
         columns = (self._sizes(cos) or [0])[-1]
@@ -152,6 +174,9 @@ class _Search:
             f"{kind(node)} {part.key}",
             kind(node), name, lambda: bind(part, list(dict.fromkeys(dims)), sizes, heads), remarks,
         )  # fmt: skip
+        for site in self.sites.values():
+            if name in site.names:
+                site.axes = site.axes or other_axes(site.bound, self._shapes.get(x))
 
     def rotation(self, scope: Scope, found: Rotation) -> None:
         """Add a rotation of elementary operators."""
@@ -172,6 +197,9 @@ class _Search:
             of_same = f"{operator} {chosen[0]}"
             site = self.sites.setdefault(of_same, Site(operator, [], chosen[1]))
             site.names.append(name)
+            (x, _), written = found.pairs[0], [y for _, y in (*found.pairs, *found.wider)]
+            self.feeds.add(name, scope, [x], written)
+            site.axes = site.axes or other_axes(site.bound, self._shapes.get(x))
 
     def _head_dims(self, found: Rotation) -> list[int]:
         """Return the sizes of the head to try: as told, as the tables have, then usual ones."""

@@ -26,8 +26,17 @@ class Refused(Exception):
     """The judged function raised an exception, kept in ``cause``."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(said(cause))
+        super().__init__(str(cause) if isinstance(cause, OwnLimit) else said(cause))
         self.cause = cause
+
+    @property
+    def own(self) -> bool:
+        """Return whether the suite made no call, so that the function raised nothing."""
+        return isinstance(self.cause, OwnLimit)
+
+
+class OwnLimit(ValueError):
+    """The suite itself makes no such call: a fact about the suite, never a finding."""
 
 
 class NotTried(ValueError):

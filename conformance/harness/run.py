@@ -12,7 +12,7 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
-from .driver import Driver
+from .driver import Driver, Refused
 from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
@@ -158,6 +158,13 @@ class Run:
     def add(self, code: str, message: str, evidence: str = "", **kwargs: Any) -> None:
         """Report a finding, once per code; see :meth:`Ledger.add`."""
         self.ledger.add(code, message, evidence, **kwargs)
+
+    def raised(self, message: str, error: Exception, **kwargs: Any) -> None:
+        """Report a call that raises; one that the suite itself does not make is a limit."""
+        if isinstance(error, Refused) and error.own:
+            self.limit(f"the judging ends here: the suite makes no such call ({error})")
+        else:
+            self.add("raises", message, str(error), **kwargs)
 
     def limit(self, text: str) -> None:
         """Report that the function refuses an optional input, and how the run continues."""

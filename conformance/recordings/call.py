@@ -36,6 +36,12 @@ class Recorded:
         return self.part.x
 
     @property
+    def unmoved(self) -> bool:
+        """Return whether every token has the position at which the rotation changes nothing."""
+        p = self.part.positions + self.encoding.offset
+        return not self.part.unplaced and bool(self.part.telling.any()) and not p.any()
+
+    @property
     def contiguous(self) -> bool:
         """Return whether the positions of every row are consecutive."""
         p = self.part.positions
@@ -104,9 +110,12 @@ def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
     if all(call.part.positions.ndim == 3 for call in calls):
         yield from _of_axes(calls[0].encoding.num_axes)
         return
+    packed = all(call.part.starts is not None for call in calls)
+    unused = "starts of the sequences (cu_seqlens)" if packed else "recorded positions"
+    step = all(call.x.shape[2] == 1 and call.part.positions.all() for call in calls)
     yield Mistake(
         "decode-offset",
-        "the recorded positions are not used: tokens are counted from 0",
+        f"the {unused} are not used: tokens are counted from 0",
         lambda call: call.at(np.arange(call.x.shape[2])),
     )
     yield from mistakes(
@@ -116,7 +125,7 @@ def position_mistakes(calls: list[Recorded]) -> Iterator[Mistake]:
         ("the row index is used as the position", batch),
     )
     yield from mistakes(
-        "position-origin",
+        "decode-offset" if step else "position-origin",
         lambda by: lambda call: call.at(call.part.positions[:, None] + by),
         ("every position is one too large", 1),
         ("every position is one too small", -1),

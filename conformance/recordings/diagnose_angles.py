@@ -222,7 +222,11 @@ def _decoded(run: Run, calls: list[Recorded], declared: Declaration, seen: Seen)
     evidence = f"position {at[first]:g} has the angles of position {used[first]}"
     if shift.size == 1:
         text = f"position 0 has the angles of position {shift[0]:g}, declared 0"
-        run.add("position-origin", text, f"{evidence}; {at.size} tokens decoded")
+        code = "position-origin"
+        if calls and all(call.x.shape[2] == 1 for call in calls):  # decoding steps
+            code = "decode-offset"
+            text = f"every position is {abs(shift[0]):g} too {'small' if shift[0] < 0 else 'large'}"
+        run.add(code, text, f"{evidence}; {at.size} tokens decoded")
         return True
     judged = [call.judged() for call in calls]
     match(run, judged, _ranges(at, used))

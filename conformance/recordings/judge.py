@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Settings, describe
 from posenc_ref.conformance.surfaces import Declared
 
-from . import limits, same_order
+from . import limits, same_order, steps
 from .call import Recorded
 from .files import Tensor, read
 from .judge_part import judge_placed
@@ -22,6 +22,7 @@ from .layout import chosen, run_of
 from .merge import add_stray, merged
 from .roles import Layer, layers, strays
 from .shapes import readings
+from .steps import Entry
 from .tables import judge_tables
 
 
@@ -162,21 +163,25 @@ def _check(
     name: str,
 ) -> Report:
     """Judge every layer, and return one report."""
-    reports: list[tuple[str, Report]] = []
+    judged: list[tuple[str, Report | Entry]] = []
     for layer in recorded:
         own = of_layer(encoding, layer, layer_type)
-        if own is None:
-            continue
-        reports += _judge_layer(layer, own, tensor_layout, settings, name)
-    if not reports:
+        if own is not None:
+            judged += _judge_layer(layer, own, tensor_layout, settings, name)
+    if not judged:
         raise ValueError(f"{name}: none of the recorded layers rotates")
+    entries = [one for _, one in judged if isinstance(one, Entry)]
+    steps.judge(entries)
+    reports = [
+        (label, one.run.finish() if isinstance(one, Entry) else one) for label, one in judged
+    ]
     return merged(name, describe(encoding), reports)
 
 
 def _judge_layer(
     layer: Layer, encoding: Rotary, wanted: str | None, settings: Settings, name: str
-) -> Iterator[tuple[str, Report]]:
-    """Judge the tables, q and k of one layer; yield a label and a report for each."""
+) -> Iterator[tuple[str, Report | Entry]]:
+    """Judge the tables, q and k of one layer; yield a label for each, and what was judged."""
     yield from judge_tables(layer, encoding, settings, name)
     if not layer.rotated:
         return
@@ -192,7 +197,8 @@ def _judge_layer(
         limits.add(run, layer, part, layout, others)
         judged.append(same_order.Judged(run, call, judge_placed(run, call)))
     same_order.accept(judged, judge_placed)
-    for part in parts:
+    for one in judged:
+        part = one.call.part
         alone = len(parts) == 1 and not layer.has_tables
         label = layer.label if alone else f"{layer.label} {part.name}".strip()
-        yield label, runs[part.name].finish()
+        yield label, Entry(layer.label, one.run, one.call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import XPos
+from posenc_ref import Rotary, XPos
 from posenc_ref.conformance.harness.accuracy import NOTHING
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Measured
@@ -14,7 +14,7 @@ from .angles import fit
 from .call import Recorded
 from .diagnose import RECORD_BOTH, diagnose
 from .diagnose_angles import wrong_factor
-from .measure import Seen, declared_channels, structure, tokens
+from .measure import Seen, Tokens, declared_channels, structure, tokens
 from .shapes import Part, blocks
 
 #: The most elements of x that are judged at once.
@@ -44,12 +44,8 @@ def judge_part(run: Run, call: Recorded) -> Measured | None:
     if not part.telling.any():
         _nothing_to_rotate(run, part)
         return None
-    of = tokens(part, run.coarse)
-    measured, maps = structure(of, declared_channels(encoding), encoding.frequencies(call.length))
-    maps = axes.follow(maps, of, encoding)
-    seen = Seen(of, measured, maps, fit(maps, encoding.offset))
-    if seen.certain and (encoding.num_axes == 1 or encoding.axes() is not None):
-        measured.phases = seen.fitted.phases
+    seen = seen_in(tokens(part, run.coarse), encoding, call.length)
+    measured, maps = seen.measured, seen.angles
     run.report.measured = measured.describe()
     if not visible and not run.failures:
         run.report.executed.pop("values")
@@ -67,6 +63,16 @@ def judge_part(run: Run, call: Recorded) -> Measured | None:
     if run.failures:
         run.explain(diagnose, [call], seen)
     return measured
+
+
+def seen_in(of: Tokens, encoding: Rotary, length: int) -> Seen:
+    """Return what tokens show of their rotation."""
+    measured, maps = structure(of, declared_channels(encoding), encoding.frequencies(length))
+    maps = axes.follow(maps, of, encoding)
+    seen = Seen(of, measured, maps, fit(maps, encoding.offset))
+    if seen.certain and (encoding.num_axes == 1 or encoding.axes() is not None):
+        measured.phases = seen.fitted.phases
+    return seen
 
 
 def _leave_open(run: Run, known: int) -> None:

@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterator
 
 #: Words in front of the number of a call, when several calls of the same layers are recorded.
-STEPS = ("step", "steps", "iter", "iteration", "token", "call", "chunk", "forward", "pass", "t")
+STEPS = (
+    "step", "steps", "iter", "iteration", "token", "call", "chunk", "forward", "pass", "t",
+    "prefill", "prompt", "decode", "decoding", "generate", "generation",
+)  # fmt: skip
+#: Those that name a call without a number too.
+_PHASES = STEPS[STEPS.index("prefill") :]
 
 
 def layer_number(label: str) -> int | None:
@@ -26,6 +31,17 @@ def key_of(label: str) -> object:
     if len(others) > 1 or not (steps or others):
         return label
     return (*steps, *others) if steps else others[0]
+
+
+def of_every_step(label: str) -> str:
+    """Return the words of a label without those that name the step."""
+    kept: list[str] = []
+    words = _words(label)
+    for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
+        names_step = word in _PHASES or (word in STEPS and after.isdigit())
+        if not (names_step or (before in STEPS and word.isdigit())):
+            kept.append(word)
+    return ".".join(kept)
 
 
 def belongs(part: str, label: str) -> bool:

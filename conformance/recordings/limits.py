@@ -45,10 +45,6 @@ def add(run: Run, layer: Layer, part: Part, layout: str, others: Sequence[str]) 
         counted = "0, 1, 2, ... assumed"
         counted += "" if part.starts is None else f" in each of {part.starts.size - 1} sequences"
         run.limit(f"no positions recorded; {counted}")
-    if part.lacking:
-        run.limit(
-            f"{part.lacking} tokens in front were not recorded before the rotation: not judged"
-        )
     if part.end:
         run.limit("the positions are those of a whole cache: these tokens are taken to be its last")
     if others:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from posenc_ref.accuracy import ROUNDOFF
@@ -20,7 +20,8 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
     """
     if len(reports) == 1 and not reports[0][0]:
         return reports[0][1]
-    first = next((r for _, r in reports if r.codes), reports[0][1])
+    judged = next((r for _, r in reports if not r.missing), reports[0][1])
+    first = next((r for _, r in reports if r.codes), judged)
     coarse = max((r.dtype for _, r in reports), key=ROUNDOFF.__getitem__)
     same = {r.encoding for _, r in reports}
     declared = same.pop() if len(same) == 1 else declared
@@ -29,7 +30,8 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         controls={},
     )  # fmt: skip
     wrong = [label for label, r in reports if r.codes]
-    whole.measured = f"{wrong[0] if wrong else reports[0][0]}: {first.measured or 'nothing'}"
+    shown = next(label for label, r in reports if r is first)
+    whole.measured = f"{shown}: {first.measured or 'nothing'}"
     if wrong:
         whole.measured += f"; {len(wrong)} of {len(reports)} tensors deviate"
     texts: dict[str, list[str]] = {}
@@ -38,12 +40,12 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
         for text in r.limits:
             texts.setdefault(text, []).append(label)
         for finding in r.findings:
-            found.setdefault(_alike(finding), []).append((label, finding))
+            found.setdefault(alike(finding), []).append((label, finding))
         for check, count in r.executed.items():
             whole.executed[check] = whole.executed.get(check, 0) + count
         whole.controls |= {f"{label}, {c}": ok for c, ok in r.controls.items()}
     everywhere = len(reports)
-    whole.limits = [t if len(at) == everywhere else f"{listed(at)}: {t}" for t, at in texts.items()]
+    whole.limits = list(_limits(texts, everywhere))
     for equal in found.values():
         labels, finding = [label for label, _ in equal], equal[0][1]
         also = f"; also in {listed(labels[1:])}" if labels[1:] else ""
@@ -63,6 +65,18 @@ def merged(name: str, declared: str, reports: Sequence[tuple[str, Report]]) -> R
     return whole
 
 
+def _limits(texts: Mapping[str, Sequence[str]], everywhere: int) -> Iterator[str]:
+    """Yield each limit with its tensors; those that differ in numbers only are joined."""
+    kinds: dict[str, list[str]] = {}
+    for text in texts:
+        kinds.setdefault(_NUMBER.sub("N", text), []).append(text)
+    for first, *others in kinds.values():
+        at = texts[first]
+        like = [label for text in others for label in texts[text]]
+        more = f"; likewise, with other numbers, {listed(like)}" if like else ""
+        yield first if len(at) == everywhere else f"{listed(at)}: {first}{more}"
+
+
 def add_unjudged(report: Report, labels: Sequence[str]) -> None:
     """Require the values of tensors that could not be judged: the report is then inconclusive."""
     report.required += tuple(f"values of {label}" for label in labels)
@@ -74,7 +88,7 @@ def add_stray(report: Report, name: str, text: str) -> None:
     add_unjudged(report, [name])
 
 
-def _alike(finding: Finding) -> tuple[str, str]:
+def alike(finding: Finding) -> tuple[str, str]:
     """Return the code and the message, with numbers of two digits: fitted ones vary by tensor."""
     if finding.code == "inaccurate":
         return finding.code, ""

@@ -37,6 +37,11 @@ _AFTER = (
     "emb", "out", "output", "y",
 )  # fmt: skip
 _POSITIONS = ("position", "positions", "pos", "positionids", "posids")
+#: Words next to them that say which positions, and no layer: token_pos, cache_position.
+_OF_POSITIONS = {
+    "token", "tokens", "tok", "seq", "sequence", "cache", "cached", "kv", "start", "current", "cur",
+    "abs", "absolute", "rope", "rotary", "offset",
+}  # fmt: skip
 #: Words that say nothing about the role.
 _NOISE = {
     "states", "state", "tensor", "ids", "id", "input", "attn", "self", "cache", "apply", "proj",
@@ -99,7 +104,10 @@ def role_of(name: str) -> tuple[str, str] | None:
         return table[0], ".".join(w for w in split if w not in said)
     if any(w in _POSITIONS for w in split):
         role = f"{_TENSOR[own[0]]}_positions" if own else "positions"
-        used = {*_POSITIONS, *own[:1]}
+        at = next(i for i, w in enumerate(split) if w in _POSITIONS)
+        numbered = at + 2 < len(split) and split[at + 2].isdigit()
+        beside = {split[at - 1] if at else ""} | {w for w in split[at + 1 : at + 2] if not numbered}
+        used = {*_POSITIONS, *own[:1], *(beside & _OF_POSITIONS)}
     elif own:
         before, after = (any(w in when for w in split) for when in (_BEFORE, _AFTER))
         role = f"{_TENSOR[own[0]]}_{'after' if after and not before_first(split) else 'before'}"
@@ -219,12 +227,28 @@ def _given(
             for name in arrays
             if (name.startswith(before) and name.endswith(after) if star else name == wanted)
         }
+        if not star and not matching:  # the name in every step and layer
+            found |= {n: (role, _label_of(n, wanted)) for n in arrays if _ends(n, wanted)}
+            if any(_ends(n, wanted) for n in arrays):
+                continue
         if not matching:
             raise ValueError(
-                f"{where} has no tensor {wanted!r} (role {role}); it has {', '.join(arrays)}"
+                f"{where} has no tensor {wanted!r} (role {role}); it has {', '.join(arrays)}. Give "
+                "the whole name, its end after the last '/' or '.', or a pattern with one '*'"
             )
         found |= {n: (role, rest if star else _label(n, arrays)) for n, rest in matching.items()}
     return found
+
+
+def _ends(name: str, wanted: str) -> bool:
+    """Return whether a name is ``wanted`` in a step or layer: decode_0/token_pos."""
+    return name.endswith(wanted) and name[: -len(wanted)].endswith(("/", "."))
+
+
+def _label_of(name: str, wanted: str) -> str:
+    """Return the label in front of ``wanted``, as :func:`role_of` gives it."""
+    words = re.split(r"[^a-z0-9]+", name[: -len(wanted)].lower())
+    return ".".join(w for w in words if w and w not in _NOISE)
 
 
 def _label(name: str, arrays: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,8 +38,13 @@ class Part:
     positions: np.ndarray
     assumed: bool = False  #: whether no positions were recorded
     starts: np.ndarray | None = None  #: the index of the first token of every packed sequence
-    lacking: int = 0  #: how many tokens in front were recorded after the rotation only
     end: bool = False  #: whether the positions are the last ones of those of a whole cache
+    front: np.ndarray = field(default_factory=lambda: np.zeros((0,) * 4))  #: see ``lacking``
+
+    @property
+    def lacking(self) -> int:
+        """Return how many tokens in front, those in ``front``, were recorded only after it."""
+        return int(self.front.shape[2])
 
     @property
     def unplaced(self) -> bool:
@@ -132,7 +137,7 @@ def _part(layer: Layer, name: str, layout: str, dim: int, axes: int, where: str)
     if x.shape[:2] + x.shape[3:] != whole.shape[:2] + whole.shape[3:]:
         return None
     batch, length = x.shape[0], x.shape[2]
-    y, lacking = _last(whole, length)
+    front, y = _last(whole, length)
     own = layer.tensors.get(f"{name}_positions")
     positions = own or layer.tensors.get("positions")
     starts = None
@@ -145,28 +150,30 @@ def _part(layer: Layer, name: str, layout: str, dim: int, axes: int, where: str)
     if positions is None:
         shape = (batch, length) if axes == 1 else (axes, batch, length)
         if starts is None:
-            return Part(name, x, y, np.broadcast_to(np.arange(length), shape), True, None, lacking)
+            return Part(
+                name, x, y, np.broadcast_to(np.arange(length), shape), True, None, False, front
+            )
         ends = packed.ends_of(layer, starts.size - 1, where)
         counted = packed.positions_of(starts, ends)[None]
-        return Part(name, x, y, counted, ends is None, starts, lacking)
+        return Part(name, x, y, counted, ends is None, starts, False, front)
     at = _positions(positions, batch, length, axes)
-    end = at is None and (lacking > 0 or own is None)
+    end = at is None and (front.shape[2] > 0 or own is None)
     if end:  # of the whole cache, of which this is the end
         count = positions.values.shape[-1] if positions.values.ndim else 0
         lengths = {read(t.values, dim).shape[2] for t in _with_axes(layer, layout, dim)}
         if count in lengths and count > length:
             of_all = _positions(positions, batch, count, axes)
             at = None if of_all is None else of_all[..., -length:]
-    return None if at is None else Part(name, x, y, at, False, starts, lacking, end)
+    return None if at is None else Part(name, x, y, at, False, starts, end, front)
 
 
-def _last(y: np.ndarray, length: int) -> tuple[np.ndarray, int]:
-    """Return the last tokens of a cache before those that are all 0, and the number in front."""
+def _last(y: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tokens in front, and the last tokens of a cache before those that are all 0."""
     if y.shape[2] == length:
-        return y, 0
+        return y[:, :, :0], y
     filled = np.flatnonzero((y != 0).any(axis=(0, 1, 3)))
     end = max(int(filled[-1]) + 1 if filled.size else 0, length)
-    return y[:, :, end - length : end], end - length
+    return y[:, :, : end - length], y[:, :, end - length : end]
 
 
 def _with_axes(layer: Layer, layout: str, dim: int) -> Iterator[Tensor]:

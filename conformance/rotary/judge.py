@@ -56,7 +56,7 @@ def judge(run: Run) -> None:
     try:
         measured = measure(access, run.coarse)
     except (Refused, Malformed) as error:
-        run.add("raises", "inputs with a single channel that is not 0 are refused", str(error))
+        run.raised("inputs with a single channel that is not 0 are refused", error)
         return
     if not np.isfinite(measured.matrices).all():
         n, c, d = (int(i) for i in np.argwhere(~np.isfinite(measured.matrices))[0])
@@ -112,7 +112,7 @@ def required_inputs(run: Run, dim: int) -> bool:
         except Refused as error:
             case = f"x of shape {x.shape} with positions 0..{size[-1] - 1}"
             slice_alone = _slice_alone(run)
-            run.add("raises", case, str(error), **({"remedy": slice_alone} if slice_alone else {}))
+            run.raised(case, error, **({"remedy": slice_alone} if slice_alone else {}))
             return False
         except Malformed as error:
             run.add(error.code, str(error), f"x of shape {x.shape}")

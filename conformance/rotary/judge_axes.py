@@ -65,7 +65,7 @@ def judge(run: Run, access: Access) -> None:
         try:
             _judge(run, case, x, positions.astype(np.int64))
         except (Refused, Malformed) as error:
-            run.add("raises", f"positions (A, B, S) that differ between axes: {case}", str(error))
+            run.raised(f"positions (A, B, S) that differ between axes: {case}", error)
             return
 
 
@@ -130,6 +130,8 @@ def stale(run: Run, access: Access) -> None:
     if highest < 63:
         ends[-2:] = [size - 1 for size in _extents(run, access, highest)]
     most = np.array(ends)[:, None, None]
+    while most[0].any() and not run.driver.accepts(x[:1, :, :1], most):
+        most[0] -= 1  # the ends of all axes together may be a larger grid than is made
 
     def right(positions: np.ndarray) -> bool:
         return run.fits(run.driver.apply(x, positions), apply_truth(encoding, x, positions))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -177,7 +179,7 @@ def require_one_declaration(*given: str | None, optional: bool) -> None:
 def named_value(text: str, option: str) -> tuple[str, Any]:
     """Return the name and value of ``NAME=VALUE``.
 
-    A value is JSON, ``@file.npy``, a scaling such as ``YaRN(4.0, 32768)``, or a word.
+    A value is JSON, ``@file.npy``, a tuple, a scaling such as ``YaRN(4.0, 32768)``, or a word.
     """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
@@ -188,12 +190,14 @@ def named_value(text: str, option: str) -> tuple[str, Any]:
         except ValueError as error:
             raise UsageError(f"{option} {name}: {error}") from error
     try:
+        if re.fullmatch(r"\([\d\s.,-]*,[\d\s.,-]*\)", value):
+            return name, ast.literal_eval(value)
         if "(" in value:
             return name, from_dict(read_expression(value))
         found = json.loads(value)
     except (json.JSONDecodeError, RecursionError):
         return name, value
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         raise UsageError(f"{option} {name}: {error}") from error
     return name, from_dict(found) if isinstance(found, dict) else found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from posenc_ref import Encoding, RoPE
 from posenc_ref.conformance.check import check
+from posenc_ref.conformance.graphs.feeds import LAYER
 from posenc_ref.conformance.graphs.load import load_onnx
 from posenc_ref.conformance.graphs.sites import Found, Site
 from posenc_ref.conformance.harness.expected import ExpectedFailure
@@ -21,8 +21,6 @@ from posenc_ref.conformance.identify.function import identify
 from .apart import Printed, Started
 from .loading import UsageError
 
-#: The number of a layer in the name of a node, such as /model/layers.3/self_attn/Add_1.
-_LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[./_](\d+)(?=[./_]|$)")
 #: Options of ``check`` and ``identify`` that an ONNX model fixes itself.
 _FIXED = (
     "surface", "backend", "tensor_layout", "device", "inplace", "table", "init", "signature",
@@ -130,7 +128,7 @@ def _misplaced(
     if layer_type is None:
         return
     for name in site.names:
-        numbers = set(_LAYER.findall(name))
+        numbers = set(LAYER.findall(name))
         number = int(numbers.pop()) if len(numbers) == 1 else len(layers)
         own = layers[number] if number < len(layers) else layer_type
         if declared.get(own) != declared[layer_type]:
@@ -163,6 +161,7 @@ def _judged(
             own, encoding, dtype=site.bound.dtype, head_dim=head_dim, name=own.name, **settings
         )
         report.findings = [_reproducible(f, target, site.name) for f in report.findings]
+        report.findings += site.findings()
         report.limits += (*site.remarks, *site.bound.remarks)
         if report.passed:
             return layer_type, encoding, report

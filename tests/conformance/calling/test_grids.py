@@ -9,6 +9,7 @@ from posenc_ref import MultiAxisRoPE, RoPE
 from posenc_ref.conformance import NoConvention, bind, check
 from posenc_ref.conformance.calling.grids import MOST_TOKENS, Grid, whole
 from posenc_ref.conformance.calling.signatures import inner, signature_of
+from posenc_ref.conformance.harness.foreign import OwnLimit
 from posenc_ref.vision_positions import grid_positions
 
 AXIAL = MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
@@ -145,3 +146,160 @@ def test_methods_with_preset_arguments_are_methods():
     found = bind(Turns(), RoPE(16, layout="half"))
     assert "rotate_back" in found.how
     assert check(found).codes == ["sign"]
+
+
+CLIP = MultiAxisRoPE(12, sections=(2, 2, 2), layout="half", spacing="restart")
+
+
+def clip(x, T, H, W):
+    return CLIP.apply(x, grid_positions(H, W, frames=T))
+
+
+def clip_by_height(x, T, H, W):
+    cells = np.arange(T * H * W)
+    return CLIP.apply(x, np.stack([cells // (H * H), cells // W % H, cells % W]))
+
+
+def clip_without_frames(x, T, H, W):
+    at = grid_positions(H, W, frames=T)
+    return CLIP.apply(x, np.stack([0 * at[0], at[1], at[2]]))
+
+
+@pytest.mark.parametrize(
+    ("function", "codes"),
+    [(clip, []), (clip_by_height, ["inaccurate"]), (clip_without_frames, ["rotary-dim"])],
+)
+def test_grids_of_frames_are_judged_to_the_end(function, codes):
+    report = check(bind(function, CLIP))
+    assert report.codes == codes
+    assert report.verdict == ("deviates" if codes else "conforms")
+    assert not report.missing
+
+
+@pytest.mark.parametrize("calls", [0, 3, 9, 14, 30])
+def test_a_limit_of_the_suite_is_no_finding(calls):
+    """The function raised nothing: the suite did not make the call."""
+    encoding = RoPE(16, layout="half")
+    left = [calls]
+
+    def at_first(x, positions):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OwnLimit("no such call is made")
+        return encoding.apply(x, positions)
+
+    report = check(at_first, encoding, "apply")
+    assert report.verdict == "inconclusive"
+    assert not report.codes
+    assert any("no such call is made" in limit for limit in report.limits)
+
+
+def merged_table(grid_thw, head_dim, spatial_merge_size=2):
+    frames, height, width = grid_thw[0].tolist()
+    at = grid_positions(height, width, frames=frames, merge_size=spatial_merge_size)[1:]
+    return np.concatenate(AXIAL.cos_sin(at), axis=-1)
+
+
+def with_table(q, k, cos_sin):
+    cos, sin = cos_sin[None, None, :, :8], cos_sin[None, None, :, 8:]
+
+    def turn(x):
+        a, b = x[..., :8], x[..., 8:]
+        return np.concatenate((a * cos - b * sin, b * cos + a * sin), axis=-1)
+
+    return turn(q), turn(k)
+
+
+def in_patches(x, H_patches, W_patches):
+    return rotated(x, H_patches, W_patches)
+
+
+class Base:
+    def rotate(self, q, k, H, W):
+        return rotated(q, H, W), rotated(k, H, W)
+
+
+class Sub(Base):
+    pass
+
+
+class OneAxisAfterTheOther:
+    """As in FLUX: the constructor takes the number of channels of every axis."""
+
+    def __init__(self, theta, axes_dim):
+        assert list(axes_dim) == [8, 8]
+
+    def __call__(self, x, height, width):
+        return rotated(x, height, width)
+
+
+@pytest.mark.parametrize("target", [in_patches, Sub, OneAxisAfterTheOther])
+def test_names_and_inherited_methods_are_found(target):
+    assert "whole grids" in bind(target, AXIAL).how
+
+
+def test_the_default_of_a_table_says_how_its_patches_are_numbered():
+    found = bind(with_table, AXIAL, table=merged_table)
+    assert "in blocks of 2 x 2" in found.how
+    assert check(found).passed
+
+
+class TableOfSize:
+    def __init__(self, dim, height, width):
+        self.at = grid_positions(height, width)
+
+    def __call__(self):
+        return np.concatenate(AXIAL.cos_sin(self.at), axis=-1)
+
+
+def test_a_table_is_named_once_whatever_grids_it_takes():
+    found = bind(with_table, AXIAL, table=TableOfSize)
+    assert "whole grids" in found.how
+    assert "also possible" not in found.how
+
+
+class AnySquare:
+    """Its attributes state no grid: a size is not known yet, and 4 rows are no image."""
+
+    def __init__(self, dim, mean=np.zeros((4, 3))):  # noqa: B008
+        self.img_size, self.input_size, self.mean = None, ("a", "b"), mean
+
+    def __call__(self, x):
+        side = int(x.shape[2] ** 0.5)
+        return rotated(x, side, side)
+
+
+def test_attributes_that_state_no_grid_are_passed_over():
+    assert "whole square grids" in bind(AnySquare(16), AXIAL).how
+
+
+def test_what_needs_the_number_of_axes_is_said():
+    with pytest.raises(NoConvention, match="needs --axes 2, or --axes 3 with frames"):
+        bind(OneGrid, head_dim=16)
+    with pytest.raises(NoConvention, match="judged with the rotation that takes it, and --table"):
+        bind(merged_table, AXIAL)
+    with pytest.raises(NoConvention) as error:  # its call takes vectors
+        bind(Sized, AXIAL)
+    assert "--table" not in str(error.value)
+
+
+class Sized:
+    def __init__(self, dim, grid_size=14):
+        pass
+
+    def __call__(self, x):
+        raise ValueError("never")
+
+
+class ClipOfSize:
+    """As in V-JEPA 2: one number is the side, another one counts the frames."""
+
+    def __init__(self, dim, grid_size=14, grid_depth=8):
+        self.sizes = grid_depth, grid_size + 0, grid_size
+
+    def __call__(self, x):
+        return clip(x, *self.sizes)
+
+
+def test_the_depth_of_a_grid_is_its_frames():
+    assert "whole square grids" in bind(ClipOfSize, CLIP).how

@@ -64,12 +64,12 @@ CASES = {
     "a number for each row": (lambda: step(q_positions=LAST[:, 0], k_positions=CACHE), "", ""),
     "q at the end of all positions": (lambda: step(19, positions=CACHE[0]), "", ""),
     "q at the end, late": (
-        lambda: step(20, positions=CACHE[0]), "position-origin", "one too large",
+        lambda: step(20, positions=CACHE[0]), "decode-offset", "one too large",
     ),
     "padded in front": (lambda: step(PADDED[:, -1:], PADDED, positions=PADDED), "", ""),
     "a new key only": (lambda: step(LAST, LAST, positions=LENGTHS - 1), "", ""),
     "step at 0": (lambda: step(0, **APART), "decode-offset", "its value at position 0"),
-    "step late": (lambda: step(LAST + 1, **APART), "position-origin", "one too large"),
+    "step late": (lambda: step(LAST + 1, **APART), "decode-offset", "one too large"),
     "keys twice": (lambda: step(k_at=2 * CACHE, **APART), "stale-cache", "every key is rotated tw"),
     "old keys twice": (
         lambda: step(k_at=CACHE * (2 - (CACHE == 19)), **APART), "stale-cache", "all keys but the",
@@ -129,7 +129,7 @@ def test_positions_of_queries_and_keys_may_be_given_apart():
     report = check_recorded(before, after, {"q": LAST, "k": CACHE}, HALF)
     assert report.verdict == "conforms", report
     report = check_recorded(before, after, {"q": LAST + 1, "k": CACHE}, HALF)
-    assert report.codes == ["position-origin"], report
+    assert report.codes == ["decode-offset"], report
     with pytest.raises(ValueError, match=r"positions must have keys among q and k, got \['v'\]"):
         check_recorded(before, after, {"v": LAST}, HALF)
 
@@ -141,10 +141,10 @@ def test_a_new_key_is_found_in_its_cache(padding):
     cache = np.pad(tensors["k_after"], ((0, 0), (0, 0), (0, padding), (0, 0)))
     report = check_recorded(before, {"q": tensors["q_after"], "k": cache}, 19, HALF)
     assert report.verdict == "conforms", report
-    assert "19 tokens in front were not recorded before" in " ".join(report.limits)
+    assert "k: only the newest key is judged; 19 older keys are not" in " ".join(report.limits)
     late = turned(cache, np.ones(20 + padding))
     report = check_recorded(before, {"q": tensors["q_after"], "k": late}, 19, HALF)
-    assert report.codes == ["position-origin"], report
+    assert report.codes == ["decode-offset"], report
 
 
 def test_packed_sequences_without_lengths_say_what_is_assumed(tmp_path):
@@ -192,7 +192,7 @@ GLUED = "layer{layer}_step{s}_"
 @pytest.mark.parametrize("name", ["step_{s}/layers.{layer}/", GLUED])
 def test_the_step_and_the_layer_are_named(name, tmp_path):
     report = judged(steps(name, wrong=(1, 0)), tmp_path)
-    assert report.codes == ["position-origin"], report
+    assert report.codes == ["decode-offset"], report
     assert report.measured.endswith("2 of 8 tensors deviate"), report
     assert "step.1" in report.findings[0].evidence.replace("step1", "step.1")
     cards = identify_recorded(tmp_path / "recorded.npz")
@@ -205,7 +205,7 @@ def test_a_folder_holds_a_file_for_every_step(tmp_path):
         own = {n.split("/", 1)[1]: t for n, t in every.items() if n.startswith(f"step_{s}/")}
         np.savez(tmp_path / f"step_{s}.npz", **own)
     report = check_recorded_file(tmp_path, HALF)
-    assert report.codes == ["position-origin"], report
+    assert report.codes == ["decode-offset"], report
     assert report.findings[0].evidence.startswith("step.1.layers.1 q: "), report
 
 
@@ -228,7 +228,7 @@ def test_steps_of_two_recordings_are_compared(tmp_path):
     ):
         np.savez(tmp_path / f"{file}.npz", **steps(name, wrong=wrong))
     report = compare_recorded(tmp_path / "a.npz", tmp_path / "b.npz")
-    assert report.codes == ["position-origin"], report
+    assert report.codes == ["decode-offset"], report
     assert "8 tensors in 4 layers compared, 2 rotated differently: the first is step.1" in str(
         report
     )
