@@ -34,7 +34,7 @@ def find_table(
     like, name = torch.zeros(1, 1, 1, WIDEST), type(module).__name__
     tried = []
     for layer_type in layer_types:
-        facts = Facts({}, {} if layer_type is None else {"layer_type": layer_type}, {})
+        facts = Facts({} if layer_type is None else {"layer_type": layer_type}, {}, {})
         words = name if layer_type is None else f"{name}, layer type {layer_type!r},"
         for call, axes in _calls(module):
             try:

@@ -61,6 +61,7 @@ def bind(
     head_dim: int | None = None,
     axes: int = 1,
     name: str | None = None,
+    layer_type: str | None = None,
 ) -> Implementation:
     """Return ``target`` as an implementation of a surface, whatever arguments it takes.
 
@@ -87,6 +88,8 @@ def bind(
         The name of the only calling convention to try.
     tensor_layout, backend, dtype, head_dim, axes, name
         As for :func:`posenc_ref.conformance.check`.
+    layer_type : str, optional
+        What modules get that have an encoding for each type of layer.
 
     Returns
     -------
@@ -109,13 +112,14 @@ def bind(
         "table": table, "init": init or None, "config": config, "signature": signature,
         "tensor_layout": tensor_layout, "backend": backend, "dtype": dtype,
         "head_dim": head_dim, "axes": axes, "name": name,
+        "layer_type": layer_type,
     }  # fmt: skip
     request = Request(
         target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
-        found, facts = _best_facts(request, facts_of(encoding, init, config, dim), dim)
+        found, facts = _best_facts(request, facts_of(encoding, init, config, dim, layer_type), dim)
         request.restore()
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)

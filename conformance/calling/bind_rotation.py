@@ -15,6 +15,7 @@ from .conventions import Convention
 from .facts import other_default
 from .grids import SIZES, grids_of
 from .libraries import Library
+from .positions import FLAT
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
 from .signatures import takes_anything, with_parameters
@@ -40,10 +41,15 @@ def rotations(
     function = functools.partial(subject.function, **fixed) if fixed else subject.function
     chosen = request.tensor_layout
     layouts = (chosen,) if chosen is not None else convention.layouts
+    before = len(request.tried)
     sources = list(sources_of(subject, library)) if convention.table else []
     if convention.table and not sources:
+        unknown = [text for text in request.tried[before:] if "no value is known" in text]
         raise NoTable(
-            "no class or function in its file makes tables of cos and sin; name one with --table"
+            unknown[0]
+            if unknown
+            else "no class or function in its file makes tables of cos and sin; name one with "
+            "--table"
         )
     for layout in layouts if _plain(subject, convention, fixed) else ():
         direct = library.wrapped(subject.function)
@@ -59,11 +65,19 @@ def rotations(
         every = _grid_ways(subject, function, order, fixed, layouts)
     else:
         every = ways(function, order, subject.facts, layouts, sources, request.part)
-    for way in every:
-        way = replace(way, limit=subject.limit)
+    limited = [replace(way, limit=subject.limit) for way in every]
+    for way in limited:
         for points, found in _scored(subject, library, way, surface, fixed):
             others = _others(subject, library, way, sources) if points >= PERFECT else []
             more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
+            rows = _with_rows(subject, library, way, limited) if points >= PERFECT else None
+            if rows is not None and way.layout == "thd":  # rows that no flat call has are judged
+                yield from _scored(subject, library, rows, surface, fixed)
+            elif rows is not None:
+                more += (
+                    f"; not judged: {AXES[rows.layout]} with positions (B, S) "
+                    f"(--tensor-layout {rows.layout} does)"
+                )
             yield points, replace(found, how=found.how + more)
 
 
@@ -101,12 +115,34 @@ def _others(
     return words
 
 
+def _with_rows(
+    subject: Subject, library: Library, way: Rotation, every: Sequence[Rotation]
+) -> Rotation | None:
+    """Return another way that has a batch axis, and positions (B, S), or None."""
+    if way.layout not in FLAT or way.axes > 1 or subject.request.axes > 1:
+        return None
+    if way.positions in ("", "offset", ONE_TOKEN) or way.source is not None:
+        return None
+    for other in every:
+        if other.layout in FLAT or other.part != way.part or other.positions == ONE_TOKEN:
+            continue
+        call = library.wrapped(other)
+        if _points(subject, library, call, other.layout, rows=True)[0] >= PERFECT:
+            return other
+    return None
+
+
 def _points(
-    subject: Subject, library: Library, call: Callable[..., Any], layout: str
+    subject: Subject,
+    library: Library,
+    call: Callable[..., Any],
+    layout: str,
+    *,
+    rows: bool = False,
 ) -> tuple[int, str]:
     request = subject.request
     driver = driver_of(call, library.backend, request.dtype, layout, request.axes)
-    return score(driver, subject.dim, subject.sizes)
+    return score(driver, subject.dim, subject.sizes, rows=rows)
 
 
 def _plain(subject: Subject, convention: Convention, fixed: Mapping[str, Any]) -> bool:
@@ -196,6 +232,8 @@ def _words(subject: Subject, way: Rotation, fixed: Mapping[str, Any]) -> str:
         parts.append(f"{whole} of {way.source.words}{shape}")
         if way.source.form in ("sin, cos", "sin|cos"):
             parts.append("which returns sin first")
+        if way.source.instead:
+            parts.append(f"not used: {way.source.instead}")
     if left:
         parts.append(f"{', '.join(left)} not passed")
     if way.inplace:

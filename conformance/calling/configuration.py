@@ -10,22 +10,37 @@ from types import SimpleNamespace
 from typing import Any
 
 from .roles import role_of
+from .signatures import signature_of
 
 #: The length of tables made in advance.
 LENGTH = 131072
+#: The layer type of modules with several encodings, unless the user names another.
+FULL = "full_attention"
 
 
 class Configuration(SimpleNamespace):
     """A configuration as an object and as a mapping, for constructors that take one.
 
-    Entries that it lacks are known by their role, if at all.
+    Entries that it lacks are known by their role, if at all.  The ``given`` ones come first, and
+    ``used`` gets the names of those that are read.
     """
 
-    def __init__(self, by_role: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        super().__init__(**values)
-        self._by_role = by_role
+    def __init__(
+        self,
+        by_role: Mapping[str, Any],
+        values: Mapping[str, Any],
+        given: Mapping[str, Any] | None = None,
+        used: set[str] | None = None,
+    ) -> None:
+        given = given or {}
+        super().__init__(**{name: value for name, value in values.items() if name not in given})
+        self._by_role, self._given = by_role, given
+        self._used = set() if used is None else used
 
     def __getattr__(self, name: str) -> Any:
+        if name in vars(self).get("_given", {}):
+            self._used.add(name)
+            return self._given[name]
         by_role = vars(self).get("_by_role", {})
         role = role_of(name)
         if name.startswith("__") or role is None or role not in by_role:
@@ -33,23 +48,44 @@ class Configuration(SimpleNamespace):
         return by_role[role]
 
     def __getitem__(self, name: str) -> Any:
-        return vars(self)[name]
+        return vars(self)[name] if name in vars(self) else self._given[self._read(name)]
 
     def __contains__(self, name: object) -> bool:
-        return name in vars(self)
+        return name in vars(self) or name in self._given
+
+    def _read(self, name: str) -> str:
+        self._used.add(name)
+        return name
 
     @property
     def made_up(self) -> bool:
         """Return whether the entries come from the declaration, not from a file."""
         return bool(self._by_role)
 
+    def of_one_layer_type(self) -> Configuration:
+        """Return this configuration as models with an encoding for each layer type write it."""
+        name = self._by_role["layer_type"]
+        values = self.values()
+        values |= {"layer_types": [name], "num_hidden_layers": 1}
+        if "rope_parameters" in values:
+            values["rope_parameters"] = {name: values["rope_parameters"]}
+        return Configuration(self._by_role, values, self._given, self._used)
+
     def values(self) -> dict[str, Any]:
         """Return the entries."""
-        return {name: value for name, value in vars(self).items() if name != "_by_role"}
+        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {**own, **self._given}
+
+    def taken_by(self, made: Any) -> None:
+        """Note which given entries an object that was made of this configuration has."""
+        self._used.update(name for name in self._given if _entry(made, name) is not None)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a value, or the default."""
-        return vars(self).get(name, default)
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,3 +157,51 @@ def made_as(cls: type, values: Mapping[str, Any]) -> Any:
         return cls(**{n: v for n, v in values.items() if takes_all or n in signature})
     except Exception:  # it needs what is not known; the caller has another configuration
         return None
+
+
+def states(made: Any, roles: Mapping[str, Any]) -> bool:
+    """Return whether a configuration states the sizes and the base that are declared.
+
+    What it does not have it does not contradict.  A ``head_dim`` that it lacks is given to it, for
+    its constructor may take the heads under a name of its own.
+    """
+    if "head_dim" not in roles:
+        return True
+    head_dim = roles["head_dim"]
+    if _entry(made, "head_dim") is None and _whole_head(made) not in (None, head_dim):
+        try:
+            made.head_dim = head_dim
+        except Exception:  # it has no place for it
+            return False
+    own = _entry(made, "head_dim") or _whole_head(made)
+    parameters = _entry(made, "rope_parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    parameters = parameters.get(roles.get("layer_type"), parameters)
+    base = parameters.get("rope_theta", _entry(made, "rope_theta"))
+    part = parameters.get("partial_rotary_factor", _entry(made, "partial_rotary_factor"))
+    pairs = ((own, head_dim), (base, roles.get("base")), (part, roles.get("partial")))
+    return all(has is None or wanted is None or has == wanted for has, wanted in pairs)
+
+
+def _entry(made: Any, name: str) -> Any:
+    try:
+        return getattr(made, name, None)
+    except Exception:  # a property may fail
+        return None
+
+
+def _whole_head(made: Any) -> int | None:
+    """Return the size of a head that follows from the width and the heads, or None."""
+    width, heads = _entry(made, "hidden_size"), _entry(made, "num_attention_heads")
+    return width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
+
+
+def takes_layer_type(function: Callable[..., Any]) -> bool:
+    """Return whether a class makes objects whose call must be told the type of a layer."""
+    for name in ("forward", "call", "__call__") if inspect.isclass(function) else ():
+        call = vars(function).get(name)
+        if inspect.isfunction(call):
+            needed = signature_of(call).parameters.values()
+            if any(role_of(p.name) == "layer_type" and p.default is p.empty for p in needed):
+                return True
+    return False

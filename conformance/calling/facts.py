@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,12 +27,15 @@ from posenc_ref import (
 )
 
 from .configuration import (
+    FULL,
     LENGTH,
     Configuration,
     annotated_class,
     completed,
     made_as,
     settings,
+    states,
+    takes_layer_type,
 )
 from .roles import Unbound, role_of
 from .signatures import signature_of
@@ -116,7 +120,11 @@ class Facts:
                 value = None  # one of the two is the whole scaling
             else:
                 value = self.value(name, role, optional=optional)
+            if role == "layer_type" and optional and name not in self.by_name:
+                continue  # the same function serves models with one encoding
             if role == "config" and isinstance(value, Configuration):
+                if value.made_up and takes_layer_type(function):
+                    value = value.of_one_layer_type()
                 value = self._typed(function, name, value)
             whole = role == "width" or (name in ("dim", "d") and "head_dim" not in roles)
             known = "head_dim" in self.by_role and name not in self.by_name
@@ -146,7 +154,12 @@ class Facts:
         if known.made_up and "dim" in by_role:  # of a head, unless the class has heads
             entries["dim"] = by_role["dim"]
         made = made_as(cls, {**by_role, **entries})
-        return known if made is None else made
+        if made is not None and known.made_up and not states(made, self.by_role):
+            made = None  # its constructor takes the sizes under other names
+        if made is None:
+            return known
+        known.taken_by(made)
+        return made
 
     def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
@@ -159,7 +172,28 @@ class Facts:
             shown.append(
                 name if plain else f"{name}={value!r}{other_default(signature[name], value)}"
             )
+        shown += [
+            f"{name}={p.default!r} (its default)"
+            for name, p in signature.items()
+            if name not in given and self._unexplained(name, p.default)
+        ]
         return ", ".join(shown)
+
+    def _unexplained(self, name: str, default: Any) -> bool:
+        """Return whether a default that was left is a number which nothing declares.
+
+        It may be a base under a name that nobody knows.
+        """
+        plain = isinstance(default, int | float) and not isinstance(default, bool)
+        return (
+            plain
+            and abs(default) > 1
+            and role_of(name) is None
+            and not any(
+                isinstance(value, int | float) and value == default
+                for value in self.by_role.values()
+            )
+        )
 
 
 def other_default(parameter: inspect.Parameter, value: Any) -> str:
@@ -175,12 +209,15 @@ def facts_of(
     given: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     head_dim: int | None = None,
+    layer_type: str | None = None,
 ) -> Facts:
     """Return what the encoding, the options NAME=VALUE and a configuration state."""
     if isinstance(encoding, ModelEncoding):
         known = [e for e in encoding.encodings.values() if e is not None]
         encoding = known[0] if known else None
-    by_role: dict[str, Any] = {"num_heads": HEADS, "length": LENGTH}
+    by_role: dict[str, Any] = {
+        "num_heads": HEADS, "length": LENGTH, "layer_type": layer_type or FULL,
+    }  # fmt: skip
     fields: dict[str, Any] = {}
     if encoding is not None:
         names = [f.name for f in dataclasses.fields(encoding)]  # type: ignore[arg-type]
@@ -198,12 +235,13 @@ def facts_of(
         for name in ("num_buckets", "max_distance", "bidirectional")
         if name in fields
     }
+    used: set[str] = set()
     if config:
-        by_role["config"] = Configuration({}, completed(config))
+        by_role["config"] = Configuration({}, completed(config), given, used)
     else:
-        by_role["config"] = Configuration(by_role, settings(by_role))
+        by_role["config"] = Configuration(by_role, settings(by_role), given, used)
     fields.pop("scaling", None)
-    return Facts(given or {}, by_role, fields)
+    return Facts(given or {}, by_role, fields, used)
 
 
 def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
@@ -215,7 +253,7 @@ def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
         "base": encoding.base,
         "interleaved": encoding.layout == "interleaved",
         "neox": encoding.layout == "half",
-        "partial": rotary_dim / encoding.head_dim,
+        "partial": _part(rotary_dim, encoding.head_dim),
     }
     scaling = encoding.scaling
     if isinstance(encoding, MultiAxisRoPE):
@@ -236,6 +274,15 @@ def _rotary(encoding: RoPE | MultiAxisRoPE) -> dict[str, Any]:
     if scaling is not None and (described := _scaling(scaling)) is not None:
         found["scaling"] = described
     return found
+
+
+def _part(rotary_dim: int, head_dim: int) -> float:
+    """Return rotary_dim / head_dim so that ``int(head_dim * part)``, as modules have it, is exact.
+
+    30 / 44 in float64 is a little too small: 44 times it is cut to 29.
+    """
+    part = rotary_dim / head_dim
+    return part if int(head_dim * part) == rotary_dim else math.nextafter(part, 2)
 
 
 def _scaling(scaling: Any) -> dict[str, Any] | None:

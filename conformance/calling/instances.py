@@ -29,6 +29,12 @@ MAKES_TABLES = frozenset(
 )  # fmt: skip
 
 
+#: Words in the names of what serves another kind of input than text.
+_KINDS_OF_INPUT = frozenset({"vision", "visual", "image", "video", "audio"})
+#: Layers of torch, Keras and Flax with learned weights.
+_LEARNED = re.compile(r"\b(nn|layers|torch\.nn|nnx)\.(Linear|Conv[123]d|Dense|Embedding)\(")
+
+
 @dataclass(frozen=True)
 class MethodOf:
     """A method of a class that is still to be instantiated."""
@@ -58,7 +64,7 @@ def make(cls: type, facts: Facts) -> Any:
         raise Unbound(f"{cls.__name__}: {error}; give it with --init NAME=VALUE") from None
     except Refused as error:
         raise Unbound(
-            f"{cls.__name__}({facts.described(cls)}) raises {error}; "
+            f"{cls.__name__}({facts.described(cls)}) could not be made: {error}; "
             "change an argument with --init NAME=VALUE"
         ) from error
     return made.eval() if hasattr(made, "eval") and hasattr(made, "parameters") else made
@@ -169,7 +175,8 @@ def methods(instance: Any, words: frozenset[str]) -> Iterator[Callable[..., Any]
 def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:
     """Yield classes and functions of a file that may make tables for ``target``, likely ones first.
 
-    Names that share a beginning with the target's file-mates come first; so do classes.
+    Names that share words with the target's name come first, and those that are not of another
+    kind of input, such as vision; so do classes.  Classes with learned maps make no tables.
     """
     module = scope.get("__name__")
     name = getattr(target, "__name__", "")
@@ -179,11 +186,24 @@ def candidates(scope: Mapping[str, Any], target: Any) -> Iterator[Any]:
             continue
         if getattr(value, "__module__", None) != module or not MAKES_TABLES & words_of(own):
             continue
-        if inspect.isclass(value) or inspect.isfunction(value):
+        if inspect.isfunction(value) or (inspect.isclass(value) and not _learns(value)):
             found.append((own, value))
+    yield from (value for _, value in sorted(found, key=lambda item: likeness(name, *item)))
 
-    def rank(item: tuple[str, Any]) -> tuple[int, bool]:
-        shared = len(words_of(name) & words_of(item[0]))
-        return -shared, not inspect.isclass(item[1])
 
-    yield from (value for _, value in sorted(found, key=rank))
+def likeness(name: str, own: str, value: Any) -> tuple[int, bool, bool]:
+    """Return how far what has the name ``own`` is from making tables for ``name``; least is next.
+
+    A rotation that does not say so is no rotation of images.
+    """
+    words = words_of(name)
+    other = bool((_KINDS_OF_INPUT & words_of(own)) - words)
+    return -len(words & words_of(own)), other, not inspect.isclass(value)
+
+
+def _learns(cls: type) -> bool:
+    """Return whether the code of a class makes learned maps, which may be large."""
+    try:
+        return _LEARNED.search(inspect.getsource(cls)) is not None
+    except (OSError, TypeError):  # typed into an interpreter
+        return False

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import namespace, to_host
+from posenc_ref.conformance.harness.foreign import NotTried
 
 from .axes_tables import EACH, AxesSource
 from .facts import Facts
 from .grids import Grid, whole
 from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
+from .roles import role_of
 from .rows import ONE_TABLE, Rows
 from .signatures import signature_of
 from .tables import Source
@@ -59,9 +61,7 @@ class Rotation:
     def both(self, q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; their positions must be equal."""
         if q_positions.shape != k_positions.shape or bool((q_positions != k_positions).any()):
-            raise ValueError(
-                "queries and keys must have equal positions: the function takes one set"
-            )
+            raise NotTried("q and k at different positions: the function takes one set")
         if not self.is_pair:
             return self(q, q_positions), self(k, k_positions)
         result = self._rotate({"query": q, "key": k, "value": _copy(k)}, q_positions)
@@ -152,9 +152,9 @@ class Rotation:
         roles |= self._where(first, positions)
         arguments = {name: roles[role] for name, role in self.order.items() if role in roles}
         result = self._called(arguments)
-        if isinstance(result, Mapping):
-            result = tuple(result.values())
         in_order = [role for role in self.order.values() if role in whole]
+        if isinstance(result, Mapping):
+            result = self._by_key(result, in_order)
         if self.inplace and result is None:
             result = tuple(roles[role] for role in in_order)
         if "packed" in whole:
@@ -171,6 +171,12 @@ class Rotation:
             named = {role: self._between(part, whole[role]) for role, part in named.items()}
         found = tuple(named[role] for role in ("query", "key", "x") if role in named)
         return found[0] if len(found) == 1 else found
+
+    def _by_key(self, result: Mapping[str, Any], in_order: list[str]) -> tuple[Any, ...]:
+        """Return the values of a result by the roles of its keys, or in order if these say none."""
+        roles = {self.order.get(key, role_of(str(key))): key for key in result}
+        named = tuple(result[roles[role]] for role in in_order if role in roles)
+        return named if {"query", "key"} <= roles.keys() else tuple(result.values())
 
     def _require_same(self, after: Any, before: Any) -> None:
         """Raise ValueError if the values, which no rotation may change, have changed."""

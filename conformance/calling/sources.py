@@ -14,7 +14,7 @@ from posenc_ref._namespace import namespace, to_host
 from .axes_tables import EACH, AxesSource, axes_sources
 from .facts import Facts
 from .grids import SIZES
-from .instances import MAKES_TABLES, Made, candidates, main_call, methods, objects_of
+from .instances import MAKES_TABLES, Made, candidates, likeness, main_call, methods, objects_of
 from .libraries import Library
 from .roles import Unbound, role_of
 from .signatures import is_function, signature_of
@@ -33,7 +33,14 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
         places = [*owner, *candidates(subject.scope, subject.function)]
     axes = (request.axes,) if request.axes > 1 else ()
     fixed = not getattr(request.encoding, "depends_on_length", False)
+    name = getattr(subject.function, "__name__", "")
+    failed: dict[str, tuple[tuple[int, bool, bool], str]] = {}
     for place in places:
+        known, tried = len(request.made), len(request.tried)
+        words_of_place = getattr(place, "__name__", "")
+        like_place = likeness(name, words_of_place, place)
+        instead = "; ".join(why for other, why in failed.values() if other <= like_place)
+        found_any = False
         served = set()  # the methods that give tables, for one way to state the size of a grid
         for call, words, made in _makers(place, subject):
             if call.__name__ in served:
@@ -44,7 +51,10 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
                 if request.table is None and _is_zero(found, like):
                     raise NoTable(f"{words} returns no table of cos and sin: all rows are 0")
                 if request.axes == 1 or found.kind in AT_POSITIONS:
-                    yield replace(found, words=_source_words(found), every_length=fixed)
+                    found_any = True
+                    yield replace(
+                        found, words=_source_words(found), every_length=fixed, instead=instead
+                    )
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))
             if request.axes == 1:
@@ -52,9 +62,15 @@ def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
             try:
                 for several in _axes_sources(call, words, made, subject, facts, like):
                     served.add(call.__name__)
-                    yield replace(several, words=_source_words(several))
+                    found_any = True
+                    yield replace(several, words=_source_words(several), instead=instead)
             except (NoTable, Unbound) as error:
                 request.tried.append(str(error))
+        if not found_any:
+            del request.made[known:]  # nothing calls these again
+            if inspect.isclass(place) and like_place[0] < 0:
+                why = next(iter(request.tried[tried:]), "it has no method that makes a table")
+                failed[words_of_place] = like_place, why
 
 
 def _is_zero(source: Source, like: Any) -> bool:

@@ -5,6 +5,7 @@ Every trial call uses a number of rows that no other axis has.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,12 +17,17 @@ from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
 from .positions import SEVERAL_AXES, arranged
-from .roles import role_of
+from .roles import parameters, role_of
 from .signatures import signature_of
 from .tables import AT_POSITIONS, SEQUENCES, WINDOWS, Source
 
 #: The numbers of batch rows and of rows in a trial call.
 BATCH, ROWS = 5, 11
+#: The roles that every call of a source has a value for.
+_CALL = ("x", "positions", "length", "shape", "embeddings", "tokens", "start", "offset", "dtype",
+         "device")  # fmt: skip
+#: The numbers of an array in the message of an exception.
+_ARRAY = re.compile(r":? *(tensor|array|Array)\(\[.*", re.DOTALL)
 
 
 class NoTable(ValueError):
@@ -41,20 +47,44 @@ def find_source(
         No way of calling it returns an array with a row for each position.
     """
     tried = []
-    for kind, count in _kinds(call, axes):
+    missing = _without_value(call, facts)
+    for kind, count in _kinds(call, axes, missing):
         trial = Source(call, facts, words, kind, count)
         try:
             with refusals():
                 return _measured(trial, like)
         except Refused as error:
             way = kind if count == 1 else f"{kind} with A={count}"
-            tried.append(f"called with {way}: {error}")
+            tried.append(f"called with {way}: {_ARRAY.sub('', str(error))}")
+    if len(missing) > 1:
+        listed = ", ".join(map(repr, missing))
+        raise NoTable(
+            f"{words}: no value is known for the parameters {listed}; give all but the number of "
+            "rows with --init NAME=VALUE"
+        )
     some = "; ".join(list(dict.fromkeys(tried))[:2])
     raise NoTable(f"{words} returns no table of cos and sin: {some}")
 
 
-def _kinds(call: Callable[..., Any], axes: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Yield the kinds of sources to try, each with its number of position axes."""
+def _without_value(call: Callable[..., Any], facts: Facts) -> list[str]:
+    """Return the required parameters that neither the facts nor a call has a value for."""
+    return [
+        p.name
+        for p in signature_of(call).parameters.values()
+        if p.default is p.empty
+        and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        and (role := role_of(p.name)) not in _CALL
+        and facts.value(p.name, role) is None
+    ]
+
+
+def _kinds(
+    call: Callable[..., Any], axes: Sequence[int], missing: Sequence[str] = ()
+) -> Iterator[tuple[str, int]]:
+    """Yield the kinds of sources to try, each with its number of position axes.
+
+    A parameter of which nothing is known, if it is the only one, is the number of rows.
+    """
     roles = {role_of(name) for name in signature_of(call).parameters}
     if "positions" in roles:
         streams, *others = SEVERAL_AXES
@@ -65,7 +95,8 @@ def _kinds(call: Callable[..., Any], axes: Sequence[int]) -> Iterator[tuple[str,
         yield "row of positions", 1
         yield "column of positions", 1
     kinds = ["shape"] if "shape" in roles else []
-    kinds += ["length"] if "length" in roles else []
+    counted = len(missing) == 1 and not {"x", "positions", "tokens", "embeddings"} & roles
+    kinds += ["length"] if "length" in roles or counted else []
     kinds += WINDOWS if {"tokens", "embeddings", "start"} & roles else []
     kinds += ["positions as x", *SEQUENCES] if "x" in roles else []
     yield from ((kind, 1) for kind in (*kinds, "nothing"))
@@ -95,7 +126,9 @@ def _measured(trial: Source, like: Any) -> Source:
     found = replace(trial, templates=templates, kept={})
     two = found.rows(like, at[:2]).parts
     alike = all(np.array_equal(to_host(part[0]), to_host(part[1])) for part in two)
-    if alike and found.kind in (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing"):
+    guessed = (*SEQUENCES, *WINDOWS, "positions as x", "shape", "nothing")
+    named = found.kind != "length" or "length" in parameters(found.call)
+    if alike and (found.kind in guessed or not named):
         raise ValueError("all rows of its table are equal")
     return replace(found, form=form_of(two), kept={})
 

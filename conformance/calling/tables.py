@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import namespace, to_host
+from posenc_ref.conformance.harness.foreign import NotTried
 
 from .facts import Facts
 from .positions import SEVERAL_AXES, arranged, every_axis, require_indices, window_start
@@ -55,6 +56,7 @@ class Source:
     form: str = ""  #: "cos, sin", "sin, cos", "complex", "angles", "cos|sin", "sin|cos" or "other"
     every_length: bool = True  #: whether the rows do not depend on the length of the table
     most: int = MOST_ROWS  #: the most rows that a table is made for
+    instead: str = ""  #: the class that is as likely to make the table, and why it does not
     kept: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     def rows(self, x: Any, positions: Any) -> Rows:
@@ -86,7 +88,7 @@ class Source:
         values = to_host(positions)
         require_indices(values)
         if values.max(initial=0) >= self.most:
-            raise ValueError(f"the suite makes no table longer than {self.most} rows")
+            raise NotTried(f"the suite makes no table longer than {self.most} rows")
         every = self.every_row(x, int(values.max(initial=0)) + 1)
         if values.max(initial=0) >= every[0].shape[0]:
             raise ValueError(f"positions must be below {every[0].shape[0]}, the rows of the table")
@@ -111,7 +113,7 @@ class Source:
     def _in_rows(self, parts: tuple[Any, ...], shape: tuple[int, ...] | None) -> tuple[Any, ...]:
         """Return parts as (*shape, ...); by default, as all their rows (n, ...)."""
         return tuple(
-            p.reshape((*(shape or (p.shape[t.index(-1)],)), *trail(p, t)))
+            _in_shape(p, (*(shape or (p.shape[t.index(-1)],)), *trail(p, t)))
             for p, t in zip(parts, self.templates, strict=True)
         )
 
@@ -185,6 +187,16 @@ class Source:
         if self.stacked:
             parts = (parts[0][0], parts[0][1])
         return parts
+
+
+def _in_shape(part: Any, shape: tuple[int, ...]) -> Any:
+    """Return a part of a table as ``shape``: one row for a batch is the row of all, as it is used.
+
+    A module that answers for row 0 alone rotates all rows of the batch by it.
+    """
+    if part.shape and math.prod(part.shape) == math.prod(shape[1:]) != math.prod(shape):
+        return namespace(part).broadcast_to(part.reshape((1, *shape[1:])), shape)
+    return part.reshape(shape)
 
 
 def _selected(part: Any, positions: Any, values: np.ndarray, x: Any) -> Any:

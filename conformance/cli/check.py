@@ -243,6 +243,7 @@ def check_command(
             backend=backend,
             dtype=dtype,
             head_dim=head_dim,
+            layer_type=layer_type,
         )
     if command is not None:
         fn = from_command(

@@ -39,6 +39,10 @@ class OwnLimit(ValueError):
     """The suite itself makes no such call: a fact about the suite, never a finding."""
 
 
+class NotTried(ValueError):
+    """A bound function is not called so: the message says what the suite does not try."""
+
+
 class Malformed(Exception):
     """The judged function returned another type or shape than its surface requires.
 

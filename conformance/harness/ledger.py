@@ -104,6 +104,7 @@ class Ledger:
 
     def limit(self, text: str) -> None:
         """Report that the function refuses an optional input, and how the run continues."""
+        text = text.replace("refused (NotTried: ", "not tried (")  # it was never called so
         if text not in self.report.limits:
             self.report.limits.append(one_line(text))
 

@@ -19,7 +19,7 @@ from .plural import plural
 
 ERROR, NOTE = "error", "note"
 #: A limit that names refused inputs and the exception.
-_REFUSED = re.compile(r"(?P<what>.*): refused \((?P<reason>.*)\)", re.DOTALL)
+_REFUSED = re.compile(r"(?P<what>.*): (?P<reason>(refused|not tried) \(.*\))", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def _grouped(limits: list[str]) -> list[str]:
             parts["what"] if parts else limit
         )
     return [
-        f"{'; '.join(what)}: refused ({reason})" if what != [reason] else reason
+        f"{'; '.join(what)}: {reason}" if what != [reason] else reason
         for reason, what in found.items()
     ]
 
