@@ -87,7 +87,7 @@ class Comparing:
         if traced and two.difference.logits:
             excuse(report, self.b.name, two.difference, self.strict)
         result = Comparison(**vars(report))
-        result.subject, result.encoding = self.a.name, self._declared(card_b, encoding)
+        result.subject, result.encoding = self.a.name, self._declared(card_b, judged, encoding)
         ways = [f"{side}: {fn.how}" for side, fn in (("A", self.a), ("B", self.b)) if fn.how]
         result.called = "; ".join(dict.fromkeys(ways))
         result.difference = two.difference
@@ -99,7 +99,7 @@ class Comparing:
         if card_a is not None and card_b is not None:
             result.differs = differences(card_a, card_b)
             if traced:
-                convert(result, two, card_a, like, encoding is not None)
+                convert(result, two, card_a, like, encoding is not None, self.surface)
         return result
 
     def _head_dim(self) -> list[str]:
@@ -248,13 +248,15 @@ class Comparing:
             )
         return run.finish()
 
-    def _declared(self, card: Card | None, encoding: Any) -> str:
+    def _declared(self, card: Card | None, judged: tuple[Any, Report] | None, encoding: Any) -> str:
         """Return what B is, in words."""
         if encoding is not None:
             return f"{self.b.name}, which is {encoding!r}"
         known = ""
         if card is not None and card.encoding is not None:
-            codes = dict.fromkeys(f.code for f in card.deviations if f.severity == ERROR)
+            # The card is that of the queries; the check is of queries and keys.
+            own = [f.code for f in card.deviations if f.severity == ERROR]
+            codes = dict.fromkeys([*own, *([] if judged is None else judged[1].codes)])
             known = f" (nearest to {card.encoding!r}, but: {', '.join(codes)})"
         return f"{self.b.name}, whose results are the reference{known}"
 

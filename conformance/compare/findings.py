@@ -114,8 +114,8 @@ def excuse(report: Report, name: str, difference: Difference, strict: bool) -> N
         report.findings.append(Finding("harmless-convention", text, severity=NOTE, remedy=REMEDY))
 
 
-def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> None:
-    """Add the steps that convert A to B, or to the encoding nearest to B."""
+def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool, surface: str) -> None:
+    """Add the steps that convert A, a function of ``surface``, to B, or to what is nearest to B."""
     if like is None:
         result.conversion = [f"cannot be converted: {two.b.name} has no known encoding"]
         return
@@ -129,7 +129,10 @@ def convert(result: Comparison, two: Two, a: Card, like: Any, exact: bool) -> No
         return
     if a.encoding is None and isinstance(like, Rotary) and two.a.access is not None:
         a.encoding = found(two.a, a)
-    add_conversion(a, like)
+    add_conversion(a, like, surface if surface in ARGUMENTS else None)
+    if surface not in ARGUMENTS:  # the lines would call the view that was measured
+        below = ", as the lines below do"
+        a.conversion, a.converted = [step.removesuffix(below) for step in a.conversion], ""
     if a.conversion and a.conversion[0].startswith(
         "fix the deviations first"
     ):  # no encoding describes A

@@ -28,7 +28,11 @@ def add(run: Run, access: Access) -> None:
     if findings[first].reproduce:  # another check has found lines of its own
         return
     try:
-        lines = _lines(run, access)
+        if run.driver.factory is not None:  # the lines are for an instance that nothing has called
+            run = replace(run, driver=run.driver.fresh())
+            access = replace(access, run=run)
+        stale = findings[first].code == "state"
+        lines = _after_others(run) if stale else _lines(run, access)
     except (Refused, Malformed):
         return
     if lines:
@@ -52,38 +56,105 @@ def _lines(run: Run, access: Access) -> str:
             continue
         error = np.where(score > run.budget, np.abs(y - truth.value), 0.0)
         channel, _, _, out = largest(error)
-        got, expected = y[channel, 0, 0, out], truth.value[channel, 0, 0, out]
-        return "\n".join(_text(run, access, int(position), channel, out, got, expected))
+        values = float(y[channel, 0, 0, out]), float(truth.value[channel, 0, 0, out])
+        call = (0, position + 1) if access.mode == "prefix" else (position, 1)
+        return "\n".join(_text(run, (), call, channel, out, values))
     return ""
 
 
+def _after_others(run: Run) -> str:
+    """Return code with the calls that make a later call wrong, found on fresh instances.
+
+    Without a factory there is none: no call shows what a new process would see.
+    """
+    if run.driver.factory is None:
+        return ""
+    channel = int(run.encoding.pairs()[0][run.encoding.frequencies() != 0][0])
+    for earlier, last in _SEQUENCES:
+        if not all(run.settings.allows(a + n - 1) for a, n in (earlier, last)):
+            continue
+        driver = run.driver.fresh()
+        x = np.zeros((1, 1, last[1], run.encoding.head_dim))
+        x[0, 0, -1, channel] = 1.0
+        at = _span(last)
+        try:
+            driver.apply(np.zeros((1, 1, earlier[1], x.shape[3])), _span(earlier))
+            y = driver.apply(x, at)
+        except (Refused, Malformed):
+            continue
+        truth = apply_truth(run.encoding, x, at)
+        wrong = (run.scores(y, truth) > run.budget)[0, 0, -1]
+        if wrong.any():
+            error = np.where(wrong, np.abs(y - truth.value)[0, 0, -1], 0.0)
+            out = int(np.argmax(error))
+            values = float(y[0, 0, -1, out]), float(truth.value[0, 0, -1, out])
+            return "\n".join(_text(run, (earlier,), last, channel, out, values))
+    return ""
+
+
+def _span(call: tuple[int, int]) -> np.ndarray:
+    return np.arange(call[0], call[0] + call[1])
+
+
 def _text(
-    run: Run, access: Access, position: int, channel: int, out: int, got: float, expected: float
+    run: Run,
+    earlier: tuple[tuple[int, int], ...],
+    call: tuple[int, int],
+    channel: int,
+    out: int,
+    values: tuple[float, float],
 ) -> list[str]:
-    prefix = access.mode == "prefix"
-    length, row = (position + 1, position) if prefix else (1, 0)
-    positions = f"np.arange({length})" if prefix else f"np.array([{position}])"
+    """Return the lines for calls (first position, tokens); the last token of the last is shown."""
+    first, length = call
+    row, dim = length - 1, run.encoding.head_dim
     names, shown = declaration(run.encoding)
-    sizes = {"b": 1, "h": 1, "s": length, "d": access.dim}
+    sizes = {"b": 1, "h": 1, "s": length, "d": dim}
     axes = IN_LAYOUT[run.driver.tensor_layout]
     reshaped = "" if axes == "bhsd" else f".reshape({tuple(sizes.values())})"
     here = ", ".join({"s": str(row), "d": "{}"}.get(axis, "0") for axis in axes)
     if run.driver.dtype == "float16":  # the expected value is not rounded to it
         reshaped += '.astype("float64")'
-    values = f"got[{here.format(out)}]", f"expected[0, 0, {row}, {out}]"
+    printed = f"got[{here.format(out)}]", f"expected[0, 0, {row}, {out}]"
     if run.driver.backend_name != "numpy":
-        values = f"float({values[0]})", values[1]
+        printed = f"float({printed[0]})", printed[1]
+    positions = _written(first, length)
+
+    def zeros(tokens: int) -> str:
+        shape = tuple((sizes | {"s": tokens})[axis] for axis in axes)
+        return f'np.zeros({shape}, "{_on_host(run.driver.dtype)}")'
+
     return [
         "import numpy as np",
         f"from posenc_ref import {names}",
         f"encoding = {shown}",
-        f'x = np.zeros({tuple(sizes[axis] for axis in axes)}, "{_on_host(run.driver.dtype)}")',
+        *(f"fn({zeros(n)}, {_written(a, n)})  # an earlier call" for a, n in earlier),
+        f"x = {zeros(length)}",
         f"x[{here.format(channel)}] = 1",
         f"got = fn(x{'.copy()' if run.driver.inplace else ''}, {positions})",
         f"expected = encoding.apply(x{reshaped}, {positions})",
-        f"print({', '.join(values)})  # {got:.7g} {expected:.7g}",
+        f"print({', '.join(printed)})  # {values[0]:.7g} {values[1]:.7g}",
     ]
 
+
+def _written(first: int, length: int) -> str:
+    """Return consecutive positions as code."""
+    if length == 1:
+        return f"np.array([{first}])"
+    return f"np.arange({first}, {first + length})" if first else f"np.arange({length})"
+
+
+#: Calls of which the second is wrong if tables are kept: the first position, and the tokens.
+_SEQUENCES = (
+    ((20, 11), (50, 11)),  # as long, at other positions
+    ((0, 4), (37, 1)),  # decoding
+    ((37, 1), (38, 1)),
+    ((20, 11), (50, 7)),  # shorter
+    ((0, 4), (0, 64)),  # longer
+    ((0, 64), (0, 4)),
+    ((131071, 1), (8, 1)),  # past the length of any original context, then within it
+    ((8, 1), (131071, 1)),
+    ((50, 2053), (90, 2053)),  # longer than any table made in advance
+)
 
 #: The axes of x in each tensor layout, for one head: merged axes are left out.
 IN_LAYOUT = {

@@ -21,10 +21,15 @@ from posenc_ref.conformance.harness.report import Finding
 #: How each library imports itself, where that is not ``import NAME``.
 _IMPORTS = {"jax": "import jax.numpy as jnp", "dask": "import dask.array"}
 #: How each library makes its array from ``a``, where that is not ``NAME.asarray(a)``.
-_ARRAYS = {"jax": "jnp.asarray(a)", "dask": "dask.array.asarray(a)"}
+#: A copy has its elements in order, which ``x[..., channels]`` of NumPy has not.
+_ARRAYS = {
+    "torch": "torch.asarray(a.copy())",
+    "jax": "jnp.asarray(a)",
+    "dask": "dask.array.asarray(a)",
+}
 #: The same for bfloat16, which NumPy lacks.
 _COARSE = {
-    "torch": "torch.asarray(a).to(torch.bfloat16 if a.dtype.kind == 'f' else torch.int64)",
+    "torch": "torch.asarray(a.copy()).to(torch.bfloat16 if a.dtype.kind == 'f' else torch.int64)",
     "jax": "jnp.asarray(a, 'bfloat16' if a.dtype.kind == 'f' else None)",
 }
 
@@ -73,7 +78,7 @@ def definition(driver: Driver, name: str, declared: str = "") -> tuple[list[str]
     made = _ARRAYS.get(library, f"{library}.asarray(a)")
     made = _COARSE.get(library, made) if driver.dtype == "bfloat16" else made
     if driver.device is not None and library == "torch":
-        made = made.replace("(a)", f"(a, device={driver.device!r})")
+        made = made.replace("a.copy()", f"a.copy(), device={driver.device!r}")
     imports.append(_IMPORTS.get(library, f"import {library}"))
     lines += [
         f"def {name}(*args):",
@@ -141,16 +146,19 @@ def _place(fn: Any) -> tuple[ModuleType, str] | None:
         owner = _place(fn.__self__)
         return None if owner is None else (owner[0], f"{owner[1]}.{fn.__name__}")
     module = sys.modules.get(getattr(fn, "__module__", None) or "__main__")
-    if module is None or module.__name__ == "__main__":
-        return None
+    module = sys.modules["__main__"] if module is None else module
     path = getattr(fn, "__qualname__", "")
     value: Any = module
     for part in path.split("."):
         value = getattr(value, part, None)
-    if value is fn or _alike(value, fn):
+    if module.__name__ != "__main__" and (value is fn or _alike(value, fn)):
         return module, path
-    names = [name for name, known in vars(module).items() if known is fn]
-    return (module, names[0]) if names else None
+    # The attributes of a compiled function may name the compiler's module.
+    for place in (module, *reversed(sys.modules.values())):
+        names = [name for name, known in vars(place).items() if known is fn]
+        if names and place.__name__ != "__main__":
+            return place, names[0]
+    return None
 
 
 def _alike(value: Any, fn: Any) -> bool:

@@ -175,6 +175,8 @@ def _remedy_for(error: str) -> str:
             "If the function is for another array library, say so: backend='torch' "
             "(--backend torch)."
         )
+    if "the values (v) are changed" in error:
+        return "Return v as it was passed: a rotation of v is never undone."
     if "positional argument" in error:
         return (
             "Choose the surface that the function has (--surface frequencies, cos_sin, table, ...; "

@@ -70,25 +70,30 @@ def same_length(
 def kept_table(run: Run, right: Callable[[np.ndarray], bool]) -> None:
     """Judge that no table of an earlier call is used at other positions.
 
-    A cache that grows is made anew for every call that is longer than all before. ``right`` returns
-    whether a call at contiguous positions is right. It is for functions with a failed case only.
+    A cache that grows is made anew for every call that is longer than all before, others for every
+    call of another length. ``right`` returns whether a call at contiguous positions is right. It is
+    for functions with a failed case only.
     """
     first, later = np.arange(_LONGER) + 50, np.arange(_LONGER) + 90
     longer = np.arange(_LONGER + 1) + 90
     if not run.settings.allows(int(longer[-1])):
         return
     try:
-        stale = right(first) and not right(later) and right(longer)
+        kept = right(first) and not right(later)
+        grows = not (kept and right(later[:-1]))
+        stale = kept and right(longer)
     except (Refused, Malformed):  # another limit of the report says so
         return
-    run.count("state", 3)
+    run.count("state", 4 if kept else 3)
     if stale:
+        until = "a longer call" if grows else "a call of another length"
         run.add(
             "state",
             "the table of an earlier call is kept: a later call at other positions gets its rows, "
-            "until a longer call comes",
+            f"until {until} comes",
             f"{first.size} tokens at positions {first[0]}..{first[-1]} are right, then as many at "
-            f"{later[0]}..{later[-1]} wrong, then {longer.size} at {longer[0]}..{longer[-1]} right",
+            f"{later[0]}..{later[-1]} wrong, then {longer.size} at {longer[0]}..{longer[-1]} right"
+            + ("" if grows else f", and {later.size - 1} right in between"),
         )
 
 

@@ -86,7 +86,8 @@ def identify(
             head_dim = head_dim or found.head_dim
             if found.how:
                 fn = bound = found
-    if bound is not None and bound.surface == "apply_qk":
+    pair = bound if bound is not None and bound.surface == "apply_qk" else None
+    if bound is not None and pair is not None:
         fn = bound = replace(bound, call=bound.queries, surface="apply")
     surface = surface or (bound.surface if bound else "apply")
     if surface not in SURFACES:
@@ -110,18 +111,23 @@ def identify(
             card.unknown += hints.for_tables(run, surface, error)
     card.limits += [text for text in report.limits if text not in card.limits]
     if card.encoding is not None:
-        _confirm(fn, run, card, options)
+        _confirm(pair or fn, run, card, options)
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
             card.used_by = names.slices(card.encoding)
             card.closest = names.closest(card.encoding)
+    if pair is not None and card.encoding is None:
+        card.unknown.append("the keys: only the queries were measured")
     if to is not None:
-        add_conversion(card, to)
+        add_conversion(card, to, None if pair is None else pair.surface)
     return card
 
 
-def add_conversion(card: Card, to: Encoding) -> None:
-    """Write the steps that convert the function to ``to``, and their code, to the card."""
+def add_conversion(card: Card, to: Encoding, surface: str | None = None) -> None:
+    """Write the steps that convert the function to ``to``, and their code, to the card.
+
+    ``surface`` is that of the function, if the card was measured on a view of it.
+    """
     from .convert.convert import convert
 
     if card.encoding is None:
@@ -131,7 +137,7 @@ def add_conversion(card: Card, to: Encoding) -> None:
     found, fixed = card.encoding, {"position-origin"}
     if card.surface == "cos_sin" and isinstance(found, RoPE) and (card.frequencies < 0).all():
         found, fixed = found.replace(sign=-1), {*fixed, "sign"}
-    advice = convert(found, to, card.surface, origin, card.softmax_scale)
+    advice = convert(found, to, surface or card.surface, origin, card.softmax_scale)
     wrong = [f.code for f in card.deviations if f.severity == ERROR and f.code not in fixed]
     if wrong:
         card.conversion.append(f"fix the deviations first: {', '.join(wrong)}")
@@ -153,9 +159,11 @@ def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
 def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
     """Check the function against the identified encoding; note findings as deviations.
 
-    A function with state is checked on a fresh instance, or not at all without a factory.
+    A function with state is checked on a fresh instance, or not at all without a factory. A
+    function of queries and keys, measured by its queries, is checked on both.
     """
     assert card.encoding is not None
+    both = isinstance(fn, Implementation) and fn.surface == "apply_qk"
     card.deviations = list(run.report.findings)
     if card.deviations:  # only state is reported before the check
         if run.driver.factory is None:
@@ -167,7 +175,8 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
     try:
-        report = check(fn, declaration(card, head_dim), card.surface, head_dim=head_dim, **options)
+        surface = "apply_qk" if both else card.surface
+        report = check(fn, declaration(card, head_dim), surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # An error in the check itself must not lose the card.
         card.unknown.append(f"the check against the encoding failed ({error!r}); please report")

@@ -80,21 +80,40 @@ def first_visible(
     Windows of positions are tried first. If one of them shows an error, every position below SCAN
     is tried. If all of these are right, every position between the first wrong window past SCAN
     and the window before it is tried. If ``reduced``, only every eighth window's end is tried.
+
+    Positions below SCAN are passed in falling order: a function that takes consecutive positions
+    only then gets each in a call of its own, as in decoding. If such calls show an error before
+    calls of consecutive positions do, every smaller position is tried in that way.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
-    windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
+    first = np.arange(ends[0])
+    windows = np.unique(np.concatenate([first, *(np.arange(max(e - 9, 0), e) for e in ends)]))
     if reduced:
         seen = error(ends[::8] - 1) > rounding + VISIBLE
         return int(ends[::8][int(np.argmax(seen))]) - 1 if seen.any() else None
-    seen = error(windows)
+    near = windows < SCAN
+    tried = np.r_[windows[near][::-1], windows[~near]]
+    seen = error(tried)[np.argsort(tried)]
     if not (seen > rounding + VISIBLE / 2).any():
         return None
     over = windows[seen > rounding + VISIBLE]
     late = over[over >= SCAN][:1]
     parts = [(0, min(SCAN, highest + 1)), *((int(windows[windows < e][-1]), e + 1) for e in late)]
+    found = _first(lambda at: error(at) > rounding + VISIBLE, parts)
+    if not over.size or (found is not None and found <= over[0]):
+        return found
+    alone = _first(
+        lambda at: (error(at[::-1]) > rounding + VISIBLE)[::-1],
+        [(0, int(over[0]))] if over[0] < SCAN else [],
+    )
+    return int(over[0]) if alone is None else alone
+
+
+def _first(wrong: Callable[[np.ndarray], np.ndarray], parts: list[tuple[int, int]]) -> int | None:
+    """Return the first position of these ranges that is ``wrong``, or None."""
     for start, end in (block for part in parts for block in _blocks(*part)):
         positions = np.arange(start, end)
-        off = error(positions) > rounding + VISIBLE
+        off = wrong(positions)
         if off.any():
             return int(positions[int(np.argmax(off))])
     return None

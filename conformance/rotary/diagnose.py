@@ -145,6 +145,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             "nothing is rotated: every frequency is 0",
             f"all {encoding.head_dim} channels pass through at positions "
             f"{measured.positions.tolist()}",
+            remedy="Rotate x by the angles of its positions; here it is returned as it was passed.",
         )
         return False
     if measured.moved:

@@ -77,8 +77,9 @@ def _rotary(declared: Rotary) -> Iterator[Change]:
 
         return parts
 
-    yield "frequency-spacing", "queries are not rotated", turned(q=0)
-    yield "frequency-spacing", "keys are not rotated", turned(k=0)
+    for what, parts in (("queries", turned(q=0)), ("keys", turned(k=0))):
+        remedy = f"Rotate the {what} too, each by the angles of its own position."
+        yield "frequency-spacing", f"{what} are not rotated", parts, remedy
     if isinstance(declared, RoPE | MultiAxisRoPE):
         yield "sign", "queries and keys are rotated in opposite directions", turned(k=-1)
     yield from rotary_variants(declared)

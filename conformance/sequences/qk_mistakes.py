@@ -66,6 +66,7 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             "frequency-spacing",
             f"{what} are not rotated",
             lambda side, keys=keys: identical(side.x) if side.keys == keys else side.truth(),  # type: ignore[misc]
+            f"Rotate the {what} too, each by the angles of its own position.",
         )
     if not isinstance(encoding, XPos):
         for message, only in (

@@ -11,6 +11,7 @@ SLACK = BUDGET["float32"] * ROUNDOFF["float32"]
 #: The arguments of the converted function, by surface.
 ARGUMENTS = {
     "apply": "x, positions",
+    "apply_qk": "q, k, q_positions, k_positions",
     "cos_sin": "positions",
     "table": "positions",
     "bias": "q_len, k_len",
@@ -48,7 +49,7 @@ class Conversion:
         if shift:
             text = f"add {shift:g} to positions"
             text += ", if the function takes negative positions" if shift < 0 else ""
-            if self.surface == "apply":
+            if self.surface in ("apply", "apply_qk"):
                 text += "; logits do not change if queries and keys are shifted by the same number"
             self.steps.append(text)
             at = f"{at} + {shift!r}" if shift != round(shift) else f"{at} + {int(shift)}"

@@ -97,7 +97,15 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
             result.body += [f"size = np.ones({t.head_dim})", f"size[{turned}] = {factor!r}"]
         result.steps.append(text)
         returned = "(y * size).astype(y.dtype)"
-    result.body += [f"y = fn(x[..., read], {at})[..., write]", f"return {returned}"]
+    if surface == "apply":
+        result.body += [f"y = fn(x[..., read], {at})[..., write]", f"return {returned}"]
+        return
+    q_at, k_at = (at.replace("positions", f"{x}_positions") for x in "qk")
+    both = "q[..., write], k[..., write]"
+    result.body += [
+        f"q, k = fn(q[..., read], k[..., read], {q_at}, {k_at})",
+        f"return {both}" if returned == "y" else f"return tuple({returned} for y in ({both}))",
+    ]
 
 
 def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:

@@ -1,6 +1,9 @@
 """Code with the signatures of libraries, judged by the command line without further code."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,7 +153,6 @@ DAY = {
     "numpy_ports.py:rotate",
     "numpy_ports.py:turn_in_place",
     "numpy_ports.py:inv_freq_of_pairs",
-    "caches.py:stale",
     "biases_and_tables.py:naive_slopes",
     "biases_and_tables.py:bucket_of_the_past --layer-type encoder",
     "biases_and_tables.py:StartsAtOne",
@@ -184,6 +186,37 @@ def test_a_port_is_judged_without_glue(target, declared, code, monkeypatch):
     errors = [line for line in run.output.splitlines() if line.startswith("error: ")]
     assert [line.split(": ")[1] for line in errors[:1]] == [code] * bool(code)
     assert "\ncalled    " in run.output, run.output
+
+
+@pytest.mark.parametrize(
+    ("target", "declared"),
+    [
+        pytest.param(target, declared, id=target.partition(" ")[0], marks=pytest.mark.nightly)
+        for target, declared, code in CASES
+        if code
+    ],
+)
+def test_the_lines_that_reproduce_a_port_print_what_they_say(target, declared, monkeypatch):
+    """A new process runs them, which has called nothing before."""
+    monkeypatch.chdir(PORTS)
+    option = (
+        ["--preset", declared]
+        if isinstance(declared, str)
+        else ["--encoding", json.dumps(declared)]
+    )
+    output = CliRunner().invoke(cli.app, ["check", *target.split(), *option, "--json"]).stdout
+    for finding in json.loads(output)["findings"]:
+        lines = finding["reproduce"]
+        if lines:
+            found = subprocess.run(
+                [sys.executable, "-c", lines],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(PORTS.parents[1])},
+            )
+            assert found.returncode == 0, found.stderr
+            printed = [float(f"{float(n):.7g}") for n in found.stdout.split()]
+            assert printed == [float(n) for n in lines.rpartition("#")[2].split()]
 
 
 def test_every_target_is_judged_once_right_and_once_wrong():

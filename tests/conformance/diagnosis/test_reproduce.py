@@ -216,3 +216,43 @@ def test_long_lists_of_an_encoding_are_written_in_full():
     report = check(RoPE(32, layout="half").apply, declared, "apply", max_position=255)
     lines = report.findings[0].reproduce
     assert [float(f"{v:.7g}") for v in run(lines, fn=RoPE(32, layout="half").apply)] == said(lines)
+
+
+class Stale:
+    """Its table starts at the offset of the call that made it, and is made again if too short."""
+
+    def __init__(self, exact=False):
+        self.exact, self.made = exact, np.empty(0)
+
+    def __call__(self, x, offset=0):
+        n = x.shape[-2]
+        if n != self.made.size if self.exact else n > self.made.size:
+            self.made = np.arange(offset, offset + n)
+        return RoPE(32, layout="half").apply(x, self.made[:n])
+
+
+@pytest.mark.parametrize("exact", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_they_make_the_earlier_calls_that_a_stale_result_needs(exact):
+    """One call alone is right in a new process, where the same call was wrong after others."""
+    declared = RoPE(32, layout="half")
+    report = check(bind(Stale, declared, init={"exact": exact}), declared, max_position=2200)
+    assert report.codes == ["state"]
+    assert report.measured == ""
+    finding = report.findings[0]
+    until = "a call of another length comes" if exact else "a longer call comes"
+    assert finding.message.endswith(until)
+    got, expected = run(finding.reproduce)
+    assert [float(f"{v:.7g}") for v in (got, expected)] == said(finding.reproduce)
+    assert got != expected
+    alone = "\n".join(line for line in finding.reproduce.splitlines() if "# an earlier" not in line)
+    got, expected = run(alone)
+    assert np.float32(got) == np.float32(expected)
+
+
+@pytest.mark.nightly
+def test_a_stale_object_that_cannot_be_made_again_has_none():
+    """What a new process would print is not known."""
+    declared = RoPE(32, layout="half")
+    report = check(Stale(), declared, max_position=4095)
+    assert report.codes == ["state"]
+    assert report.findings[0].reproduce == ""

@@ -22,6 +22,7 @@ from posenc_ref import (
 )
 from posenc_ref.conformance import check, identify
 from posenc_ref.conformance.cli import app
+from posenc_ref.conformance.identify.convert.convert import convert
 from tests.conformance.handwritten import rope
 
 HALF = RoPE(16, layout="half")
@@ -269,3 +270,46 @@ def test_the_command_says_what_a_target_may_be(tmp_path, capsys):
         app(["identify", f"{path}:apply", "--head-dim", "16", "--to", "llama-3.1-8x"])
     assert ended.value.code == 2
     assert "llama-3.1-8b" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scaling", [None, LinearScaling(2.0)])
+def test_a_function_of_queries_and_keys_is_called_with_both(scaling):
+    own, target = RoPE(16, layout="interleaved", scaling=scaling), HALF
+    q, k = np.random.default_rng(0).random((2, 1, 2, 5, 16))
+
+    def fn(q, k, q_at, k_at):
+        return own.apply(q, q_at), own.apply(k, k_at)
+
+    scope = {"fn": fn}
+    exec(convert(own, target, "apply_qk").code, scope)
+    q_at, k_at = np.arange(5) + 2, np.arange(5)
+    found = scope["converted"](q, k, q_at, k_at)
+    for y, x, at in zip(found, (q, k), (q_at, k_at), strict=True):
+        assert np.array_equal(np.round(y, 9), np.round(target.apply(x, at), 9))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (lambda x, at: x, "keys are not rotated"),
+        pytest.param(
+            lambda x, at: HALF.apply(x, -at),
+            "queries and keys turn opposite ways: keys by -angle",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            lambda x, at: HALF.replace(base=500.0).apply(x, at), "keys: ", marks=pytest.mark.nightly
+        ),
+    ],
+    ids=["still", "back", "base"],
+)
+def test_keys_are_looked_at_as_well(keys, message):
+    def rotate(q, k, positions):
+        return HALF.apply(q, positions), keys(k, positions)
+
+    card = identify(rotate, head_dim=16, **NEAR)
+    assert card.encoding == HALF
+    assert not card.exact
+    (finding,) = card.deviations
+    assert finding.message.startswith(message)
+    assert "printed pairs" not in finding.remedy
