@@ -155,6 +155,8 @@ def _place(fn: Any) -> tuple[ModuleType, str] | None:
         return module, path
     # The attributes of a compiled function may name the compiler's module.
     for place in (module, *reversed(sys.modules.values())):
+        if not isinstance(place, ModuleType):  # None keeps a module from being imported
+            continue
         names = [name for name, known in vars(place).items() if known is fn]
         if names and place.__name__ != "__main__":
             return place, names[0]
