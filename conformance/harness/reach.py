@@ -199,23 +199,14 @@ class Access(Reach):
 
     def lengths(self, positions: np.ndarray) -> np.ndarray:
         """Return, for each row of :meth:`rows`, the length of the call that computes it."""
-        if self._apart:
-            ends = [np.full(at.size, positions[at[-1]] + 1) for at in self._calls(positions)]
-            return np.concatenate([np.zeros(0, np.int64), *ends])
+        if self._alone(positions):
+            return np.asarray(positions + 1)
         return np.full(positions.shape, positions.max(initial=0) + 1)
 
-    @property
-    def _apart(self) -> bool:
-        """Whether positions that are not consecutive need separate calls."""
-        return self.mode in ("contiguous", "single")
-
-    def _calls(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Return the token indices of each call: one token, or consecutive positions.
-
-        A function may make its whole table in every call, so a window is one call, not nine.
-        """
-        breaks = np.diff(positions) != (1 if self.mode == "contiguous" else np.inf)
-        return np.split(np.arange(positions.size), np.flatnonzero(breaks) + 1)
+    def _alone(self, positions: np.ndarray) -> bool:
+        """Return whether every row is computed in a separate call."""
+        window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
+        return self.mode in ("contiguous", "single") and not window
 
     def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return ``apply`` of x (B, H, n, D) with token i at ``positions[i]``."""
@@ -226,8 +217,8 @@ class Access(Reach):
 
     def _rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         apply = self.run.driver.apply
-        if self._apart and positions.size:
-            parts = [self._pieces(x[:, :, at], positions[at]) for at in self._calls(positions)]
+        if self._alone(positions):
+            parts = [apply(x[:, :, i : i + 1], positions[i : i + 1]) for i in range(positions.size)]
             return np.concatenate(parts, axis=2)
         if self.mode != "prefix":
             return self._pieces(x, positions)

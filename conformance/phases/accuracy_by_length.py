@@ -91,9 +91,10 @@ def first_visible(
     if reduced:
         seen = error(ends[::8] - 1) > rounding + VISIBLE
         return int(ends[::8][int(np.argmax(seen))]) - 1 if seen.any() else None
-    near = windows < SCAN
-    tried = np.r_[windows[near][::-1], windows[~near]]
-    seen = error(tried)[np.argsort(tried)]
+    near, far = windows[windows < SCAN], windows[windows >= SCAN]
+    # A function may make its whole table in every call, so a far window is one call, not nine.
+    each = np.split(far, np.flatnonzero(np.diff(far) != 1) + 1)
+    seen = np.concatenate([error(near[::-1])[::-1], *(error(at) for at in each if at.size)])
     if not (seen > rounding + VISIBLE / 2).any():
         return None
     over = windows[seen > rounding + VISIBLE]
