@@ -94,7 +94,7 @@ def first_visible(
     near, far = windows[windows < SCAN], windows[windows >= SCAN]
     # A function may make its whole table in every call, so a far window is one call, not nine.
     each = np.split(far, np.flatnonzero(np.diff(far) != 1) + 1)
-    seen = np.concatenate([error(near[::-1])[::-1], *(error(at) for at in each if at.size)])
+    seen = np.concatenate([error(near[::-1].copy())[::-1], *(error(at) for at in each if at.size)])
     if not (seen > rounding + VISIBLE / 2).any():
         return None
     over = windows[seen > rounding + VISIBLE]
@@ -104,7 +104,7 @@ def first_visible(
     if not over.size or (found is not None and found <= over[0]):
         return found
     alone = _first(
-        lambda at: (error(at[::-1]) > rounding + VISIBLE)[::-1],
+        lambda at: (error(at[::-1].copy()) > rounding + VISIBLE)[::-1],
         [(0, int(over[0]))] if over[0] < SCAN else [],
     )
     return int(over[0]) if alone is None else alone
