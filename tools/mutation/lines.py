@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +114,20 @@ class Map:
     """What ``record`` wrote, or has written so far."""
 
     def __init__(self, folder: Path) -> None:
-        from coverage import CoverageData
-
         texts = (path.read_text(encoding="utf-8") for path in folder.glob("seconds-*.ndjson"))
         rows = (json.loads(line) for text in texts for line in text.splitlines())
         self.seconds: dict[str, float] = dict(rows)
-        self.data = [CoverageData(str(path)) for path in folder.glob("lines*")]
-        for data in self.data:
-            data.read()
+        self.files = sorted(folder.glob("lines*"))
+
+    @cached_property
+    def data(self) -> list[Any]:
+        """Return the recorded lines: one database, or one of each process while tests run."""
+        from coverage import CoverageData
+
+        databases = [CoverageData(str(path)) for path in self.files]
+        for database in databases:
+            database.read()
+        return databases
 
     @cache  # noqa: B019  (one map a process)
     def lines(self, module: str) -> dict[int, set[str]]:
