@@ -6,7 +6,7 @@ the mutants. ``page`` writes docs/generated/mutation-testing.md::
 
     python tools/mutate.py map --map MAP
     python tools/mutate.py run --map MAP --out mutants.ndjson --seed 14
-    python tools/mutate.py page mutants.ndjson ...
+    python tools/mutate.py page mutants.ndjson --about "22 November 2026, commit 1a2b3c4, ..."
 
 The environment needs the extra ``test``, cosmic-ray and coverage. ``run`` works on copies of the
 checkout, which it makes beside the file ``--out``; mutants that have an outcome in that file are
@@ -26,9 +26,11 @@ sys.path.insert(0, str(ROOT))
 
 from tools.mutation.draw import again, draw  # noqa: E402
 from tools.mutation.lines import Map, record  # noqa: E402
+from tools.mutation.page import page  # noqa: E402
 from tools.mutation.results import Results  # noqa: E402
 from tools.mutation.work import Worker, work  # noqa: E402
 
+PAGE = ROOT / "docs" / "generated" / "mutation-testing.md"
 LEFT_OUT = shutil.ignore_patterns(".git", ".types", ".*_cache", "__pycache__", "build", "dist")
 
 
@@ -61,6 +63,12 @@ def run(args: argparse.Namespace) -> None:
     print(Counter(Results(out).read()[mutant]["outcome"] for mutant in drawn))
 
 
+def write_page(args: argparse.Namespace) -> None:
+    """Write the page."""
+    again, second = (path and Results(path) for path in (args.again, args.second))
+    PAGE.write_text(page(args.about, Results(args.first), again, second), encoding="utf-8")
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -79,6 +87,12 @@ def main() -> None:
     command.add_argument("--seconds", type=float, default=60, help="of tests, for a mutant")
     command.add_argument("--jobs", type=int, default=2, help="processes")
     command.set_defaults(do=run)
+    command = commands.add_parser("page", help="write docs/generated/mutation-testing.md")
+    command.add_argument("first", type=Path, help="the file that run wrote")
+    command.add_argument("--again", type=Path, help="its survivors, judged after the mends")
+    command.add_argument("--second", type=Path, help="mutants of another seed, after the mends")
+    command.add_argument("--about", required=True, help="the date, commit, seeds and versions")
+    command.set_defaults(do=write_page)
     args = parser.parse_args()
     args.do(args)
 

@@ -22,6 +22,43 @@ KINDS = {
     "open": "a test is missing",
 }
 
+HEAD = """\
+# Mutation testing
+
+Made by `python tools/mutate.py page first.ndjson --again again.ndjson --second second.ndjson`; the
+reasons of survivors are written by hand.
+
+The tool breaks one place of `posenc_ref/` or `conformance/` at a time and runs tests until one
+fails. A seed draws the places from all modules, every place with the same probability; 80 of the
+mutants are drawn from `conformance/sequences/`, the judges of chunks and sequences.
+[Cosmic Ray](https://cosmic-ray.readthedocs.io) lists and applies the mutants.
+
+```sh
+pip install -e ".[test,mutation]" -c constraints-test.txt
+python tools/mutate.py map --map ../map                            # all tests once, with coverage
+python tools/mutate.py run --map ../map --out first.ndjson         # 420 mutants
+python tools/mutate.py run --map ../map --out again.ndjson --again first.ndjson
+```
+
+An interrupted run continues where it stopped.
+
+**Which tests run.** [Coverage.py](https://coverage.readthedocs.io) records which tests of a pull
+request execute each line, also in the Python processes that a test starts. A mutant is judged by
+the tests that execute its statement, then by tests that execute another function of its module. In
+both groups the tests of the mirrored folder come first, and the cheapest case of every test
+function comes before a second case of any. `--seconds` bounds the time of a mutant's tests. Where
+no test executes the statement, the nightly tests of the mirrored folder run as well. A test counts
+only if it passes alone without the mutant.
+
+**What is not drawn.** Annotations, `__all__`, `if TYPE_CHECKING`, expressions inside f-strings and
+the arguments of exceptions (the words of messages), and replacements of `==` by `is` and of `is` by
+`==`. Cosmic Ray changes numbers, operators, comparisons, conditions, loops, exception types and
+decorators; it changes no strings.
+
+**Which tests do not judge.** The lints, the fuzzers, the transcripts in documents, the packaging
+tests and the tests of the GPU kernels in `backends/`.
+"""
+
 
 def reasons() -> dict[tuple[str, str, str], tuple[str, str]]:
     """Return the kind and the reason by module, old line and new line."""
@@ -34,11 +71,17 @@ def folder(mutant: Mutant) -> str:
     return mutant.module.rpartition("/")[0]
 
 
-def page(head: str, first: Results, again: Results, second: Results | None) -> str:
-    """Return the page: the score of the first run, and of the survivors and a new draw after it."""
-    runs = [(first.read(), again.read())] + ([(second.read(), {})] if second else [])
+def page(
+    about: str, first: Results, again: Results | None = None, second: Results | None = None
+) -> str:
+    """Return the page: the score of a draw, then of its survivors after the mends and a new draw.
+
+    ``about`` says when the runs were made, and with which versions.
+    """
+    runs = [(first.read(), again.read() if again else {})]
+    runs += [(second.read(), {})] if second else []
     titles = ["First draw", "Second draw, after the mends"]
-    parts = [head]
+    parts = [HEAD.rstrip(), about]
     for title, (outcomes, later) in zip(titles, runs, strict=False):
         parts.append(f"## {title}\n\n{_tables(outcomes, later)}")
     return "\n\n".join(parts) + "\n"
