@@ -238,6 +238,9 @@ def test_what_earlier_calls_leave_behind():
     ):
         expected = turned([start, start + 1], (1, 1, 2))
         agrees(predicted(_state_mistakes(), third, message), expected)
+    second = InTurn(ONE, units(1, 1, 3), np.array([7]), 1, sequence)  # the first call is shorter
+    text = "a call gets the angles of the first equally long call"
+    agrees(predicted(_state_mistakes(), second, text), turned([7, 8, 9], (1, 1, 3)))
     text = "the frequencies of the longest call so far are kept"
     assert predicted(_state_mistakes(), third, text) is None
     x = np.random.default_rng(1).normal(size=(1, 1, 2, 4))

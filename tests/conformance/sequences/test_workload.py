@@ -22,8 +22,11 @@ HALF = RoPE(D, layout="half")
 GROWING = RoPE(D, layout="half", scaling=DynamicNTK(2.0, 64))
 
 
-def asked(judge, surface, note, monkeypatch, encoding=HALF, **settings):
-    """What ``note(arguments)`` returns for each call of the judge, before it judges as apply."""
+def asked(judge, surface, note, monkeypatch, encoding=HALF, highest=None, **settings):
+    """What ``note(arguments)`` returns for each call of the judge, before it judges as apply.
+
+    ``highest`` is the largest position, as the report is to say.
+    """
     for module in (judge_calls, judge_chunks, judge_offsets, judge_qk, judge_shift, judge_vjp):
         monkeypatch.setattr(module, "judge_as_apply", lambda *args: None)
     seen, right = [], own(surface, encoding)
@@ -36,6 +39,7 @@ def asked(judge, surface, note, monkeypatch, encoding=HALF, **settings):
     judge(run)
     assert not run.failures
     assert not run.report.findings
+    assert highest in (None, run.ledger.highest)
     return seen
 
 
@@ -57,7 +61,7 @@ AGAIN = [(2, 3, 5)] * 3  # the first call, and two that must not change what it 
 @pytest.mark.parametrize("judge", [judge_chunks.judge_decode, judge_chunks.judge_key_cache])
 def test_chunks(judge, monkeypatch):
     surface = judge.__name__.removeprefix("judge_")
-    seen = asked(judge, surface, chunked, monkeypatch)
+    seen = asked(judge, surface, chunked, monkeypatch, highest=32767)
     assert seen == [*REQUIRED, *LONG, *AGAIN]
     bound = asked(judge, surface, chunked, monkeypatch, max_position=1023)
     assert bound == [*REQUIRED, *LONG[:2], *AGAIN]
@@ -89,7 +93,11 @@ OFFSETS = [
 
 def test_offsets(monkeypatch):
     seen = asked(
-        judge_offsets.judge, "apply_offset", lambda x, o: (x.shape[:3], o.tolist()), monkeypatch
+        judge_offsets.judge,
+        "apply_offset",
+        lambda x, o: (x.shape[:3], o.tolist()),
+        monkeypatch,
+        highest=65533,
     )
     assert seen == [*OFFSETS, *[OFFSETS[0]] * 3]
 
@@ -98,7 +106,7 @@ def test_calls(monkeypatch):
     def sizes(calls):
         return [(*x.shape[:3], int(offset)) for x, offset in calls]
 
-    seen = asked(judge_calls.judge, "calls", sizes, monkeypatch)
+    seen = asked(judge_calls.judge, "calls", sizes, monkeypatch, highest=5002)
     assert seen[:-1] == [
         [(2, 3, 5, 0)],
         [(2, 3, 6, 7)],
@@ -131,7 +139,11 @@ def test_equal_calls_get_equal_values_but_in_one_sequence(monkeypatch):
 
 def test_shifts(monkeypatch):
     seen = asked(
-        judge_shift.judge, "shift_keys", lambda x, delta: (x.shape[:3], int(delta)), monkeypatch
+        judge_shift.judge,
+        "shift_keys",
+        lambda x, delta: (x.shape[:3], int(delta)),
+        monkeypatch,
+        highest=100003,
     )
     deltas = [1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001]
     assert seen == [
@@ -142,7 +154,11 @@ def test_shifts(monkeypatch):
 
 def test_gradients(monkeypatch):
     seen = asked(
-        judge_vjp.judge, "apply_vjp", lambda x, at, dy: (x.shape[:3], at.tolist()), monkeypatch
+        judge_vjp.judge,
+        "apply_vjp",
+        lambda x, at, dy: (x.shape[:3], at.tolist()),
+        monkeypatch,
+        highest=max(size[2] for size in SIZES) - 1,
     )
     first = [(size, list(range(size[2]))) for size in SIZES]
     assert seen == [*first, first[0]]
@@ -152,7 +168,7 @@ def test_queries_and_keys(monkeypatch):
     def sizes(q, k, q_at, k_at):
         return q.shape[:3], k.shape[:3], q_at.tolist(), k_at.tolist()
 
-    seen = asked(judge_qk.judge, "apply_qk", sizes, monkeypatch)
+    seen = asked(judge_qk.judge, "apply_qk", sizes, monkeypatch, highest=int(GENERIC.max()))
     first = [(size, size, list(range(size[2])), list(range(size[2]))) for size in SIZES]
     rows = [[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]]
     generic = sorted(GENERIC.tolist())
