@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import sys
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from tools.mutation import page, work
 from tools.mutation.draw import Mutant, spans_left_out
 from tools.mutation.lines import Map, statement
 from tools.mutation.results import Results
-from tools.mutation.swap import functions, swap
+from tools.mutation.swap import functions, reload, swap
 
 MUTANT = Mutant("conformance/sequences/call.py", 5, "core/NumberReplacer", 0, "x = 1", "x = 2")
 
@@ -98,6 +99,19 @@ def test_a_function_gets_the_code_of_the_mutant(tmp_path, old, new, call, before
 def test_what_an_import_does_is_not_swapped(tmp_path, old, new):
     module = loaded(tmp_path, SOURCE)
     assert not swap(functions(), module.__file__, SOURCE, SOURCE.replace(old, new))
+    assert (module.A, module.f(), module.C.B) == (1, 5, 6)
+
+
+def test_a_module_that_is_imported_again_gives_its_constants_to_old_functions(
+    tmp_path, monkeypatch
+):
+    source = "A = 1\ndef f():\n    return A\n"
+    module = loaded(tmp_path, source)
+    old = module.f
+    reload("mutated", "1 / 0")  # no module of this name has been imported
+    monkeypatch.setitem(sys.modules, "mutated", module)
+    reload("mutated", source.replace("1", "2"))
+    assert (old(), module.f()) == (2, 2)
 
 
 class Known(Map):
@@ -149,14 +163,14 @@ def worker(tmp_path, monkeypatch):
     return work.Worker(tmp_path, known, 60, tmp_path / "log")
 
 
-def judged(worker, fails, in_bare=False):
+def judged(worker, fails, in_bare=False, **said):
     """Judge MUTANT; ``fails(name, is_mutated)`` says which tests fail."""
     path = worker.copy / MUTANT.module
 
     def run(names, nightly):
         is_mutated = "x = 2" in path.read_text(encoding="utf-8")
         names = [name for name in names if name not in worker.broken]
-        return {"killer": next((name for name in names if fails(name, is_mutated)), None)}
+        return {"killer": next((name for name in names if fails(name, is_mutated)), None), **said}
 
     said = worker.judge(MUTANT, run, in_bare)
     assert "x = 1" in path.read_text(encoding="utf-8")
@@ -178,6 +192,13 @@ def test_a_survivor_of_a_line_that_imports_run_is_judged_again(worker):
     worker.map.known[5].add("")
     assert judged(worker, lambda name, bad: False) == ("import", None)
     assert judged(worker, lambda name, bad: False, in_bare=True) == ("survived", None)
+
+
+def test_a_module_imported_again_decides_only_if_its_tests_pass_without_the_mutant(worker):
+    assert judged(worker, lambda name, bad: bad, reloaded=True)[0] == "killed"
+    assert judged(worker, lambda name, bad: False, reloaded=True)[0] == "import"
+    assert judged(worker, lambda name, bad: "test_b" in name, reloaded=True)[0] == "import"
+    assert worker.broken == set()
 
 
 def sleep(say):

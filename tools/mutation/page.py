@@ -56,7 +56,7 @@ the arguments of exceptions (the words of messages), and replacements of `==` by
 decorators; it changes no strings.
 
 **Which tests do not judge.** The lints, the fuzzers, the transcripts in documents, the packaging
-tests and the tests of the GPU kernels in `backends/`.
+tests, and the tests of `backends/`, because JAX hangs in the forks in which mutants are judged.
 """
 
 

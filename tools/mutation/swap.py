@@ -1,13 +1,15 @@
 """Put a mutant into a process that has imported the package already.
 
-A mutant inside a function needs no import: the function gets the code of the mutant. A mutant that
-changes what a module or a class does when it is imported needs a process that has not imported it.
+A mutant inside a function needs no import: the function gets the code of the mutant. For a mutant
+that changes what a module or a class does when it is imported, the module is imported again. If
+that decides nothing, the mutant needs a process that has not imported the package.
 """
 
 from __future__ import annotations
 
 import gc
 import inspect
+import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
@@ -25,18 +27,25 @@ def functions() -> dict[Key, list[FunctionType]]:
     return found
 
 
+def reload(module: str, text: str) -> None:
+    """Import a module again, from a text: its functions, old and new, see its new constants.
+
+    What other modules imported from it stays old, and what it registers is registered twice. So
+    tests may fail afterwards, with a mutant or without: those that do tell nothing.
+    """
+    if module in sys.modules:
+        namespace = sys.modules[module].__dict__
+        exec(compile(text, namespace["__file__"], "exec", dont_inherit=True), namespace)
+
+
 def swap(found: dict[Key, list[FunctionType]], filename: str, before: str, after: str) -> bool:
     """Give the functions of a file the mutant's code; return False if an import must do that."""
     old, new = (compile(text, filename, "exec", dont_inherit=True) for text in (before, after))
     changed = _changed(old, new)
-    if changed is None:
-        return False
-    for mine, theirs in changed:
+    for mine, theirs in changed or ():
         for function in found.get((filename, mine.co_qualname, mine.co_firstlineno), ()):
-            if len(function.__code__.co_freevars) != len(theirs.co_freevars):
-                return False
             function.__code__ = theirs
-    return True
+    return changed is not None
 
 
 def _changed(old: CodeType, new: CodeType) -> list[tuple[CodeType, CodeType]] | None:
@@ -44,7 +53,7 @@ def _changed(old: CodeType, new: CodeType) -> list[tuple[CodeType, CodeType]] | 
     mine, theirs = list(_inner(old)), list(_inner(new))
     is_function = bool(old.co_flags & inspect.CO_OPTIMIZED)
     same = _own(old) == _own(new)
-    if len(mine) != len(theirs) or not (same or is_function):
+    if len(mine) != len(theirs) or not (same or is_function) or old.co_freevars != new.co_freevars:
         return None
     parts = [_changed(*pair) for pair in zip(mine, theirs, strict=True)]
     if any(part is None for part in parts):

@@ -26,8 +26,10 @@ import pytest
 from tools.mutation.draw import Mutant, mutated
 from tools.mutation.lines import IGNORED, Map
 from tools.mutation.results import Results
-from tools.mutation.swap import functions, swap
+from tools.mutation.swap import functions, reload, swap
 
+#: Seconds after which a test hangs.
+HANGS = 60
 #: Seconds that imports and collection may take in a fork that does both.
 IMPORTS = 240
 #: The most test files that such a fork collects.
@@ -40,7 +42,7 @@ class Worker:
     def __init__(self, copy: Path, known: Map, seconds: float, log: Path) -> None:
         self.copy, self.map, self.seconds, self.log = copy, known, seconds, log
         self.broken: set[str] = set()  # tests that fail without a mutant
-        self.passed: set[tuple[bool, str]] = set()  # (in a bare fork, test)
+        self.passed: set[tuple[str, str]] = set()  # (kind of fork, test) without a mutant
 
     def judge(
         self, mutant: Mutant, run: Callable[[list[str], list[str]], dict[str, Any]], in_bare: bool
@@ -61,19 +63,21 @@ class Worker:
                 path.write_text(source, encoding="utf-8")
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
             killer = said.get("killer")
-            if killer is None or (in_bare, killer) in self.passed:
+            kind = "bare" if in_bare else mutant.module if said.get("reloaded") else "swapped"
+            if killer is None or (kind, killer) in self.passed:
                 break
-            imports = killer == "imports"
-            control = run(tests.names, []) if imports else run([killer], [])
-            if control.get("killer") != killer:
-                self.passed |= set() if imports else {(in_bare, killer)}
+            first = [killer] if killer != "imports" else tests.names[: None if in_bare else 1]
+            if run(first, []).get("killer") != killer:
+                self.passed |= {(kind, killer)} - {(kind, "imports")}
                 break
-            if imports:
+            if said.get("reloaded"):
+                killer = None
+                break
+            if killer == "imports":
                 raise RuntimeError(f"{tests.names[:12]} fail without a mutant, see {self.log}")
             self.broken.add(killer)
-        survived = (
-            "import" if said.get("import") or (tests.at_import and not in_bare) else "survived"
-        )
+        undecided = said.get("reloaded") or (tests.at_import and not in_bare)
+        survived = "import" if undecided else "survived"
         return {
             "outcome": "killed" if killer else survived,
             "killer": killer,
@@ -176,8 +180,11 @@ class Warm:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         items, found = {item.nodeid: item for item in session.items}, functions()
         for mutant in self.mutants:
-            in_types = self.worker.copy / ".types" / _in_package(mutant.module)
+            in_package = _in_package(mutant.module)
+            in_types = self.worker.copy / ".types" / in_package
             source = (self.worker.copy / mutant.module).read_text(encoding="utf-8")
+            text = mutated(source, mutant.operator, mutant.occurrence)
+            swappable = swap({}, str(in_types), source, text or "")
 
             def run(
                 names: list[str],
@@ -185,16 +192,20 @@ class Warm:
                 path: Path = self.worker.copy / mutant.module,
                 source: str = source,
                 filename: str = str(in_types),
+                imports: bool = not swappable,
+                name: str = in_package[:-3].replace("/", ".").removesuffix(".__init__"),
             ) -> dict[str, Any]:
                 text, chosen = path.read_text("utf-8"), self.worker.chosen(items, names, folders)
 
                 def action(say: Callable[..., None]) -> None:
-                    if text == source or swap(found, filename, source, text):
-                        run_items(chosen, self.worker.seconds, say)
-                    else:
-                        say(**{"import": True})
+                    if imports:
+                        say(reloaded=True)
+                        reload(name, text)
+                    elif text != source:
+                        swap(found, filename, source, text)
+                    run_items(chosen, self.worker.seconds, say)
 
-                return self.worker.fork(action, 2 * self.worker.seconds + 60)
+                return self.worker.fork(action, self.worker.seconds + HANGS)
 
             self.done(mutant, self.worker.judge(mutant, run, in_bare=False))
         return True
@@ -229,7 +240,7 @@ def bare(worker: Worker) -> Callable[[list[str], list[str]], dict[str, Any]]:
             if files and collect(worker, Ordered(worker, names, folders, say), files) > 1:
                 say(killer="imports")
 
-        return worker.fork(action, 2 * worker.seconds + IMPORTS)
+        return worker.fork(action, worker.seconds + HANGS + IMPORTS)
 
     return run
 
