@@ -186,7 +186,7 @@ def test_queries_and_keys(monkeypatch):
         ((1, 2, 300), (1, 1, 300), wide, wide),
         first[0],
     ]
-    (grid,) = [case for case in cases_qk._optional(3, 0) if "(A, B, S)" in case[0]]
+    (grid,) = [case for case in cases_qk._optional(3, 0, 99) if "(A, B, S)" in case[0]]
     _, shapes, q_at, k_at = grid
     assert (shapes, q_at.shape, k_at.shape) == (((2, 3, 5), (2, 3, 5)), (3, 2, 5), (3, 2, 5))
-    assert not any("(A, B, S)" in case[0] for case in cases_qk._optional(1, 0))
+    assert not any("(A, B, S)" in case[0] for case in cases_qk._optional(1, 0, 99))
