@@ -133,11 +133,11 @@ def draw(root: Path, seed: object, first: int, others: int) -> list[Mutant]:
 def again(root: Path, old: Mutant) -> Mutant | None:
     """Return the mutant in the present source, whose lines may have moved; None if it is gone."""
     source = (root / old.module).read_text(encoding="utf-8")
-    for operator, occurrence in (
-        m for there in mutants_of(root / old.module).values() for m in there
-    ):
-        if operator == old.operator:
-            one = mutant(old.module, source, operator, occurrence)
-            if one is not None and (one.old, one.new) == (old.old, old.new):
-                return one
+    lines = source.splitlines()
+    for (line, _), there in mutants_of(root / old.module).items():
+        for operator, occurrence in there:
+            if operator == old.operator and lines[line - 1].strip() == old.old:
+                one = mutant(old.module, source, operator, occurrence)
+                if one is not None and (one.old, one.new) == (old.old, old.new):
+                    return one
     return None
