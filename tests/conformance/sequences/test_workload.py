@@ -129,6 +129,45 @@ def test_calls(monkeypatch):
     ]
 
 
+def test_an_x_that_is_changed_in_place_is_noticed(monkeypatch):
+    monkeypatch.setattr(judge_calls, "judge_as_apply", lambda *args: None)
+    right = own("calls", HALF)
+
+    def changed(calls):
+        outputs = right(calls)
+        calls[-1][0][...] = 0
+        return outputs
+
+    for fn, mutated in ((right, None), (changed, "x")):
+        run = run_of(fn, HALF, "calls", head_dim=D)
+        judge_calls.judge(run)
+        assert run.driver.mutated == mutated
+
+
+def test_a_short_result_is_named_before_it_is_compared(monkeypatch):
+    monkeypatch.setattr(judge_calls, "judge_as_apply", lambda *args: None)
+    run = run_of(lambda calls: [x[:, :, 1:] for x, _ in calls], HALF, "calls", head_dim=D)
+    judge_calls.judge(run)
+    (finding,) = run.report.findings
+    assert finding.code == "shape"
+    assert finding.message == "expected shape (2, 3, 5, 8), as x has, got (2, 3, 4, 8)"
+
+
+def test_the_first_gradient_is_named_if_its_repetition_differs(monkeypatch):
+    monkeypatch.setattr(judge_vjp, "judge_as_apply", lambda *args: None)
+    seen = []
+
+    def turned(x, at, dy):  # by +angle, and otherwise the second time
+        seen.append(dy.shape)
+        return HALF.apply(dy, at) + (seen.count(dy.shape) > 2)
+
+    run = run_of(turned, HALF, "apply_vjp", head_dim=D)
+    judge_vjp.judge(run)
+    (state,) = [found for found in run.report.findings if found.code == "state"]
+    last = SIZES[0][2] - 1
+    assert state.evidence.startswith(f"B, H, S = {SIZES[0]} at 0..{last}, replayed")
+
+
 def test_equal_calls_get_equal_values_but_in_one_sequence(monkeypatch):
     def same(calls):
         return [bool(np.array_equal(x, calls[0][0])) for x, _ in calls]
