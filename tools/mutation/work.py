@@ -173,25 +173,25 @@ class Warm:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Judge the mutants."""
-        import posenc_ref
+        import posenc_ref.conformance as package
 
-        assert self.worker.copy in Path(posenc_ref.__file__ or "").parents, posenc_ref.__file__
+        assert self.worker.copy in Path(package.__file__ or "").parents, package.__file__
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         items, found = {item.nodeid: item for item in session.items}, functions()
         for mutant in self.mutants:
             in_package = _in_package(mutant.module)
-            in_types = self.worker.copy / ".types" / in_package
+            filename = str(self.worker.copy / in_package)
             source = (self.worker.copy / mutant.module).read_text(encoding="utf-8")
             text = mutated(source, mutant.operator, mutant.occurrence)
-            swappable = swap({}, str(in_types), source, text or "")
+            swappable = swap({}, filename, source, text or "")
 
             def run(
                 names: list[str],
                 folders: list[str],
                 path: Path = self.worker.copy / mutant.module,
                 source: str = source,
-                filename: str = str(in_types),
+                filename: str = filename,
                 imports: bool = not swappable,
                 name: str = in_package[:-3].replace("/", ".").removesuffix(".__init__"),
             ) -> dict[str, Any]:
@@ -255,8 +255,8 @@ def collect(worker: Worker, plugin: object, arguments: list[str]) -> int:
 def work(worker: Worker, results: Results, mutants: list[Mutant]) -> None:
     """Judge mutants and add their outcomes to the results."""
     os.chdir(worker.copy)
-    sys.path[:0] = [str(worker.copy / ".types"), str(worker.copy)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+    sys.path.insert(0, str(worker.copy))
+    os.environ["PYTHONPATH"] = str(worker.copy)
     import hypothesis  # noqa: F401  (loaded once, for all forks)
     import ml_dtypes  # noqa: F401
     import mpmath  # noqa: F401
