@@ -90,16 +90,14 @@ def mutated(source: str, operator: str, occurrence: int) -> str | None:
     return None if same else text
 
 
-def mutant(module: str, source: str, operator: str, occurrence: int) -> Mutant | None:
-    """Return the mutant with the first line that it changes; None if it changes nothing."""
+def mutant(module: str, source: str, line: int, operator: str, occurrence: int) -> Mutant | None:
+    """Return the mutant of a place on a line; None if it changes nothing."""
     text = mutated(source, operator, occurrence)
     if text is None:
         return None
     before, after = source.splitlines(), text.splitlines()
-    pairs = enumerate(zip(before, after, strict=False))
-    at = next(i for i, (old, new) in pairs if old != new)
-    at += not before[at]  # a decorator goes with the blank line before it
-    return Mutant(module, at + 1, operator, occurrence, before[at].strip(), after[at].strip())
+    new = after[line - 1].strip() if len(after) == len(before) else ""  # a decorator goes
+    return Mutant(module, line, operator, occurrence, before[line - 1].strip(), new)
 
 
 def modules(root: Path) -> list[str]:
@@ -121,7 +119,7 @@ def draw(root: Path, seed: object, first: int, others: int) -> list[Mutant]:
         rng.shuffle(places)
         for name, at in places:
             source = (root / name).read_text(encoding="utf-8")
-            one = mutant(name, source, *rng.choice(found[name][at]))
+            one = mutant(name, source, at[0], *rng.choice(found[name][at]))
             if left and one is not None:
                 left -= 1
                 drawn.append(one)
@@ -137,7 +135,7 @@ def again(root: Path, old: Mutant) -> Mutant | None:
     for (line, _), there in mutants_of(root / old.module).items():
         for operator, occurrence in there:
             if operator == old.operator and lines[line - 1].strip() == old.old:
-                one = mutant(old.module, source, operator, occurrence)
+                one = mutant(old.module, source, line, operator, occurrence)
                 if one is not None and (one.old, one.new) == (old.old, old.new):
                     return one
     return None
