@@ -21,7 +21,7 @@ from .harness.nearest import did_you_mean
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
-from .harness.tensor_layouts import TENSOR_LAYOUTS
+from .harness.tensor_layouts import LAID_OUT, TENSOR_LAYOUTS
 from .harness.to_host import on_host
 from .surfaces import Declared, refuse
 
@@ -241,6 +241,11 @@ def make_run(
     _choice("angles", angles, (None, *ANGLES))
     layout = tensor_layout or bound.tensor_layout
     _choice("tensor_layout", layout, TENSOR_LAYOUTS)
+    if layout != "bhsd" and surface not in LAID_OUT and SIGNATURES[surface].one_map:
+        raise ValueError(
+            f"tensor_layout must be 'bhsd' on surface {surface!r}, whose functions take vectors "
+            f"(B, H, S, D), got {layout!r}: transpose them in a wrapper of the function"
+        )
     library = backend or bound.backend
     several = encoding.num_axes if isinstance(encoding, Rotary) else 1
     driver = Driver(
