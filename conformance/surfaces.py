@@ -15,6 +15,7 @@ from posenc_ref import (
     T5Bias,
     Table,
     XPos,
+    softmax_scale,
 )
 
 from .harness.signatures import SURFACES
@@ -67,6 +68,14 @@ def refuse(surface: str, declared: Declared) -> None:
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )
+    if surface == "layers" and isinstance(declared, ModelEncoding) and not declared.layer_types:
+        raise ValueError(
+            f"surface 'layers' is for models with layer_types, the type of each layer; "
+            f"{declared.name} has none: its source does not state them; pass from_config(...) of "
+            "the model's own config.json"
+        )
+    if surface == "softmax_scale" and isinstance(declared, ModelEncoding):
+        softmax_scale(declared)  # raises where the model has none
     if isinstance(declared, Table):
         if surface == "grid":
             declared.grid_positions(1, 1)  # raises where a table has no grid

@@ -15,7 +15,8 @@ from posenc_ref._namespace import namespace, to_host
 from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
-from .grids import SIZES, Grid, grids_of
+from .grid_search import grids_of
+from .grids import SIZES, Grid
 from .roles import role_of
 from .rows import Rows
 from .signatures import signature_of
@@ -161,7 +162,8 @@ def _trials(
             yield AxesSource(call, facts, words, kind)
     grids = [grid] if grid is not None else []
     if not grids and (roles & set(SIZES) or not {"positions", "length"} & roles):
-        grids = list(grids_of(call, owner, facts, axes))
+        every = grids_of(call, owner, facts, axes)
+        grids = [each for each in every if not each.before]
     for each in grids:
         yield AxesSource(call, facts, words, "grid", grid=each, called=called)
 

@@ -197,7 +197,9 @@ class Rotation:
     def _where(self, x: Any, positions: Any) -> dict[str, Any]:
         """Return the arguments that say where the vectors stand."""
         if self.grid is not None:
-            return self.grid.arguments(positions, x)
+            batch = {"thd": 1, "t(hd)": 1}.get(self.layout, x.shape[self.layout == "sbhd"])
+            where = self.grid.arguments(positions, x, batch)
+            return {**where, "positions": namespace(x).asarray(self.grid.places(positions, batch))}
         found: dict[str, Any] = {}
         wants = set(self.order.values())
         if self.source is not None and self.positions and self.axes == 1:  # it selects rows

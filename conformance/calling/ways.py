@@ -32,7 +32,11 @@ def grid_ways(
     part: tuple[int, int] | None,
 ) -> Iterator[Rotation]:
     """Yield every way to call a rotation of whole grids."""
-    order = {n: r for n, r in order.items() if r in VECTORS or r in SIZES}
+    needed = _required(function)
+    order = {
+        n: r for n, r in order.items()
+        if r in VECTORS or r in SIZES or (r == "positions" and n in needed)
+    }  # fmt: skip
     if "packed" in order.values():
         layouts = [layout for layout in layouts if layout == "bshd"]
     parts = [None, part] if part is not None else [None]

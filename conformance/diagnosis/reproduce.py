@@ -15,6 +15,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.transforms import Derived
 
 from .reproduce_fn import declaration
 
@@ -24,6 +25,8 @@ def add(run: Run, access: Access) -> None:
     findings = run.report.findings
     first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
     if first is None or run.encoding is None or run.encoding.num_axes > 1:
+        return
+    if isinstance(run.encoding, Derived):  # its repr is not valid code
         return
     if findings[first].reproduce:  # another check has found lines of its own
         return

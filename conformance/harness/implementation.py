@@ -46,6 +46,8 @@ class Implementation:
     bound : mapping, optional
         The arguments of :func:`posenc_ref.conformance.bind` that made it, for code that makes it
         again.
+    limits : tuple[str, ...]
+        What its calls leave unjudged, for the report.
     """
 
     call: Callable[..., Any]
@@ -61,6 +63,7 @@ class Implementation:
     how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
     bound: Mapping[str, Any] | None = None
+    limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", one_line(self.name))

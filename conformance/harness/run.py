@@ -12,11 +12,16 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
-from .driver import Driver, Refused
+from .driver import Driver, Malformed, Refused
+from .foreign import said
 from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
 from .signatures import SIGNATURES, Surface
+
+
+#: What a judge has not done that raised before its end.
+WHOLE = "the whole judging"
 
 
 @dataclass(frozen=True)
@@ -193,8 +198,15 @@ class Run:
         """Run a diagnosis; if it raises on malformed results, the verdict stands."""
         try:
             diagnose(self, *args)
-        except (ArithmeticError, IndexError, ValueError) as error:
-            self.limit(f"the diagnosis broke off ({type(error).__name__}: {error}); please report")
+        except (Malformed, Refused):
+            raise
+        except Exception as error:
+            self.limit(f"the diagnosis broke off ({said(error)}); please report")
+
+    def broke_off(self, error: Exception) -> None:
+        """Report that the judge itself raised: what it has found stands, but nothing conforms."""
+        self.report.required += (WHOLE,)
+        self.limit(f"the judging broke off ({said(error)}); please report")
 
     def finish(self) -> Report:
         """Return the complete report: negative controls, dtypes, overwritten inputs, accuracy."""

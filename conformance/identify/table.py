@@ -112,8 +112,15 @@ def asked(run: Run) -> Ask:
         if length not in called:
             result, factor = run.driver.call(*length), 1.0
             if isinstance(result, tuple):
-                result, factor = result[0], float(run.driver.array(result[1]))
+                if len(result) != 2:
+                    raise Malformed(f"expected frequencies and a factor, got {len(result)} results")
+                result, size = result[0], run.driver.array(result[1])
+                if size.size != 1 or size.dtype.kind == "c":
+                    raise Malformed(f"expected a real factor, got shape {size.shape}")
+                factor = float(size.reshape(()))
             w = run.driver.array(result)
+            if w.dtype.kind == "c":
+                raise Malformed("expected real frequencies, got complex numbers")
             if w.ndim != 1 or not w.size:
                 raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
             sizes = [before.size for before, _ in called.values()]
