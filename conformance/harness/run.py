@@ -187,7 +187,8 @@ class Run:
             return
         actual, truth, live = self.ledger.sample
         at = tuple(np.argwhere(live)[-1]) if live.any() else tuple(0 for _ in actual.shape)
-        moved, holed = np.array(actual), np.array(actual)
+        kind = actual.dtype if actual.dtype.kind in "fc" else np.dtype(np.float64)
+        moved, holed = np.array(actual, kind), np.array(actual, kind)
         step = 2 * self.budget * self.unit(truth)[at] if live.any() else 1.0
         moved[at], holed[at] = truth.value[at] + step, np.nan
         changed = {"one element off by twice the tolerance": moved, "one NaN": holed}

@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.reach import Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
-from .card import Card, require_finite, require_same
+from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor
 from .length import Lengths
 from .measure import amplitude
@@ -27,6 +27,8 @@ def cos_sin(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(positions) -> (cos, sin)``."""
     layouts: list[str] = []
     access = open_table(run, pairs_of(run, layouts))
+    if not access.rows(access.within(np.arange(5))).any():
+        raise Unidentified("cos and sin are 0")
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
