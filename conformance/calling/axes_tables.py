@@ -18,10 +18,9 @@ from .facts import Facts
 from .grid_search import grids_of
 from .grids import SIZES, Grid
 from .roles import role_of
-from .rows import Rows
 from .signatures import signature_of
 from .table_search import ROWS, NoTable, form_of, template_of
-from .tables import Source, trail
+from .tables import Rows, Source, trail
 
 #: How positions (A, S) of a row of the batch are passed to what makes a table.
 ARRANGEMENTS = ("(A, S)", "(S, A)", "(1, S, A)", "(A, 1, S)", "each (S,)", "tuple of (S,)")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.tensor_layouts import AXES
@@ -27,10 +27,9 @@ from .sources import sources_of
 from .subject import Subject, same_call
 from .table_search import NoTable
 from .tables import Source
-from .trial import SIZES as TRIED
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
+from .trial import SIZES as TRIED
 from .ways import grid_ways, roles_in_call, ways
-
 
 #: What is not judged of a function that takes positions.
 _NUMBERED = (
@@ -124,13 +123,16 @@ def _grid_ways(
     for layout in layouts:  # the only grid may be stated nowhere
 
         def tokens(count: int, layout: str = layout) -> np.ndarray | None:
-            (way,) = grid_ways(function, order, facts, [layout], [Grid(2, own=(1, count))], None, None)
+            row = [Grid(2, own=(1, count))]
+            (way,) = grid_ways(function, order, facts, [layout], row, None, None)
             driver = driver_of(library.wrapped(way), library.backend, request.dtype, layout, 2)
             cells = np.stack([np.zeros((1, count), np.int64), np.arange(count)[None]])
+            x = np.ones((1, subject.sizes[1], count, subject.dim))
             try:
-                return driver.apply(np.ones((1, subject.sizes[1], count, subject.dim)), cells)[0, 0]
+                rows: np.ndarray = driver.apply(x, cells)[0, 0]
             except (Malformed, Refused):
                 return None
+            return rows
 
         sides = sides_by_trial(tokens)
         if sides is not None:

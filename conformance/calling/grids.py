@@ -28,6 +28,7 @@ PAIRS = ("grid", "image_size")
 #: The most tokens of a grid, and the most numbers of all grids in a call.
 MOST_TOKENS, MOST_NUMBERS = 2**12, 2**22
 
+
 @dataclass(frozen=True)
 class Grid:
     """The grids that a function can be called for, and how it takes their size."""

@@ -17,9 +17,8 @@ from .facts import Facts
 from .grids import Grid, whole
 from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
 from .roles import role_of
-from .rows import ONE_TABLE, Rows
 from .signatures import signature_of
-from .tables import Source
+from .tables import ONE_TABLE, Rows, Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")

@@ -13,9 +13,8 @@ from .grids import SIZES, Grid
 from .positions import AXES_FORMS, FORMS
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, TABLES, VECTORS, Rotation
-from .rows import SHAPES
 from .signatures import signature_of
-from .tables import Source
+from .tables import SHAPES, Source
 
 #: Roles of positions.
 _PLACES = ("positions", "offset", *EACH)

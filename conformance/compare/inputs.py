@@ -52,7 +52,11 @@ def _qk(run: Run) -> Iterator[tuple[Any, ...]]:
     for x, at in _sized(run, (2, 5, 5), (1, 8, 60)):
         yield x, -x, at, at
         yield x, -x, at + 3, at
-    x, y, at = run.random((2, 6, 4, _dim(run)), 1), run.random((2, 2, 4, _dim(run)), 2), np.arange(4)
+    x, y, at = (
+        run.random((2, 6, 4, _dim(run)), 1),
+        run.random((2, 2, 4, _dim(run)), 2),
+        np.arange(4),
+    )
     yield x, y, at, at
 
 

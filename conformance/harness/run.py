@@ -19,7 +19,6 @@ from .probes import dense
 from .report import NOTE, Report
 from .signatures import SIGNATURES, Surface
 
-
 #: What a judge has not done that raised before its end.
 WHOLE = "the whole judging"
 

@@ -153,7 +153,7 @@ def drawn(rng, surfaces):
 
 def failure(case):
     """Return what a judge says about its own failure, or "". An exception fails the test."""
-    key, encoding, surface, judge, dtype, change, calls = case
+    _, encoding, surface, judge, dtype, change, calls = case
     fn = changed(SURFACES[surface].own(encoding, dtype), change, calls)
     if judge == "check":
         report = check(fn, encoding, surface, dtype=dtype)

@@ -17,7 +17,7 @@ import posenc_ref as pr
 from posenc_ref.conformance import check, identify
 from posenc_ref.conformance.harness.signatures import SURFACES
 from tests.fuzz import judged
-from tests.fuzz.judged import CALLS, CHANGES, changed, failure
+from tests.fuzz.judged import CALLS, CHANGES, failure
 
 CHEAP = ("slopes", "bucket", "frequencies", "softmax_scale", "ids_from_tokens", "rank_slopes")
 DAY = 25
@@ -41,7 +41,6 @@ def test_many_changed_results_are_judged(surface):
             break
         broken += [f"seed {seed}, case {n}: {case}: {why}" for why in [failure(case)] if why]
     assert not broken, "\n".join(broken)
-
 
 
 #: An encoding, a surface, what judges, a change and the calls: each once failed inside a judge.
@@ -105,7 +104,9 @@ def test_a_fault_of_a_judge_is_no_verdict(monkeypatch):
     monkeypatch.setattr(module, "open_table", fail)
     card = identify(e.cos_sin, "cos_sin")
     assert card.encoding is None
-    assert card.unknown[-1] == "the measurement broke off (LookupError: of the judge); please report"
+    assert (
+        card.unknown[-1] == "the measurement broke off (LookupError: of the judge); please report"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from posenc_ref import MultiAxisRoPE
 from posenc_ref.conformance import bind, check
 from posenc_ref.conformance.calling.grid_search import sides_by_trial, sides_of
 from posenc_ref.vision_positions import grid_positions
+from tests.night import by_day
 
 AXIAL = MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
 VIDEO = MultiAxisRoPE(24, sections=(4, 4, 4), layout="interleaved", spacing="restart")
@@ -72,6 +73,7 @@ def test_the_only_grid_is_found(made):
     assert check(found).passed
 
 
+@pytest.mark.nightly
 def test_patches_in_another_order_are_no_other_grid():
     """Their rows and columns are those of a 6 x 9 grid, exchanged."""
     report = check(turned_grid, AXIAL)
@@ -99,12 +101,12 @@ def whole_only(order):
     return fn
 
 
-@pytest.mark.parametrize("surface", [None, "apply"])
+@pytest.mark.parametrize("surface", by_day((None, "apply"), ("apply",)))
 def test_functions_that_take_the_positions_of_whole_grids_only(surface):
-    report = check(whole_only([0, 1]), AXIAL, surface)
+    report = check(whole_only([0, 1]), AXIAL, surface, max_position=128)
     assert report.passed, str(report)
     assert any("only whole grids are judged" in text for text in report.limits)
-    assert check(whole_only([1, 0]), AXIAL, surface).codes == ["axis-order"]
+    assert check(whole_only([1, 0]), AXIAL, surface, max_position=128).codes == ["axis-order"]
 
 
 def test_a_function_that_fails_on_whole_grids_too_is_no_function_of_grids():
@@ -126,12 +128,14 @@ def wan(x, grid_sizes, first=0):
     return np.stack(rows)
 
 
+@pytest.mark.nightly
 def test_each_row_of_a_batch_has_its_grid():
     found = bind(wan, VIDEO)
     assert "whole grids, row by row; positions are frame, row and column" in found.how
     assert check(found).passed
 
 
+@pytest.mark.nightly
 def test_squares_alone_are_a_limit():
     def fn(x, positions):
         side = int(positions.max()) + 1

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 pytest.importorskip("torch", reason="most ports are torch's")
 pytest.importorskip("jax", reason="some ports are JAX's")
 
-from posenc_ref.conformance import cli  # noqa: E402
-from tests.night import by_day  # noqa: E402
+from posenc_ref.conformance import cli
+from tests.night import by_day
 
 #: Right ports of RoPE(64, base=10000), half-split.
 HALF = (
