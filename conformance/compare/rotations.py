@@ -24,7 +24,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.oracle.apply import apply_truth
 
 from .comparison import CONTEXTS
-from .side import RANDOM, Side, Two, normwise, sampled, search
+from .side import RANDOM, Side, Two, judged, normwise, sampled, search
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 
@@ -130,6 +130,9 @@ def judge_logits(q: Two, k: Two, like: Rotary | None) -> None:
         agreed.append(agrees)
         if n in CONTEXTS:
             d.errors[n] = off / dim**0.5
+    if d.off and agreed and all(agreed):
+        n = sampled(q)[-1]
+        agreed.append(_logits(q, k, like, (error_window(n), judged(q, n)), rotate)[1])
     several = run.driver.axes > 1
     d.inputs = f"{RANDOM[:-1]}, with equal positions on all axes)" if several else RANDOM
     if len(agreed) < FEWEST:

@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, VISIBLE, Truth
 from posenc_ref.conformance.diagnosis.same_logits import FEWEST
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import REPORTED, SCAN
+from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, SCAN, WINDOWS
 from posenc_ref.conformance.harness.reach import Access, Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.accuracy_by_length import first_visible
@@ -165,6 +165,15 @@ def sampled(two: Two) -> list[int]:
     if found and len(found) < FEWEST:
         found = sorted({*found, *np.linspace(_SAMPLED[0], longest, FEWEST, dtype=int).tolist()})
     return found
+
+
+def judged(two: Two, below: int) -> np.ndarray:
+    """Return the positions at which results were judged: logits must agree there too."""
+    first = two.difference.first
+    near = [] if first is None else [np.arange(max(first - 2, 0), first + 3)]
+    windows = [np.arange(start, start + 9) for start in WINDOWS]
+    every = np.unique(np.concatenate([GENERIC, *windows, *near]))
+    return np.asarray(every[every < below])
 
 
 def search(two: Two, error: Callable[[np.ndarray], np.ndarray]) -> None:

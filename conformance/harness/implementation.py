@@ -84,8 +84,9 @@ class Implementation:
 
         def again() -> Implementation:
             assert factory is not None
-            made = factory()  # it may be a plain function
-            return replace(self, call=getattr(made, "call", made), factory=None).of_pairs()
+            made: Any = factory()
+            call = made.call if isinstance(made, Implementation) else made
+            return replace(self, call=call, factory=None).of_pairs()
 
         return replace(
             self, call=self.pair, surface="apply_qk", factory=None if factory is None else again

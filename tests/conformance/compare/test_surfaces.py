@@ -275,3 +275,11 @@ def test_keys_are_compared_with_a_function_of_x():
 def test_a_tensor_layout_needs_a_surface_that_has_them():
     with pytest.raises(ValueError, match="tensor_layout must be 'bhsd' on surface 'decode'"):
         compare(rope(), rope(), "decode", head_dim=DIM, tensor_layout=("bshd", None))
+
+
+def test_one_wrong_row_of_a_long_table_changes_logits():
+    """No end of a context has it."""
+    long = np.tile(ROWS, (4, 1))
+    other = long.copy()
+    other[1300, 3] += 0.01
+    assert compare(lambda p: other[p], lambda p: long[p], "table").codes == ["inaccurate"]
