@@ -161,10 +161,12 @@ def sampled(two: Two) -> list[int]:
     Short functions get more of the short ones, so that there are ``FEWEST``.
     """
     longest = two.reach(_SAMPLED[-1] - 1) + 1
-    found = [n for n in _SAMPLED if n <= longest]
+    found = {n for n in _SAMPLED if n <= longest}
+    if found:
+        found.add(longest)
     if found and len(found) < FEWEST:
-        found = sorted({*found, *np.linspace(_SAMPLED[0], longest, FEWEST, dtype=int).tolist()})
-    return found
+        found |= {*np.linspace(_SAMPLED[0], longest, FEWEST, dtype=int).tolist()}
+    return sorted(found)
 
 
 def judged(two: Two, below: int) -> np.ndarray:
