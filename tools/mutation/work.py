@@ -29,7 +29,7 @@ from tools.mutation.results import Results
 from tools.mutation.swap import functions, reload, swap
 
 #: Seconds after which a test hangs.
-HANGS = 60
+HANGS = 300
 #: Seconds that imports and collection may take in a fork that does both.
 IMPORTS = 240
 #: The most test files that such a fork collects.
@@ -101,15 +101,20 @@ class Worker:
         ]
 
     def fork(self, action: Callable[[Callable[..., None]], None], seconds: float) -> dict[str, Any]:
-        """Run ``action(say)`` in a fork; return what it said last, of each kind of word."""
+        """Run ``action(say)`` in a fork; return what it said last, of each kind of word.
+
+        The fork is ended when it has said nothing for so many seconds.
+        """
         said_to = self.log.with_suffix(".said")
         said_to.write_text("", encoding="utf-8")
         child = os.fork()
         if child == 0:
             self._child(action, said_to)
-        end, hung = time.monotonic() + seconds, True
-        while hung and time.monotonic() < end:
+        hung, latest, size = True, time.monotonic(), 0
+        while hung and time.monotonic() < latest + seconds:
             hung = not os.waitpid(child, os.WNOHANG)[0]
+            if said_to.stat().st_size != size:  # another test has begun
+                latest, size = time.monotonic(), said_to.stat().st_size
             time.sleep(0.01)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
@@ -205,7 +210,7 @@ class Warm:
                         swap(found, filename, source, text)
                     run_items(chosen, self.worker.seconds, say)
 
-                return self.worker.fork(action, self.worker.seconds + HANGS)
+                return self.worker.fork(action, HANGS)
 
             self.done(mutant, self.worker.judge(mutant, run, in_bare=False))
         return True
@@ -240,7 +245,7 @@ def bare(worker: Worker) -> Callable[[list[str], list[str]], dict[str, Any]]:
             if files and collect(worker, Ordered(worker, names, folders, say), files) > 1:
                 say(killer="imports")
 
-        return worker.fork(action, worker.seconds + HANGS + IMPORTS)
+        return worker.fork(action, HANGS + IMPORTS)
 
     return run
 
