@@ -240,5 +240,5 @@ def test_the_page_counts_and_explains(tmp_path, monkeypatch):
     assert "| `conformance/sequences/` | 4 | 1 | 2 | 2 | 8 |" in text
     assert "50.0% are killed; 75.0% are killed or explained" in text
     assert "`conformance/sequences/call.py:5 | `x = 1` | `x = 2` | A title. |".lstrip("`") in text
-    assert "1 survivors: a test is missing" in text
+    assert "1 survivors: not explained yet" in text
     assert "| `conformance/sequences/` | 4 | 1 | 1 | 3 | 8 |" in page.page("Today.", first)

@@ -19,7 +19,7 @@ KINDS = {
     "probe": "one probe among several of its kind has another size, position or seed",
     "search": "a heuristic search tries or ranks candidates otherwise, and ends with the same",
     "speed": "the same result, later or with more memory",
-    "open": "a test is missing",
+    "open": "not explained yet",
 }
 
 HEAD = """\
