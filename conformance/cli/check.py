@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout
 from .options.delivery import known_deviation, printed
 from .options.loading import (
     UsageError,
+    command_words,
     is_onnx,
     load_encoding,
     load_target,
@@ -247,7 +247,7 @@ def check_command(
         )
     if command is not None:
         fn = from_command(
-            shlex.split(command),
+            command_words(command),
             chosen or "apply",
             declared,
             tensor_layout=tensor_layout or "bhsd",
