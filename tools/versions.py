@@ -128,10 +128,11 @@ def run(name: str, table: dict, folder: Path, pytest: list[str]) -> tuple[Outcom
     python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     # pip of this interpreter: the row's may have none.
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    packages = [*table["common"]["packages"], *row.get("packages", [])]
+    wanted = [*table["common"]["packages"], *row.get("packages", [])]
+    wanted += ["-e", str(ROOT) + row.get("extras", "")]
     made = [
         [base, "-m", "venv", "--without-pip", str(folder)],
-        [*pip, "--only-binary", ":all:", "-e", str(ROOT) + row.get("extras", ""), *packages],
+        [*pip, "--only-binary", ":all:", "--no-compile", *wanted],
     ]
     for command in made:
         done = subprocess.run(command, capture_output=True, text=True)

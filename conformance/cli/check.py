@@ -21,7 +21,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.surfaces import Declared
 
-from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout
+from .options.apart import InProcess, Memory, Printed, Started, Timeout, memory_limit
 from .options.delivery import known_deviation, printed
 from .options.loading import (
     UsageError,
@@ -252,7 +252,7 @@ def check_command(
             declared,
             tensor_layout=tensor_layout or "bhsd",
             timeout=TIMEOUT if timeout is None else timeout,
-            memory=MEMORY if memory is None else memory,
+            memory=memory_limit(memory),
         )
     bound = isinstance(fn, Implementation)
     chosen = chosen or fn.surface

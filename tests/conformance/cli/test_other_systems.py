@@ -10,6 +10,7 @@ import pytest
 
 from posenc_ref.conformance import __main__
 from posenc_ref.conformance.cli.options import loading
+from posenc_ref.conformance.cli.options.apart import MEMORY, memory_limit
 from posenc_ref.conformance.cli.options.loading import UsageError, command_words, load_target
 from posenc_ref.conformance.isolation import group, streams
 
@@ -79,7 +80,7 @@ def test_a_console_without_the_characters_of_a_name(encoding, tmp_path, monkeypa
 
 def test_a_group_without_proc_is_its_session(monkeypatch):
     """On macOS and Windows there is no /proc: nothing is known of other processes, or memory."""
-    monkeypatch.setattr(group, "_LINUX", False)
+    monkeypatch.setattr(group, "LINUX", False)
     sleeping = group.Group([sys.executable, "-c", "import time; time.sleep(60)"])
     assert sleeping.memory() == 0
     assert not sleeping.others()
@@ -97,3 +98,14 @@ def test_output_is_read_where_a_pipe_cannot_be_asked(monkeypatch):
     capture.close(5)
     assert b"".join(shown) == b"one\ntwo\n"
     assert capture.last(1) == ["two"]
+
+
+def test_a_limit_of_memory_that_would_have_no_effect_is_refused(monkeypatch):
+    assert memory_limit(None) == MEMORY
+    assert memory_limit(100) == 100
+    with pytest.raises(UsageError, match="--memory must be a positive number of MiB, got 0"):
+        memory_limit(0)
+    monkeypatch.setattr(group, "LINUX", False)
+    assert memory_limit(None) == MEMORY
+    with pytest.raises(UsageError, match="--memory limits processes on Linux only"):
+        memory_limit(100)
