@@ -2,9 +2,11 @@
 
 import sys
 import sysconfig
+from types import SimpleNamespace
 
 import pytest
 
+from tests import conftest
 from tests.tool import tool
 
 versions = tool("versions")
@@ -83,3 +85,24 @@ def test_the_text_lists_counts_and_reasons():
     assert lines[2] == "| a | 3.12.1 | 2.5.5 | - | - | 7 | 0 | 4 | 3 |"
     assert f"skipped 5: {SKIP}" in lines
     assert lines[-1] == "2 rows: 1 passed, 1 failed, 0 not run"
+
+
+@pytest.mark.parametrize(
+    ("module", "ci", "outcome"),
+    [
+        ("torch.nn", "", "skipped"),
+        ("torch.nn", "1", "failed"),
+        ("posenc_ref.gone", "", "failed"),
+        ("numpy.gone", "", "failed"),
+    ],
+)
+def test_only_an_optional_library_may_be_missing_and_not_in_ci(module, ci, outcome, monkeypatch):
+    monkeypatch.setenv("CI", ci)
+    report = SimpleNamespace(failed=True, outcome="failed", nodeid="tests/a.py::b", longrepr=None)
+    error = ImportError("while collecting")
+    error.__cause__ = ModuleNotFoundError("no module", name=module)
+    call = SimpleNamespace(excinfo=SimpleNamespace(value=error))
+    assert conftest._skipped_without_a_library(report, call).outcome == outcome
+    report = SimpleNamespace(failed=True, outcome="failed", nodeid="tests/a.py::b", longrepr=None)
+    other = SimpleNamespace(excinfo=SimpleNamespace(value=ValueError("wrong")))
+    assert conftest._skipped_without_a_library(report, other).outcome == "failed"
