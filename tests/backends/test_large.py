@@ -9,7 +9,6 @@ import sys
 import tracemalloc
 
 import numpy as np
-import psutil
 import pytest
 
 import posenc_ref as pr
@@ -55,6 +54,7 @@ def folder(tmp_path):
 
 def needs(memory, disk, folder):
     """Skip the test where less memory or disk is free than these numbers of GiB."""
+    psutil = pytest.importorskip("psutil", reason="psutil says how much memory is free")
     free = psutil.virtual_memory().available / GIB
     if free < memory:
         pytest.skip(f"the test takes {memory} GiB of memory, {free:.1f} GiB are free")
