@@ -114,7 +114,7 @@ def test_the_specification_by_chunks_of_a_file(folder, rng):
     x = np.memmap(folder / "x", np.float16, "w+", shape=(HEADS, LENGTH, DIM))
     rows = fill(x, rng)
     rope, positions = pr.RoPE(DIM, layout="half"), np.arange(LENGTH)
-    for head in range(HEADS):
+    for head in {head for head, _ in ROWS}:  # of the others all numbers are zero
         x[head] = rope.apply(x[head], positions)
     judge(rows, lambda *at: x[at], "float16", lambda head: np.count_nonzero(x[head]))
 
