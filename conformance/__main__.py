@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -24,6 +25,10 @@ INTERNAL = 70
 def main() -> None:
     """Run the command line and exit with its exit code."""
     arguments = sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        # A Windows console may have no character for a name: print an escape, do not fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     end_all_on_signals()
     try:
         sys.exit(_run(arguments))

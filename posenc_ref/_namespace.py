@@ -186,7 +186,16 @@ def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
 def astype(array: Array, dtype: DType) -> Array:
     """Return ``array`` cast to ``dtype``: a dtype of its library, or a dtype's name."""
     xp = namespace(array)
-    return xp.astype(array, dtype_like(xp, dtype) if isinstance(dtype, str) else dtype)
+    dtype = dtype_like(xp, dtype) if isinstance(dtype, str) else dtype
+    # The function np.astype of NumPy 2.0 refuses scalars.
+    return array.astype(dtype) if xp is np else xp.astype(array, dtype)
+
+
+def cumulative_sum(array: Array, axis: int) -> Array:
+    """Return the sums of ``array`` along ``axis`` up to each element."""
+    xp = namespace(array)
+    # The function np.cumulative_sum is missing in NumPy 2.0.
+    return np.cumsum(array, axis=axis) if xp is np else xp.cumulative_sum(array, axis=axis)
 
 
 def working_dtype(array: Array) -> DType:

@@ -57,7 +57,8 @@ def _address(x: Any) -> int | None:
 
 def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return ``out``; raise unless it is a NumPy float array of this shape (and of ``dtype``)."""
-    if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
+    arrays = (np.ndarray, np.memmap)
+    if not isinstance(out, arrays) or type(out) not in arrays or dtype_name(out) not in _FLOATS:
         hint = "; for a tensor on the CPU, pass tensor.numpy()" if library(out) == "torch" else ""
         raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
     if out.shape != shape:

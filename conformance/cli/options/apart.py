@@ -24,6 +24,7 @@ from posenc_ref.conformance.external.process import HarnessError, NotStarted
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.received import report_of
 from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.isolation import group
 from posenc_ref.conformance.isolation.conversation import Limits
 from posenc_ref.conformance.isolation.judge import Child, Died, Raised
 
@@ -193,8 +194,8 @@ def _in_child(
     """Yield what ``judge`` yields in the other process."""
     assert _child is not None
     limits = Limits(
-        _positive(asked, "timeout", "seconds", SECONDS),
-        _positive(asked, "memory", "MiB", MEMORY),
+        _positive(asked.get("timeout"), "timeout", "seconds", SECONDS),
+        memory_limit(asked.get("memory")),
     )
     name = judge.__module__, judge.__name__
     try:
@@ -221,8 +222,14 @@ def _in_child(
         raise InternalError(str(error), error.trace) from None
 
 
-def _positive(asked: Mapping[str, Any], name: str, unit: str, default: float) -> float:
-    value = asked.get(name)
+def memory_limit(given: float | None) -> float:
+    """Return the memory limit in MiB; raise UsageError for one that would have no effect."""
+    if given is not None and not group.LINUX:
+        raise UsageError("--memory limits processes on Linux only: leave it out on this system")
+    return _positive(given, "memory", "MiB", MEMORY)
+
+
+def _positive(value: float | None, name: str, unit: str, default: float) -> float:
     if value is not None and not value > 0:
         raise UsageError(f"--{name} must be a positive number of {unit}, got {value!r}")
     return default if value is None else float(value)
