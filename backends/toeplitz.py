@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from posenc_ref import Bias
 from posenc_ref import _validate as validate
-from posenc_ref._namespace import finish, library
+from posenc_ref._namespace import class_of, finish, is_array, library
 
 from .kernels import numba_loops
 from .kernels.output import checked_shape, empty_floats
@@ -104,9 +104,15 @@ def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        The row has another length.
+    TypeError, ValueError
+        The row is no NumPy array or has another length, or a length is below 1.
     """
+    if not isinstance(row, np.ndarray) or not is_array(row):
+        raise TypeError(f"row must be a NumPy array, got {class_of(row)}")
+    if not row.ndim:
+        raise ValueError("row must have at least one axis, got a single number")
+    q_len = validate.integer("q_len", q_len, minimum=1)
+    k_len = validate.integer("k_len", k_len, minimum=1)
     if row.shape[-1] != q_len + k_len - 1:
         raise ValueError(
             f"row must have q_len + k_len - 1 = {q_len + k_len - 1} numbers, got {row.shape[-1]}"

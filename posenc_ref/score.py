@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ._arrays import check_counts
+from ._arrays import check_counts, check_queries_and_keys, check_scale
 from ._namespace import (
     Array,
     is_array,
@@ -78,12 +78,13 @@ class Score(Encoding, abstract=True):
         with B on q's first axis.  Terms have the working dtype (float64 where available); only
         ``scores`` rounds to q's dtype.
         """
+        check_queries_and_keys(q, k)
         self._check(q, k)
         q, k = widen(q), widen(k)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=self.integers, x=q)
         batch = None if q_at.ndim == 1 else q_at.shape[0]
         check_counts(q, k, (q_at.shape[-1], k_at.shape[-1]), batch)
-        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else check_scale(scale)
         if batch is None:
             at = q_at.values[:, None], k_at.values[None, :]
             return self._of_pairs(q, k, *at, scale)
