@@ -107,7 +107,7 @@ def dtype_name(array_or_dtype: Any) -> str:
             array_or_dtype.__name__, array_or_dtype.__name__
         )
     dtype = getattr(array_or_dtype, "dtype", array_or_dtype)
-    name = getattr(dtype, "name", None) or str(dtype)
+    name = getattr(dtype, "name", None) or one_line(dtype)
     return str(name).rpartition(".")[2].strip("'>")
 
 

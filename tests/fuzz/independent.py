@@ -97,7 +97,11 @@ def compare(entry, e, values, out, dtype):
 def on_host(e):
     """Return an encoding with its arrays as NumPy's."""
     fields = {f.name: getattr(e, f.name) for f in dataclasses.fields(e)}
-    return e.replace(**{k: host(v) for k, v in fields.items() if is_array(v)})
+    found = {k: host(v) for k, v in fields.items() if is_array(v)}
+    for k, v in fields.items():
+        if isinstance(v, tuple) and all(map(is_array, v)):
+            found[k] = tuple(map(host, v))
+    return e.replace(**found)
 
 
 def inputs_of(e, values, actual):

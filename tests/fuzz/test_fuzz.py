@@ -18,7 +18,10 @@ from tests.fuzz.engine import Target, fuzz, verdict
 from tests.fuzz.targets import TARGETS
 
 #: Inputs by day.  Files cost more, and Python imports what reads them.
-DAY = {"from-dict": 300, "gguf-metadata": 200, "config": 60, "answers": 100}
+DAY = {
+    "from-dict": 300, "gguf-metadata": 200, "config": 60, "answers": 100, "constructors": 100,
+    "methods": 60, "functions": 60, "fused": 30,
+}  # fmt: skip
 OTHERS = 12
 CORPUS = Path(__file__).parent / "corpus"
 
