@@ -169,10 +169,6 @@ class FusedRotary:
         """
         if isinstance(like, type) or not is_array(like):
             raise TypeError(f"like must be an array such as x, got {type(like).__name__}")
-        validate.check_x(
-            heads_first(like, self.tensor_layout, self.encoding.head_dim),
-            self.encoding.head_dim, "head_dim",
-        )  # fmt: skip
         reason = self._tables.refusal(like)
         if reason:
             raise ValueError(f"like must be an array with a fast path, got one with {reason}")

@@ -50,8 +50,10 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
 
 def real_numbers(name: str, value: Any, shape: str) -> np.ndarray:
     """Return a float64 copy of an array of integers or floats; ``shape`` is for the message."""
-    if not is_array(value) or dtype_name(value) not in FLOATING + INTEGER:
-        raise TypeError(f"{name} must be an array {shape} of real numbers, got {_kind(value)}")
+    if not is_array(value):
+        raise TypeError(f"{name} must be an array {shape}, got {class_of(value)}")
+    if dtype_name(value) not in FLOATING + INTEGER:
+        raise TypeError(f"{name} must have integers or real floats, got {dtype_name(value)}")
     validate.elements(name, tuple(value.shape))
     return np.array(to_host(value), dtype=np.float64)
 

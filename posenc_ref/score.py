@@ -10,6 +10,7 @@ import numpy as np
 from ._arrays import check_counts, check_queries_and_keys, check_scale
 from ._namespace import (
     Array,
+    class_of,
     is_array,
     namespace,
     to_host,
@@ -78,8 +79,8 @@ class Score(Encoding, abstract=True):
         with B on q's first axis.  Terms have the working dtype (float64 where available); only
         ``scores`` rounds to q's dtype.
         """
-        check_queries_and_keys(q, k)
         self._check(q, k)
+        check_queries_and_keys(q, k)
         q, k = widen(q), widen(k)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=self.integers, x=q)
         batch = None if q_at.ndim == 1 else q_at.shape[0]
@@ -130,6 +131,8 @@ class Score(Encoding, abstract=True):
     def _check(self, q: Array, k: Array) -> None:
         heads, d = self.heads, self.head_dim
         for name, x in (("q", q), ("k", k)):
+            if not is_array(x):
+                raise TypeError(f"{name} must be a real floating array, got {class_of(x)}")
             fits = x.ndim >= 3 and x.shape[-1] == d and heads in (None, x.shape[-3])
             if not fits:
                 shown = "H" if heads is None else f"H = {heads} heads"

@@ -192,8 +192,8 @@ class XLNet(TransformerXL):
         """
         if self.segments is None:
             raise ValueError("segments must be given for segment_term(), got None")
-        check_queries_and_keys(q, q)
         self._check(q, q)
+        check_queries_and_keys(q, q)
         scale = self.own_scale(int(q.shape[-1])) if scale is None else check_scale(scale)
         xp, wide = namespace(q), widen(q)
         both = like("segment_bias", self.segment_bias, wide)[:, None, :] + wide

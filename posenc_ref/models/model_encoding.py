@@ -165,7 +165,7 @@ class ModelEncoding(Value):
     def _layer_type(self, layer_type: str | None) -> str:
         if layer_type is None and len(self.encodings) == 1:
             return next(iter(self.encodings))
-        if not isinstance(layer_type, str):
+        if layer_type is not None and not isinstance(layer_type, str):
             raise TypeError(f"layer_type must be a string, got {shown(layer_type)}")
         if layer_type in self.encodings:
             return str(layer_type)
