@@ -1,6 +1,5 @@
 """Objects whose attributes raise or end Python are judged, compared and identified all the same."""
 
-import numpy as np
 import pytest
 
 from posenc_ref import RoPE
@@ -25,9 +24,7 @@ def attribute(name, error):
     def read(self):
         raise error
 
-    kind = type("Kind", (Plain,), {})
-    setattr(kind, name, property(read))
-    return kind()
+    return type("Kind", (Plain,), {name: property(read)})()
 
 
 class AnyExits(Plain):
@@ -83,19 +80,23 @@ OBJECTS = {
     **{f"{name} exits": attribute(name, SystemExit(0)) for name in READ},
     **{f"{name} raises": attribute(name, RuntimeError("no")) for name in READ},
 }  # fmt: skip
-DAY = ("any attribute", "__class__ exits")
+DAY = ("any attribute",)
 
 
 @pytest.mark.parametrize("name", by_day(OBJECTS, DAY))
 @pytest.mark.parametrize("surface", ["apply", None])
 def test_an_object_whose_attributes_cannot_be_read(name, surface):
     fn = OBJECTS[name]
-    with np.errstate(all="ignore"):
+    calls = (
+        lambda: check(fn, ROPE, surface, max_position=128).verdict == "conforms",
+        lambda: compare(fn, right, surface, head_dim=8).verdict == "conforms",
+        lambda: identify(fn, surface, head_dim=8).encoding == ROPE,
+    )
+    for call in calls:
         try:
-            assert check(fn, ROPE, surface, max_position=128).verdict == "conforms"
-            assert compare(fn, right, surface, head_dim=8).verdict == "conforms"
-            assert identify(fn, surface, head_dim=8).encoding == ROPE
+            agrees, said = call(), ""
         except (TypeError, ValueError) as error:
-            # Without a surface, the names of the parameters must be known.
-            assert surface is None, error
-            assert "cannot be read" in str(error) or "no calling convention fits" in str(error)
+            agrees, said = False, str(error)
+        # Without a surface, the names of the parameters must be known.
+        unknown = "cannot be read" in said or "no calling convention fits" in said
+        assert agrees or (surface is None and unknown), said
