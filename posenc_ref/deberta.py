@@ -20,6 +20,7 @@ from ._namespace import (
     wide_integer,
 )
 from .score import Score
+from .t5 import first_power
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,13 +125,7 @@ class DeBERTa(Score):
         mid, starts = self.buckets // 2, [self.buckets // 2 + 1]
         for t in range(1, self.buckets - mid):
             most = (self.max_position - 1) ** t * mid ** (mid - 1) // mid**t
-            low = high = starts[-1]
-            while high ** (mid - 1) <= most:
-                low, high = high + 1, 2 * high
-            while low < high:  # the first number whose power is larger than most
-                middle = (low + high) // 2
-                low, high = (middle + 1, high) if middle ** (mid - 1) <= most else (low, middle)
-            starts.append(low)
+            starts.append(first_power(mid - 1, most, starts[-1]))
         return tuple(starts)
 
     def bucket(self, relative_position: Any) -> Array:

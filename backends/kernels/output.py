@@ -91,7 +91,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
     found: np.dtype | None
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):  # text that is no dtype, a list of lists
         found = None
     if found is None or dtype_name(found) not in _FLOATS:
         raise TypeError(

@@ -52,10 +52,12 @@ def test_many_mutated_inputs(area):
 
 def kept(area, entry):
     """Return the input of an entry of the corpus: JSON, bytes, or a text that repeats."""
+    if "deep" in entry:
+        given = {entry["key"]: mutate.deep(entry["deep"])}
+        call = entry.get("value")
+        return {**call, "with": call["with"] | given} if call else given
     if "value" in entry:
         return entry["value"]
-    if "deep" in entry:
-        return {entry["key"]: mutate.deep(entry["deep"])}
     if "text" in entry:
         text = entry["text"] * entry["times"]
         return text if area == "declarations" else text.encode()

@@ -79,7 +79,7 @@ def test_a_function_that_exits_at_import_has_a_verdict_and_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["sys.exit 0, import", "sys.exit 0, later", "GeneratorExit, first"]
+    "name", ["sys.exit 0, import", "sys.exit 0, first", "GeneratorExit, first"]
 )
 def test_an_exit_in_the_process_of_the_command_is_no_pass(name, tmp_path):
     """With --in-process only what ends the process below Python leaves no verdict."""
