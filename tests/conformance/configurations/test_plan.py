@@ -235,7 +235,6 @@ def test_other_encodings():
 
 
 def test_a_plot_that_breaks_off_leaves_no_file(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
     monkeypatch.setattr("os.fsync", lambda descriptor: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         plot([("llama 2", planned(LLAMA2, 8192, trained=4096))], tmp_path / "a.png")
