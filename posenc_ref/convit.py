@@ -94,9 +94,10 @@ class ConViTBias(WindowBias):
         )
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        xp = namespace(self.weight)
         dy, dx = (astype(d, working_dtype(d)) for d in (dy, dx))
-        dy, dx = (send(d, xp, device_of(self.weight)) for d in (dy, dx))
+        here, device = namespace(self.weight), device_of(self.weight)
+        dy, dx = (send(d, here, device) for d in (dy, dx))
+        xp = namespace(dx)
         w, c = (like(n, getattr(self, n), dx) for n in ("weight", "proj_bias"))
         by_x, by_y, by_d, c = (v[:, None, None] for v in (w[:, 0], w[:, 1], w[:, 2], c))
         dy, dx = (xp.expand_dims(d, axis=-3) for d in (dy, dx))

@@ -130,6 +130,10 @@ def inputs_of(e, values, actual):
     if e.family == "bias":
         own = set(at["q_positions"].tolist()) <= set(at["k_positions"].tolist())
         return at if own or not e.up_to_constant else None
+    counts = [at[f"{side}_positions"].tolist() for side in "qk"]
+    in_order = counts[1] == [*range(len(counts[1]))] and counts[0] == counts[1][-len(counts[0]) :]
+    if e.mixes_queries and not in_order:
+        return None  # its formula counts the tokens of one sequence
     q, k = (values[side].astype(np.float64) for side in "qk")
     return {**at, "q": q, "k": k} if q.ndim == 4 and actual.ndim == 4 else None
 
