@@ -65,7 +65,7 @@ class RotaryTables:
             return f"no fast path: x is an array of {library(x)}"
         if type(x) not in (np.ndarray, np.memmap) or not x.dtype.isnative:
             return "no fast path: x is an np.ndarray subclass or not in native byte order"
-        if x.strides[-1] != x.itemsize and x.size:
+        if x.ndim and x.strides[-1] != x.itemsize and x.size:
             return "no fast path: the last axis of x is not contiguous"
         return ""
 

@@ -7,6 +7,8 @@ import os
 import sys
 import traceback
 
+from posenc_ref._text import one_line, printable
+
 from .isolation.group import end_all_on_signals
 from .isolation.judge import Child
 from .isolation.show import show_output
@@ -35,10 +37,10 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("POSENC_DEBUG"):
             traceback.print_exception(error)
-            print(*error.args[1:], file=sys.stderr)  # the traceback of the other process
-        text = " ".join(
-            f"{type(error).__name__}: {error.args[0] if error.args else error}".split()
-        )[:300]
+            of_the_child = map(printable, error.args[1:])
+            print(*of_the_child, file=sys.stderr)
+        what = one_line(error.args[0] if error.args else error)
+        text = " ".join(f"{type(error).__name__}: {what}".split())[:300]
         print(
             f"posenc: error of posenc itself, and no verdict: {text}; please report it with the "
             "command and the traceback that POSENC_DEBUG=1 prints",

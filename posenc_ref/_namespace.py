@@ -19,6 +19,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ._text import one_line, shown
+from .limits import SHOWN
+
 Array: TypeAlias = Any  # an array of any Array API library
 Namespace: TypeAlias = Any
 DType: TypeAlias = Any
@@ -69,7 +72,7 @@ def as_namespace(xp: Namespace) -> Namespace:
         return np
     probe = xp.empty(0) if hasattr(xp, "empty") else None
     if probe is None or not is_array(probe):
-        raise TypeError(f"xp must be an array library such as numpy or torch, got {xp!r}")
+        raise TypeError(f"xp must be an array library such as numpy or torch, got {shown(xp)}")
     return namespace(probe)
 
 
@@ -104,7 +107,7 @@ def dtype_name(array_or_dtype: Any) -> str:
             array_or_dtype.__name__, array_or_dtype.__name__
         )
     dtype = getattr(array_or_dtype, "dtype", array_or_dtype)
-    name = getattr(dtype, "name", None) or str(dtype)
+    name = getattr(dtype, "name", None) or one_line(dtype)
     return str(name).rpartition(".")[2].strip("'>")
 
 
@@ -225,6 +228,8 @@ def finish(values: Array, dtype: DType) -> Array:
     """Return ``values`` cast to the floating ``dtype``, or unchanged for None."""
     if dtype is None:
         return values
-    if dtype_name(dtype) not in FLOATING:
-        raise TypeError(f"dtype must be one of {', '.join(FLOATING)}, got {dtype_name(dtype)}")
-    return astype(values, dtype)
+    name = dtype_name(dtype)
+    if name not in FLOATING:
+        what = one_line(name, SHOWN)
+        raise TypeError(f"dtype must be one of {', '.join(FLOATING)}, got {what}")
+    return astype(values, name)

@@ -76,6 +76,9 @@ class ForgettingBias(Bias):
     @classmethod
     def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:
         """Return the bias of CABLE for hidden states x (S, D), weight (H, D) and bias (H,)."""
+        heads = check_numbers("weight", weight, "H", "D").shape[0]
+        if bias is not None:
+            check_numbers("bias", bias, heads)
         return cls.of(x, -weight, None if bias is None else -bias, scaled=False)
 
     @property

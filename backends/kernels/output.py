@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import Array, dtype_name, is_array, library
+from posenc_ref._text import shown
 
 
 def checked_like(out: Any, x: Array) -> Any:
@@ -91,12 +92,12 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
     found: np.dtype | None
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):  # text that is no dtype, a list of lists
         found = None
     if found is None or dtype_name(found) not in _FLOATS:
         raise TypeError(
             f"dtype must be one of NumPy's {', '.join(_FLOATS)} (bfloat16 after import ml_dtypes), "
-            f"got {dtype!r}"
+            f"got {shown(dtype)}"
         )
     return found
 

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import typer
 
-from posenc_ref._text import printable
 from posenc_ref.conformance.external.process import HarnessError, NotStarted
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.received import report_of
@@ -30,7 +29,7 @@ from posenc_ref.conformance.isolation.judge import Child, Died, Raised
 
 from .isolation import own_modules
 from .loading import UsageError
-from .output import waiting
+from .output import say, waiting
 
 #: The default limits of judging one function.
 SECONDS, MEMORY = 600.0, 8192.0
@@ -152,7 +151,7 @@ def shown(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
         if isinstance(found, Report):
             text = found.to_json(indent=1) if asked["as_json"] else str(found)
             found = Printed(text, found.exit_code)
-        typer.echo(printable(found.text))
+        say(found.text)
         raise typer.Exit(found.code)
 
     return command
