@@ -14,7 +14,8 @@ from posenc_ref.conformance import cli
 from posenc_ref.conformance.adapters.library import HEAVY, LIBRARIES, functions, missing
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.surveys.gallery import document, run
-from posenc_ref.conformance.surveys.gallery.judge import compare
+from posenc_ref.conformance.surveys.gallery.judge import RIGHT, compare
+from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.worker import outcomes_here
 
 DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
@@ -185,3 +186,11 @@ def test_the_document_is_about_these_functions():
         if outcome != "not run"
     ]  # fmt: skip
     assert f"{len(shown)} functions identified, {len(shown)} agree with the source" in text
+
+
+def test_the_summary_counts_what_is_wrong():
+    word = next(iter(RIGHT))
+    right, wrong = Outcome(right=word), Outcome()
+    good, bad = run.Gallery([right, right]).summary, run.Gallery([right, wrong, wrong]).summary
+    assert good == f"2 functions identified, 2 agree with the source (2 {word}) (0 s)"
+    assert bad == f"3 functions identified, 1 agree with the source (1 {word}), 2 WRONG (0 s)"

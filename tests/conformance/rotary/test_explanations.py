@@ -1,0 +1,57 @@
+"""What the report of a wrong rotation says, where another explanation is near."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+
+HALF = pr.RoPE(16, layout="half")
+OTHER = HALF.replace(layout="interleaved")
+
+
+def heads_as_positions(x, positions):
+    return np.swapaxes(OTHER.apply(np.swapaxes(x, 1, 2), np.arange(x.shape[1])), 1, 2)
+
+
+def counted(x, positions):
+    if not np.array_equal(positions, np.arange(positions.size) + positions[0]):
+        raise ValueError("positions must be consecutive")
+    return HALF.apply(x, np.arange(positions.size))
+
+
+def across_the_head(x, positions):
+    cos, sin = PART.cos_sin(positions, dtype="float64")
+    cos, sin = (t[:, :4].astype(x.dtype) for t in (cos, sin))
+    a, b = x[..., :4], x[..., 8:12]
+    y = x.copy()
+    y[..., :4], y[..., 8:12] = a * cos - b * sin, b * cos + a * sin
+    return y
+
+
+def wide(right, wrong):
+    """Return a function that is wrong for calls of 8 heads."""
+    return lambda x, p: (wrong if x.shape[1] == 8 else right)(x, p)
+
+
+PART = HALF.replace(rotary_dim=8)
+CASES = {
+    "heads": (heads_as_positions, HALF, "position-axis", "the head index is taken for the position"),
+    "counted": (counted, HALF, "decode-offset", "given positions are ignored"),
+    "slice": (across_the_head, PART, "layout", "pairs reach across the whole head"),
+    "wide layout": (
+        wide(HALF.apply, OTHER.apply), HALF, "layout", "(2, 8, 64), pairs are interleaved",
+    ),
+    "wide shift": (
+        wide(HALF.apply, lambda x, p: HALF.apply(x, np.asarray(p) + 1)), HALF,
+        "wrong-row", "(2, 8, 64), 64 of 64 tokens are wrong, from token 0 on",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_explanation(case):
+    function, encoding, code, words = CASES[case]
+    report = check(function, encoding, "apply")
+    assert report.codes == [code], report
+    assert words in report.findings[0].message
