@@ -93,9 +93,14 @@ def _subtracted(lengths):
     return np.arange(lengths.sum()) - np.repeat(first, lengths)
 
 
+def _exchanged(w, n):
+    return w.reshape(n, 2, -1)[:, ::-1].reshape(w.shape)
+
+
 @pytest.mark.parametrize(
     ("fn", "name", "encoding", "words"),
     [
+        (_exchanged, "permute_weights", None, "the two halves of each head are exchanged"),
         (lambda n: (np.arange(n) + 1) % 5 != 0, "layers", MODEL, "every 5th layer is one of"),
         (
             lambda: 0.09 / (0.1 * np.log(40) + 1) ** 2, "softmax_scale", MODEL,

@@ -9,6 +9,7 @@ from posenc_ref import RoPE
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.recordings.against import _matched
 from posenc_ref.conformance.recordings.angles import Angles, fit
+from posenc_ref.conformance.recordings.call import Recorded
 from posenc_ref.conformance.recordings.limits import open_questions
 from posenc_ref.conformance.recordings.measure import Tokens, general
 from posenc_ref.conformance.recordings.merge import merged
@@ -64,3 +65,12 @@ def test_pairs_whose_map_the_heads_do_not_determine_have_no_misfit():
     found, misfit = general(Tokens(x, y, np.zeros((1, 1)), "float64"), channels)
     np.testing.assert_allclose(found[0], [turn, np.eye(2)], atol=1e-12)
     assert misfit == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_sequence_ends_where_a_position_does_not_follow():
+    part = SimpleNamespace(positions=np.array([[4, 5, 6, 0, 1, 9]]), starts=None)
+    call = SimpleNamespace(part=part, x=np.zeros((1, 1, 6, 2)), contiguous=False)
+    tokens = Recorded.tokens(call)
+    assert tokens.start.tolist() == [[[4, 4, 4, 0, 0, 9]]]
+    assert tokens.index.tolist() == [[[0, 1, 2, 0, 1, 0]]]
+    assert tokens.size.tolist() == [[[3, 3, 3, 2, 2, 1]]]

@@ -1,10 +1,14 @@
 """What the report of a wrong rotation says, where another explanation is near."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
+from posenc_ref.conformance.rotary.diagnose_length import _rules
+from posenc_ref.conformance.rotary.judge_equivalence import order_of
 
 HALF = pr.RoPE(16, layout="half")
 OTHER = HALF.replace(layout="interleaved")
@@ -55,3 +59,21 @@ def test_the_explanation(case):
     report = check(function, encoding, "apply")
     assert report.codes == [code], report
     assert words in report.findings[0].message
+
+
+def test_the_length_that_a_rule_sees():
+    early, late, never = list(_rules(HALF.replace(scaling=pr.DynamicNTK(2.0, 64)), [64]))[:3]
+    assert [early.seen(n) for n in (1, 64)] == [2, 65]
+    assert [late.seen(n) for n in (1, 64)] == [1, 63]
+    assert [never.seen(n) for n in (1, 64)] == [0, 0]
+
+
+def test_the_order_of_the_channels_of_a_result():
+    def measured(*pairs):
+        made = [SimpleNamespace(a=a, b=b, out_a=c, out_b=d) for a, b, c, d in pairs]
+        return SimpleNamespace(pairs=made, moved={})
+
+    four = pr.RoPE(4, layout="half")
+    assert order_of(four, measured((0, 2, 0, 1), (1, 3, 2, 3))).tolist() == [0, 2, 1, 3]
+    assert order_of(four, measured((0, 1, 0, 1), (2, 3, 2, 3))) is None
+    assert order_of(four, measured((0, 2, 0, 1), (1, 3, 1, 3))) is None
