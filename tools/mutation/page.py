@@ -17,6 +17,7 @@ KINDS = {
     "equivalent": "no input tells the mutant from the original",
     "words": "only the words of a message, a note or a plot differ",
     "probe": "one probe among several of its kind has another size, position or seed",
+    "limit": "a limit or a tolerance that is a choice has another value",
     "search": "a heuristic search tries or ranks candidates otherwise, and ends with the same",
     "speed": "the same result, later or with more memory",
     "open": "not explained yet",

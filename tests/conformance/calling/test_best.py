@@ -14,7 +14,9 @@ from posenc_ref.conformance.calling.rotations import Rotation
 binding = importlib.import_module("posenc_ref.conformance.calling.bind")
 
 
-@pytest.mark.parametrize(("whole", "part", "best"), [(1, 2, "part"), (1, 1, "whole"), (2, 1, "whole")])
+@pytest.mark.parametrize(
+    ("whole", "part", "best"), [(1, 2, "part"), (1, 1, "whole"), (2, 1, "whole")]
+)
 def test_the_width_of_an_axis_is_taken_if_it_does_better(monkeypatch, whole, part, best):
     facts = Facts({}, {}, {})
     found = {16: (whole, "whole"), 8: (part, "part")}

@@ -94,4 +94,3 @@ def test_half_tables_where_exact_angles_are_required_are_called_half():
         return tuple(t.astype(np.float16).astype(np.float64) for t in tables)
 
     assert check(half, ROPE, "cos_sin", dtype="float64").codes == ["table-precision"]
-

@@ -40,7 +40,7 @@ def wide(right, wrong):
 
 PART = HALF.replace(rotary_dim=8)
 CASES = {
-    "heads": (heads_as_positions, HALF, "position-axis", "the head index is taken for the position"),
+    "heads": (heads_as_positions, HALF, "position-axis", "the head index is taken for"),
     "counted": (counted, HALF, "decode-offset", "given positions are ignored"),
     "slice": (across_the_head, PART, "layout", "pairs reach across the whole head"),
     "wide layout": (

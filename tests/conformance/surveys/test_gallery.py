@@ -20,6 +20,7 @@ from posenc_ref.conformance.surveys.worker import outcomes_here
 
 DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
 FAST = [entry for entry in functions() if entry.fast and entry.library not in missing()]
+SLOW = [entry for entry in functions() if not entry.fast and entry.library not in missing()]
 
 
 def cards(page):
@@ -43,6 +44,13 @@ def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
         "with every library installed, run "
         "posenc gallery --markdown docs/generated/identity-cards.md"
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("entry", SLOW, ids=lambda entry: entry.name)
+def test_every_other_card_is_what_the_source_says(entry):
+    (found,) = outcomes_here(run.judge_name, entry.name)
+    assert found.right, f"{found.reason}\n{found.card}"
 
 
 def test_a_page_that_says_less_is_found():

@@ -170,8 +170,9 @@ def test_rounding_to_another_dtype_is_tolerated(one, other, tmp_path):
     ],
 )
 def test_the_rounding_that_is_tolerated(dtype, precision, relative, smallest):
-    one, other = SimpleNamespace(dtype=dtype, precision=precision), SimpleNamespace(
-        dtype="F32", precision=24
+    one, other = (
+        SimpleNamespace(dtype=dtype, precision=precision),
+        SimpleNamespace(dtype="F32", precision=24),
     )
     assert _rounding(one, other)[0] == Tolerance(relative, smallest)
 
