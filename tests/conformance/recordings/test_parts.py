@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from posenc_ref import RoPE
+from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.recordings.against import _matched
 from posenc_ref.conformance.recordings.angles import Angles, fit
 from posenc_ref.conformance.recordings.call import Recorded
+from posenc_ref.conformance.recordings.judge_part import seen_in
 from posenc_ref.conformance.recordings.limits import open_questions
 from posenc_ref.conformance.recordings.measure import Tokens, general
 from posenc_ref.conformance.recordings.merge import merged
@@ -74,3 +75,18 @@ def test_a_sequence_ends_where_a_position_does_not_follow():
     assert tokens.start.tolist() == [[[4, 4, 4, 0, 0, 9]]]
     assert tokens.index.tolist() == [[[0, 1, 2, 0, 1, 0]]]
     assert tokens.size.tolist() == [[[3, 3, 3, 2, 2, 1]]]
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_pairs_that_follow_two_axes_have_no_phases(mixed):
+    rng = np.random.default_rng(0)
+    encoding = MultiAxisRoPE(8, sections=(2, 2), layout="half")
+    if mixed:
+        encoding = MixedRoPE(8, rng.standard_normal((2, 4)) / 4, layout="half")
+    at = np.stack(np.divmod(np.arange(40), 8))
+    x = rng.standard_normal((1, 3, 40, 8))
+    y = encoding.apply(x, at[:, None])
+    tokens = Tokens(x[0].swapaxes(0, 1), y[0].swapaxes(0, 1), at.astype(float), "float64")
+    seen = seen_in(tokens, encoding, 40)
+    assert seen.certain
+    assert (seen.measured.phases is None) is mixed
