@@ -28,12 +28,15 @@ def worst(run: Run, one: JudgedCall) -> tuple[int, ...]:
     return largest(scores(run, one, one.truth))
 
 
-def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:
+def match(
+    run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake], *, parts: bool = True
+) -> bool:
     """Report the mistakes that explain the wrong calls; return whether every call is explained.
 
     If one mistake explains every wrong call, only that mistake is reported; mistakes without
     fitted numbers are tried first. Otherwise several mistakes are reported. Each explains wrong
-    calls that the others do not, and none contradicts a right call.
+    calls that the others do not, and none contradicts a right call. If these do not explain every
+    call, ``parts`` allows one mistake that is made in some calls or elements only.
     """
     wrong = failed(run, calls)
     if not wrong:
@@ -58,7 +61,7 @@ def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) ->
                 _add(run, mistake, wrong)
             return True
     chosen, left = _several(wrong, partial)
-    if left and report_in_part(run, calls, tried):
+    if left and parts and report_in_part(run, calls, tried):
         return True
     for mistake, found in chosen:
         _add(run, mistake, found)

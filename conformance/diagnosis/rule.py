@@ -16,12 +16,16 @@ import numpy as np
 
 #: Named variables of tokens: integers that broadcast to one shape.
 Variables = Mapping[str, np.ndarray]
+#: The name of the variable that is declared.
+DECLARED = "the declared position"
 #: Divisors of variables: sizes of tiles, pages and vectors.
 DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Widths of integers that numbers may be stored in.
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 #: The largest constant that a rule adds.
 _LARGEST = 2**20
+#: The code of rules about the range of positions.
+_RANGE = "position-range"
 #: A rule must predict at least this many different wrong numbers for each constant it contains.
 _FEWEST = 2
 
@@ -33,6 +37,7 @@ class Rule:
     text: str
     of: Callable[[Variables], np.ndarray]
     constants: int = 0  #: how many constants were measured
+    code: str = ""  #: a code of its own, if the rule has one
     where: str = ""  #: the condition under which the numbers differ from the declared ones
 
     @property
@@ -47,7 +52,7 @@ class _Condition:
     of: Callable[[Variables], np.ndarray]
 
 
-def find_rule(used: np.ndarray, variables: Variables, declared: str) -> Rule | None:
+def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
     """Return the shortest rule that gives ``used`` for every token, or None.
 
     Parameters
@@ -83,7 +88,7 @@ def _where(rule: Rule, condition: _Condition, declared: str) -> Rule:
     def of(v: Variables) -> np.ndarray:
         return np.where(condition.of(v), rule.of(v), v[declared])
 
-    return Rule(rule.text, of, rule.constants + 1, condition.text)
+    return Rule(rule.text, of, rule.constants + 1, rule.code, condition.text)
 
 
 def _supported(rule: Rule, used: np.ndarray, wrong: np.ndarray) -> bool:
@@ -117,18 +122,18 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         yield Rule(f"{total[0]} - {name}", lambda x, n=name, c=total[0]: c - x[n], 1)  # type: ignore[misc]
     top, low = int(used.max()), int(used.min())
     text = f"{name}, clamped to at most {top}"
-    yield Rule(text, lambda x, n=name: np.minimum(x[n], top), 1)  # type: ignore[misc]
+    yield Rule(text, lambda x, n=name: np.minimum(x[n], top), 1, _RANGE)  # type: ignore[misc]
     text = f"{name}, clamped to at least {low}"
     yield Rule(text, lambda x, n=name: np.maximum(x[n], low), 1)  # type: ignore[misc]
     size = int(np.gcd.reduce(away)) if away.size else 0
     for n in dict.fromkeys((size, *(d for d in DIVISORS if size and size % d == 0))):
         if n > 1:
-            yield Rule(f"{name} modulo {n}", lambda x, k=name, n=n: x[k] % n, 1)  # type: ignore[misc]
+            yield Rule(f"{name} modulo {n}", lambda x, k=name, n=n: x[k] % n, 1, _RANGE)  # type: ignore[misc]
     for kind in _INTEGERS:
         narrow = np.iinfo(kind)
         if v.size and (v.max() > narrow.max or v.min() < narrow.min):
             text = f"{name} stored in {kind}, which wraps round"
-            yield Rule(text, lambda x, k=name, kind=kind: x[k].astype(kind).astype(np.int64))  # type: ignore[misc]
+            yield Rule(text, lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64), 0, _RANGE)  # type: ignore[misc]
     for n in DIVISORS:
         yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n)  # type: ignore[misc]
         text = f"{name} rounded down to a multiple of {n}"
@@ -193,14 +198,17 @@ def _plus(rule: Rule, constant: int) -> Rule:
 
 
 def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
-    """Yield conditions that hold for all wrong numbers: single ones, then pairs of them."""
+    """Yield conditions that hold for all wrong numbers: single ones, then pairs, then triples."""
     single = [c for c in _atoms(variables, wrong) if c.of(variables)[wrong].all()]
     yield from single
-    for one, two in combinations(single, 2):
-        yield _Condition(
-            f"{one.text} and {two.text}",
-            lambda v, a=one, b=two: a.of(v) & b.of(v),  # type: ignore[misc]
-        )
+    for count in (2, 3):
+        for several in combinations(single, count):
+            text = " and ".join(c.text for c in several)
+            yield _Condition(text, lambda v, all_of=several: _all(all_of, v))  # type: ignore[misc]
+
+
+def _all(conditions: tuple[_Condition, ...], v: Variables) -> np.ndarray:
+    return np.asarray(np.logical_and.reduce([c.of(v) for c in conditions]))
 
 
 def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
