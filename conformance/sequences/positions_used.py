@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.localize import some_lines
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
 from posenc_ref.conformance.diagnosis.scored import failed, fits, scores
@@ -71,6 +72,8 @@ def name_positions(
     known = [one for one in seen if one is not None]
     bad = {id(one) for one in wrong}
     known += [_right(one) for one in calls if id(one) not in bad]
+    some = some_lines(run, wrong)
+    code = code if code == "state" or some is None else some[0]
     rule, more = _proved(run, calls, known, again, reach)
     first = known[0]
     declared = _wide(first.variables[DECLARED], first.one)
@@ -83,6 +86,8 @@ def name_positions(
         text = f"the {noun} used is {words}"
         if not more:
             text = f"every call is consistent with: {text}"
+        if rule.where and DECLARED in rule.where and code == "stale-cache":
+            code = "wrong-row"
         run.add(rule.code or code, text, f"{where}; {count}", values={"measured": words})
         return True
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
