@@ -18,6 +18,15 @@ import numpy as np
 Variables = Mapping[str, np.ndarray]
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
+#: The names of sizes.
+SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
+#: The names of an index and of the length that it runs to.
+TILED = (
+    ("the index in the call", "the length of the call"),
+    ("the index in the chunk", "the length of the chunk"),
+    ("the head", "the number of heads"),
+    ("the batch row", "the number of batch rows"),
+)
 #: Divisors of variables: sizes of tiles, pages and vectors.
 DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Widths of integers that numbers may be stored in.
@@ -50,6 +59,7 @@ class Rule:
 class _Condition:
     text: str
     of: Callable[[Variables], np.ndarray]
+    parts: int = 1
 
 
 def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
@@ -69,17 +79,37 @@ def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) 
     wrong = used != right
     if not wrong.any():
         return None
-    for rule in _rules(used, variables, wrong):
-        if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
-            return rule
-    here = {name: v[wrong] for name, v in variables.items()}
     conditions = list(_conditions(variables, wrong))
-    for rule in _rules(used[wrong], here, np.ones(int(wrong.sum()), bool)):
+    for of, several in ((_short, False), (_long, True)):
+        for rule in of(used, variables, wrong):
+            if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
+                return rule
+        found = _conditional(used, variables, declared, wrong, of, conditions, several)
+        if found is not None:
+            return found
+    return None
+
+
+def _conditional(
+    used: np.ndarray,
+    variables: Variables,
+    declared: str,
+    wrong: np.ndarray,
+    rules: Callable[[np.ndarray, Variables, np.ndarray], Iterator[Rule]],
+    conditions: list[_Condition],
+    several: bool,
+) -> Rule | None:
+    """Return a rule with a condition, which may have several parts."""
+    right = variables[declared]
+    here = {name: v[wrong] for name, v in variables.items()}
+    for rule in rules(used[wrong], here, np.ones(int(wrong.sum()), bool)):
         values = rule.of(variables)
         if not np.array_equal(values[wrong], used[wrong]) or not _supported(rule, used, wrong):
             continue
         for condition in conditions:
-            if np.array_equal(np.where(condition.of(variables), values, right), used):
+            if (several or condition.parts <= 2) and np.array_equal(
+                np.where(condition.of(variables), values, right), used
+            ):
                 return _where(rule, condition, declared)
     return None
 
@@ -88,7 +118,7 @@ def _where(rule: Rule, condition: _Condition, declared: str) -> Rule:
     def of(v: Variables) -> np.ndarray:
         return np.where(condition.of(v), rule.of(v), v[declared])
 
-    return Rule(rule.text, of, rule.constants + 1, rule.code, condition.text)
+    return Rule(rule.text, of, rule.constants + 1, where=condition.text)
 
 
 def _supported(rule: Rule, used: np.ndarray, wrong: np.ndarray) -> bool:
@@ -96,16 +126,24 @@ def _supported(rule: Rule, used: np.ndarray, wrong: np.ndarray) -> bool:
     return bool(wrong.sum() >= _FEWEST * rule.constants)
 
 
-def _rules(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
-    """Yield the rules that may give ``used``, simple ones first; their constants are measured."""
-    for name in variables:
-        yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
+def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
+    """Yield simple rules that may give ``used``; their constants are measured."""
     if used.size and np.ptp(used) == 0 and wrong.sum() > 1:
         constant = int(used[0])
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
+    for name in variables:
+        yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
     for name, v in variables.items():
         yield from _of_one(name, v, used, wrong)
-    yield from _of_two(used, variables)
+    for (one, a), (two, b) in combinations(variables.items(), 2):
+        yield from _sums(used, one, a, two, b, lambda v, n=two: v[n])  # type: ignore[misc]
+
+
+def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
+    """Yield rules with a product, a quotient or a remainder."""
+    for (one, a), (two, b) in combinations(variables.items(), 2):
+        if np.array_equal(a * b, used):
+            yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
     yield from _divided(used, variables)
 
 
@@ -133,18 +171,13 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         narrow = np.iinfo(kind)
         if v.size and (v.max() > narrow.max or v.min() < narrow.min):
             text = f"{name} stored in {kind}, which wraps round"
-            yield Rule(text, lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64), 0, _RANGE)  # type: ignore[misc]
+            rule = Rule(text, lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64), 0, _RANGE)  # type: ignore[misc]
+            rest = np.unique(used - v.astype(kind).astype(np.int64))
+            yield _plus(rule, int(rest[0])) if rest.size == 1 and abs(rest[0]) <= 2 else rule
     for n in DIVISORS:
         yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n)  # type: ignore[misc]
         text = f"{name} rounded down to a multiple of {n}"
         yield Rule(text, lambda x, k=name, n=n: x[k] // n * n)  # type: ignore[misc]
-
-
-def _of_two(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
-    for (one, a), (two, b) in combinations(variables.items(), 2):
-        yield from _sums(used, one, a, two, b, lambda v, n=two: v[n])  # type: ignore[misc]
-        if np.array_equal(a * b, used):
-            yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
 
 
 def _divided(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
@@ -183,6 +216,9 @@ def _sums(
     """Yield the sum and the difference of two terms, plus a constant, if they give ``used``."""
     for sign, text in ((1, f"{one} + {two}"), (-1, f"{one} - {two}")):
         rest = used - a - sign * b
+        if rest.size and (rest >= 0).all() and (rest > 0).any():
+            low = Rule(text, lambda v, s=sign: v[one] + s * second(v))  # type: ignore[misc]
+            yield Rule(f"{text}, at least 0", lambda v, r=low: np.maximum(r.of(v), 0))  # type: ignore[misc]
         if not rest.size or (rest != rest[0]).any() or abs(int(rest[0])) > 2:
             continue
         rule = Rule(text, lambda v, s=sign: v[one] + s * second(v))  # type: ignore[misc]
@@ -194,7 +230,7 @@ def _plus(rule: Rule, constant: int) -> Rule:
         return rule
     sign = "+" if constant > 0 else "-"
     text = f"{rule.text} {sign} {abs(constant)}"
-    return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1)
+    return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1, rule.code)
 
 
 def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
@@ -204,14 +240,32 @@ def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]
     for count in (2, 3):
         for several in combinations(single, count):
             text = " and ".join(c.text for c in several)
-            yield _Condition(text, lambda v, all_of=several: _all(all_of, v))  # type: ignore[misc]
+            yield _Condition(text, lambda v, all_of=several: _all(all_of, v), count)  # type: ignore[misc]
 
 
 def _all(conditions: tuple[_Condition, ...], v: Variables) -> np.ndarray:
     return np.asarray(np.logical_and.reduce([c.of(v) for c in conditions]))
 
 
+def _remainders(variables: Variables) -> Iterator[_Condition]:
+    """Yield whether a token is past the last whole tile of its call."""
+    for index, length in TILED:
+        if index in variables and length in variables:
+            for n in DIVISORS[:8]:
+                text = f"{index} is past the last multiple of {n}"
+                yield _Condition(text, lambda v, i=index, m=length, n=n: v[i] >= v[m] // n * n)  # type: ignore[misc]
+
+
+def _equal(variables: Variables) -> Iterator[_Condition]:
+    """Yield whether two sizes of a call are equal."""
+    for one, two in combinations([name for name in SIZES if name in variables], 2):
+        text = f"{one} equals {two}"
+        yield _Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
+
+
 def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
+    yield from _remainders(variables)
+    yield from _equal(variables)
     for name, v in variables.items():
         if np.ptp(v) == 0:
             continue

@@ -23,7 +23,7 @@ from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured, Tables, tables_of
 
-from . import diagnose_axes, diagnose_length, diagnose_state
+from . import diagnose_axes, diagnose_length, diagnose_state, turned
 from .diagnose_calls import diagnose_calls
 from .diagnose_pairs import changing_size, not_proportional
 
@@ -42,6 +42,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if diagnose_state.diagnose(run, access):
         return
+    if turned.diagnose(run, encoding, _code(run), early=_linear(measured)):
+        return
     if _rows_differ(run, encoding):
         return
     if not structure(run, encoding, measured):
@@ -57,6 +59,20 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
+
+
+def _code(run: Run) -> str:
+    """Return the code of wrong positions in some forms of calls: per row, single, or others."""
+    failed = {f.case for f in run.failures}
+    if ONE_TOKEN in failed:
+        return "decode-offset"
+    rows = ONE_EACH in failed or any("per-row" in case for case in failed)
+    return "row-offset" if rows else "wrong-row"
+
+
+def _linear(measured: Measured) -> bool:
+    """Return whether the measured angles grow linearly with the position."""
+    return measured.phases is None or measured.phases.linear
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:

@@ -21,12 +21,12 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
 from .offset_mistakes import Offset, offset_mistakes
-from .positions_used import name_positions
 
 #: One call: the sizes (B, H, S), and the position of the first token.
 Call = tuple[tuple[int, int, int], int]

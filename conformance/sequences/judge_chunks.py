@@ -13,13 +13,13 @@ from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .cache_mistakes import cache_mistakes
 from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import Chunked, chunk_mistakes
-from .positions_used import name_positions
 
 #: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
 CHUNKS: tuple[tuple[int, ...], ...] = (

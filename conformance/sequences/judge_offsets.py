@@ -17,11 +17,11 @@ from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
 from .call import called, first_positions, judge_repetition
 from .offset_mistakes import Offset, offset_mistakes
-from .positions_used import name_positions
 
 #: (B, H, S), and a different offset for each row; one case has a single token per row.
 ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (

@@ -22,10 +22,10 @@ from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.transforms import alike, shift
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, judge_as_apply
 
 from .call import called, scaled
-from .positions_used import name_positions
 
 #: Positive deltas, and negative ones as in a context shift; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)

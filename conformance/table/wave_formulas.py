@@ -16,7 +16,8 @@ _AXES = {"t": "time", "h": "row", "w": "column"}
 def _places(e: Any, at: Any, s: Steps, axes: str) -> list[np.ndarray]:
     """Return the position on each axis, of positions (A, S) or of the patches of a grid."""
     if isinstance(at, tuple):
-        at = _grid(e, *at, s)
+        height, width = at
+        at = _grid(e, height, width, s)
     names = [_AXES[a] for a in axes]
     each = zip(names, at, strict=True)
     return [np.asarray(s.number(f"the {name}", p), np.float64) for name, p in each]

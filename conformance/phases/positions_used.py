@@ -17,7 +17,8 @@ from posenc_ref.conformance.diagnosis.scored import failed, fits, scores
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.decode import Decoder
+
+from .decode import Decoder
 
 #: Positions up to this one, or twice the largest declared one, are candidates.
 _REACH = 4160
@@ -66,10 +67,13 @@ def name_positions(
     wrong = sorted(failed(run, calls), key=lambda one: one.actual.size)
     small = [one for one in wrong if _count(run, one) <= _TOKENS][:_CALLS]
     reach = _reach(calls)
-    seen = [_decoded(run, one, reach) for one in small]
-    if not small or any(one is None for one in seen):
+    known = []
+    for one in small:
+        if (found := _decoded(run, one, reach)) is None:
+            return False
+        known.append(found)
+    if not known:
         return False
-    known = [one for one in seen if one is not None]
     bad = {id(one) for one in wrong}
     known += [_right(one) for one in calls if id(one) not in bad]
     some = some_lines(run, wrong)
