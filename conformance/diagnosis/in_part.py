@@ -135,4 +135,7 @@ def _listed(at: list[int], last: int, names: tuple[str, str]) -> str:
         return f"{one} {at[0]}"
     if at == list(range(at[0], last + 1)):
         return f"{several} from {at[0]} on"
+    steps = {b - a for a, b in zip(at, at[1:], strict=False)}
+    if len(at) > 4 and len(steps) == 1 and steps != {1}:
+        return f"{several} {at[0]}, {at[1]}, {at[2]}, ..., {at[-1]}"
     return f"{several} {ranges(at)}"
