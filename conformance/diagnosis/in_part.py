@@ -8,6 +8,7 @@ prediction, and with the place where it is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -135,7 +136,7 @@ def _listed(at: list[int], last: int, names: tuple[str, str]) -> str:
         return f"{one} {at[0]}"
     if at == list(range(at[0], last + 1)):
         return f"{several} from {at[0]} on"
-    steps = {b - a for a, b in zip(at, at[1:], strict=False)}
+    steps = {b - a for a, b in pairwise(at)}
     if len(at) > 4 and len(steps) == 1 and steps != {1}:
         return f"{several} {at[0]}, {at[1]}, {at[2]}, ..., {at[-1]}"
     return f"{several} {ranges(at)}"
