@@ -247,7 +247,10 @@ def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Ite
         def taken(at: np.ndarray, axis: int = axis) -> Value:
             return lambda: np.take(a, at, axis=axis)
 
-        yield own, f"is in reverse order: {words} i is taken from {n - 1} - i", taken(index[::-1])
+        reversed_ = f"is in reverse order: {words} i is taken from {n - 1} - i"
+        if n == 2:
+            reversed_ = f"has {words} 0 and {words} 1 exchanged"
+        yield own, reversed_, taken(index[::-1])
         yield own, f"is moved by one: {words} i is taken from i + 1", taken((index + 1) % n)
         yield own, f"is moved by one: {words} i is taken from i - 1", taken((index - 1) % n)
         text = f"is moved by one, up to the last: {words} i is taken from i + 1"

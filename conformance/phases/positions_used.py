@@ -10,7 +10,6 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.localize import some_lines
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
 from posenc_ref.conformance.diagnosis.scored import failed, fits, scores
@@ -76,8 +75,7 @@ def name_positions(
         return False
     bad = {id(one) for one in wrong}
     known += [_right(one) for one in calls if id(one) not in bad]
-    some = some_lines(run, wrong)
-    code = code if code == "state" or some is None else some[0]
+    code = code if code == "state" else _code_of_lines(run, wrong) or code
     rule, more = _proved(run, calls, known, again, reach)
     first = known[0]
     declared = _wide(first.variables[DECLARED], first.one)
@@ -99,6 +97,17 @@ def name_positions(
     listed = "; ".join(_listed(s) for s in known[:2] if s.one in wrong)
     run.add(code, f"{count} another {noun} than declared: {listed}", where)
     return True
+
+
+def _code_of_lines(run: Run, wrong: Sequence[JudgedCall]) -> str:
+    """Return the code of the first axis of which only some lines are wrong, in every call."""
+    maps = [np.array((scores(run, w, w.truth) > run.budget).any(axis=-1)) for w in wrong]
+    for axis, code in enumerate(("row-offset", "position-axis", "wrong-row")):
+        flat = [np.moveaxis(m, axis, 0).reshape(m.shape[axis], -1) for m in maps]
+        lines = [np.asarray(m.any(axis=1)) for m in flat if len(m) > 1]
+        if lines and all(line.any() and not line.all() for line in lines):
+            return code
+    return ""
 
 
 def _proved(
