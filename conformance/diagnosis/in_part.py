@@ -8,7 +8,7 @@ prediction, and with the place where it is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def in_part(
             continue
         if all(fits(run, one, mistake.predict(one.facts)) for one in wrong):
             made = [one for one in right if _changes(run, one, mistake)]
-            condition = _of_calls(wrong, made)
+            condition = _of_calls(wrong, made) or _of_arguments(run, wrong, made)
             if condition:
                 return mistake, f"only in calls with {condition}"
         elif all(_shows(run, one, mistake) for one in wrong):
@@ -84,6 +84,31 @@ def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
             holds(one.actual.shape) for one in right
         ):
             return words
+    return ""
+
+
+def _of_arguments(run: Run, wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
+    """Return a condition on the numbers passed to a plain function, in words."""
+    if not hasattr(wrong[0].facts, "arguments"):
+        return ""
+    names = run.surface.arguments
+    each = [
+        [{n: a for n, a in zip(names, one.facts.arguments, strict=True) if isinstance(a, int)}
+         for one in calls]
+        for calls in (wrong, right)
+    ]  # fmt: skip
+    for name in each[0][0]:
+        made, spared = ([numbers[name] for numbers in numbers_of] for numbers_of in each)
+        if min(made) > max(spared, default=min(made)):
+            return f"{name} >= {min(made)}"
+        if max(made) < min(spared, default=max(made)):
+            return f"{name} <= {max(made)}"
+    for one, two in permutations(each[0][0], 2):
+        made_last, spared_last = (
+            [numbers[one] == numbers[two] - 1 for numbers in numbers_of] for numbers_of in each
+        )
+        if all(made_last) and not any(spared_last):
+            return f"{one} = {two} - 1"
     return ""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.run import Run, largest
 
+from .combine import IN_PART
 from .in_part import in_part
 from .mistake import JudgedCall, Mistake
 from .scored import failed, fits, scores
@@ -64,7 +65,8 @@ def match(
     if left and parts and report_in_part(run, calls, tried):
         return True
     for mistake, found in chosen:
-        _add(run, mistake, found)
+        message = f"{IN_PART}{mistake.message}" if left else mistake.message
+        _add(run, replace(mistake, message=message), found)
     return not left
 
 

@@ -21,6 +21,20 @@ _STEPS = {
 _WAYS = {"to the nearest step": np.rint, "down": np.floor, "towards 0": np.trunc}
 
 
+def value_step(run: Run, values: np.ndarray, exact: np.ndarray) -> str:
+    """Return the words for cos and sin rounded to float32 or to fixed point, empty if not so."""
+    off = np.abs(values - exact)
+    if run.coarse == "float64" and np.array_equal(values.astype(np.float32), values):
+        return f"cos and sin are rounded to float32, off by up to {off.max():.3g}"
+    for bits in range(6, 22):
+        step = 2.0**-bits
+        for unit, words in ((step, f"2**-{bits}"), (1 / (2**bits - 1), f"1/{2**bits - 1}")):
+            whole = np.abs(values / unit - np.rint(values / unit)) * unit
+            if whole.max() <= 4 * ROUNDOFF[run.coarse] and unit > 32 * ROUNDOFF[run.coarse]:
+                return f"cos and sin are multiples of {words}: fixed point"
+    return ""
+
+
 def frequency_step(w: np.ndarray, sigma: np.ndarray, declared: np.ndarray) -> str:
     """Return the words for frequencies rounded to steps of an angle, empty if they are not."""
     for bits in range(8, 49):

@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, frequency_step
+from .angle_step import angle_step, frequency_step, value_step
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
@@ -200,6 +200,10 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
             text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
             run.add("attention-factor", text, where)
             return
+    seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
+    if text := value_step(run, seen, exact):
+        run.add("table-precision", text, where)
+        return
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
@@ -214,7 +218,12 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         np.abs(size - 1).max() > slack.max()
         and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01
     ):
-        run.add("amplitude", "the size of cos and sin changes with the position", where)
+        text = "the size of cos and sin changes with the position"
+        turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max()
+        if turned > slack.max():  # neither the size nor the angle is right
+            off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
+            text = f"cos and sin are approximations, off by up to {off:.3g}"
+        run.add("amplitude", text, where)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
     else:
