@@ -28,6 +28,8 @@ _AXES = {
     "k": ("key", "keys"),
     "s": ("token", "tokens"),
     "d": ("channel", "channels"),
+    "r": ("row", "rows"),
+    "c": ("column", "columns"),
 }
 #: Sizes of tiles, of which a call may be a multiple.
 _TILES = (2, 4, 8, 16, 32, 64, 128)
@@ -72,6 +74,8 @@ def _shows(run: Run, one: JudgedCall, mistake: Mistake) -> bool:
 
 
 def _letters(one: JudgedCall) -> str:
+    if hasattr(one.facts, "arguments"):
+        return "rc"[: one.actual.ndim] if one.actual.ndim < 3 else "bhsd"[-one.actual.ndim :]
     logits = hasattr(one.facts, "k_len") or hasattr(one.facts, "k")
     return ("bhqk" if logits else "bhsd")[-one.actual.ndim :]
 
@@ -150,7 +154,10 @@ def _of_elements(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str:
             made |= set(np.flatnonzero(wrong.any(axis=rest)).tolist())
             spared |= set(np.flatnonzero((other & ~wrong).any(axis=rest)).tolist())
         if made and not made & spared:
-            return f"in {_listed(sorted(made), max(made | spared), _AXES[letter])}"
+            one, several = _AXES[letter]
+            if spared and max(spared) < min(made) and len(made) > 1:
+                return f"in {several} from {min(made)} on"
+            return f"in {_listed(sorted(made), max(made | spared), (one, several))}"
     return ""
 
 

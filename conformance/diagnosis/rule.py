@@ -33,6 +33,8 @@ DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 #: The largest constant that a rule adds.
 _LARGEST = 2**20
+#: Three conditions are combined from the first of the single ones only.
+_MOST_OF_THREE = 16
 #: The code of rules about the range of positions.
 _RANGE = "position-range"
 #: A rule must predict at least this many different wrong numbers for each constant it contains.
@@ -237,8 +239,8 @@ def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]
     """Yield conditions that hold for all wrong numbers: single ones, then pairs, then triples."""
     single = [c for c in _atoms(variables, wrong) if c.of(variables)[wrong].all()]
     yield from single
-    for count in (2, 3):
-        for several in combinations(single, count):
+    for count, most in ((2, len(single)), (3, _MOST_OF_THREE)):
+        for several in combinations(single[:most], count):
             text = " and ".join(c.text for c in several)
             yield _Condition(text, lambda v, all_of=several: _all(all_of, v), count)  # type: ignore[misc]
 

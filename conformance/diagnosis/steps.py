@@ -125,7 +125,7 @@ class Steps:
         a = np.asarray(a, np.float64)
         options: list[Option] = [
             ("bias-sign", "has the opposite sign", lambda: -a),
-            (code, "is left out", lambda: np.zeros_like(a)),
+            ("score-term", "is left out", lambda: np.zeros_like(a)),
             *_along(a, axes, code),
         ]
         for i, j in combinations(range(a.ndim), 2):

@@ -53,13 +53,24 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
     elif not wrong.any(axis=(1, 2)).all():
         rows = np.flatnonzero(wrong.any(axis=(1, 2))).tolist()
         run.add("row-offset", f"{shape}, only some rows are wrong: {rows[:6]}", found)
-    elif misfit <= _OFF and used in (b, h) and s not in (b, h):
-        axis = "head" if used == h else "batch"
+    elif axis := _index_taken(seen, wrong, w, encoding.offset):
         run.add("position-axis", f"{shape}, the {axis} index is taken for the position", found)
     else:
         tokens = np.flatnonzero(wrong.any(axis=(0, 1)))
         text = f"{shape}, {tokens.size} of {size[2]} tokens are wrong, from token {tokens[0]} on"
         run.add("wrong-row", text, found)
+
+
+def _index_taken(seen: np.ndarray, wrong: np.ndarray, w: np.ndarray, offset: float) -> str:
+    """Return the axis whose index gives the angles of all wrong tokens, empty if none does."""
+    for axis, name in ((1, "head"), (0, "batch")):
+        index = np.indices(wrong.shape)[axis][wrong]
+        if np.ptp(index) == 0:  # one row or head shows nothing
+            continue
+        angle = (index[:, None] + offset) * w
+        if (np.abs(seen[wrong] - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
+            return name
+    return ""
 
 
 def _seen(
