@@ -14,7 +14,8 @@ from .mistake import JudgedCall, Mistake
 
 def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
     """Judge a call against the reference; return the call, for the diagnosis."""
-    run.judge(check, one.case, one.actual, one.truth, one.mask)
+    at = getattr(one.facts, "positions", None)
+    run.judge(check, one.case, one.actual, one.truth, one.mask, at)
     return one
 
 

@@ -11,10 +11,17 @@ import numpy as np
 
 from posenc_ref.backends import Backend, backend
 
+from .located.record import Call
 from .foreign import Malformed, Refused, array_of, plain, refusals
 from .tensor_layouts import in_layout, restored
 
 __all__ = ["Driver", "Malformed", "Refused"]
+
+#: How x may lie in memory: as a view of heads and tokens transposed, or of the first half of
+#: channels. Only libraries whose arrays are views have more than the first.
+MEMORY = ("contiguous", "transposed", "sliced")
+#: The most calls of which the facts are kept until a result is judged.
+_MADE = 64
 
 
 @dataclass
@@ -38,6 +45,8 @@ class Driver:
     calls: int = 0
     mutated: str | None = None  #: the name of the first input that was overwritten
     out_dtypes: set[str] = field(default_factory=set)
+    made: list[Call] = field(default_factory=list)  #: the calls since the last judged result
+    renewed: bool = False  #: whether ``fn`` was made anew, for few calls
 
     @property
     def backend(self) -> Backend:
@@ -47,20 +56,26 @@ class Driver:
     def fresh(self) -> Driver:
         """Return a driver of a fresh instance of the function."""
         assert self.factory is not None
-        return replace(self, fn=self.factory())
+        return replace(self, fn=self.factory(), calls=0, made=[], renewed=True)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Return ``values`` rounded to the declared dtype, as ``fn`` receives them, in float64."""
         return self.backend.asnumpy(self._send(values))
 
-    def call(self, *args: Any) -> Any:
+    def call(self, *args: Any, memory: str = "contiguous") -> Any:
         """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
+
+        ``memory`` is how the first array lies in memory, see :data:`MEMORY`.
 
         Raises :class:`Refused` for any exception of ``fn`` but KeyboardInterrupt.
         """
         sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
+        if memory != "contiguous":
+            sent[0] = self._laid(args[0], memory)
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
+        if len(self.made) < _MADE:
+            self.made.append(Call(self.calls, self.dtype, memory, self.renewed))
         process = os.getpid()
         try:
             with refusals(), np.errstate():  # the function may change these settings
@@ -93,10 +108,15 @@ class Driver:
         self.out_dtypes.add(dtype)
         return values
 
-    def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    def apply(
+        self, x: np.ndarray, positions: np.ndarray, memory: str = "contiguous"
+    ) -> np.ndarray:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
-        y = self.array(self.call(given, at))
+        result = self.call(given, at, memory=memory)
+        if self.made:
+            self.made[-1] = replace(self.made[-1], sizes=x.shape[:3], positions=positions)
+        y = self.array(result)
         if y.shape != given.shape:
             raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
         return self.restored(y, x.shape)
@@ -126,6 +146,17 @@ class Driver:
             rows = positions if positions.ndim > 1 else np.tile(positions, (batch, 1))
             positions = rows.reshape(*rows.shape[:-2], -1)
         return in_layout(x, self.tensor_layout), positions
+
+    def taken(self) -> list[Call]:
+        """Return the calls since this was last asked, and forget them."""
+        made, self.made = self.made, []
+        return made
+
+    def _laid(self, values: np.ndarray, memory: str) -> Any:
+        """Return converted ``values`` as a view that is not contiguous."""
+        if memory == "transposed":
+            return self._send(np.ascontiguousarray(values.swapaxes(1, 2))).swapaxes(1, 2)
+        return self._send(np.concatenate([values, values], axis=-1))[..., : values.shape[-1]]
 
     def _send(self, values: np.ndarray) -> Any:
         kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype

@@ -13,6 +13,8 @@ from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
 from .driver import Driver, Refused
+from .located.locate import Place, locate
+from .located.record import Record, recorded
 from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
@@ -103,9 +105,19 @@ class Run:
         return bool((self.scores(actual, truth) <= self.budget).all())
 
     def judge(
-        self, check: str, case: str, actual: np.ndarray, truth: Truth, mask: Any = None
+        self,
+        check: str,
+        case: str,
+        actual: np.ndarray,
+        truth: Truth,
+        mask: Any = None,
+        at: np.ndarray | None = None,
     ) -> bool:
-        """Judge one case against the reference; record a failure for the diagnosis."""
+        """Judge one case against the reference; record a failure for the diagnosis.
+
+        ``at`` are the positions of the tokens of the result, (S,) or (B, S), if it has tokens.
+        """
+        calls = self.driver.taken()
         if actual.shape != truth.value.shape:
             self.failed(check, case, np.inf, f"shape {actual.shape}, not {truth.value.shape}")
             return False
@@ -116,6 +128,9 @@ class Run:
         self.ledger.judged.add(named(check, case))
         if score.size == 0:
             return True
+        axes = self.surface.axes
+        if check != "properties":  # products of several results
+            self.ledger.evidence.add(case, axes, score > self.budget, mask, calls, at)
         at = largest(score)
         worst = float(score[at])
         where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"
@@ -170,6 +185,27 @@ class Run:
         """Report that the function refuses an optional input, and how the run continues."""
         self.ledger.limit(text)
 
+    def recorded(
+        self, actual: np.ndarray, truth: Truth, at: np.ndarray | None = None
+    ) -> Record | None:
+        """Return which elements of a further result are wrong; no failure is recorded."""
+        off = self.scores(actual, truth) > self.budget
+        return recorded("", self.surface.axes, off, None, self.driver.taken(), at)
+
+    def located(self) -> Place | None:
+        """Return where the judged results are wrong, or None if none is, or nothing is known."""
+        pairs = getattr(self.encoding, "pairs", None)
+        return locate(
+            self.ledger.evidence.records,
+            self.ledger.ask,
+            np.array(pairs()) if callable(pairs) else None,
+        )
+
+    def where(self) -> str:
+        """Return the place of the wrong elements as the end of a sentence; empty if unknown."""
+        place = self.located()
+        return "" if place is None else f"; {place.text}"
+
     def control(self) -> None:
         """Judge one output with one element changed, and with a NaN: both must be rejected.
 
@@ -208,7 +244,7 @@ class Run:
                 f"the input {self.driver.mutated} is written over",
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
-        return self.ledger.finish(self.budget)
+        return self.ledger.finish(self.budget, self.where)
 
     def _small(self) -> None:
         """Judge nothing if the declared values have not the full precision of the dtype."""

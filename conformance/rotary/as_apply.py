@@ -31,13 +31,13 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
     driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     viewed = replace(
-        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0, factory=None
+        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, factory=None, made=[]
     )
     try:
         yield replace(run, driver=viewed, encoding=encoding)
     finally:
         driver.mutated = driver.mutated or viewed.mutated
-        driver.calls += viewed.calls
+        driver.calls = viewed.calls
         run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
         run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
         own = Inexpressible.__name__

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from posenc_ref import RoPE
 from posenc_ref.conformance.diagnosis import reproduce
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.located.ask import Wanted
+from posenc_ref.conformance.harness.located.record import Record
 from posenc_ref.conformance.harness.probes import (  # fmt: skip
     GENERIC,
     ONE_EACH,
@@ -53,6 +57,8 @@ def judge(run: Run) -> None:
     _same_for_every_row(run, dim)
     access = Access(run, dim=dim)
     access.learn()
+    if run.encoding is not None and run.driver.axes == 1:
+        run.ledger.ask = partial(_further, run, dim)
     try:
         measured = measure(access, run.coarse)
     except (Refused, Malformed) as error:
@@ -96,6 +102,17 @@ def judge(run: Run) -> None:
         run.explain(judge_equivalence.judge, access, measured, judge)
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
+
+
+def _further(run: Run, dim: int, wanted: Wanted) -> Record | None:
+    """Make a call that the diagnosis wants; return None if it is refused."""
+    x, positions = run.random((*wanted.sizes, dim), 41), wanted.positions
+    try:
+        y = run.driver.apply(x, positions, wanted.memory)
+    except (Refused, Malformed):
+        return None
+    truth = apply_truth(run.encoding, x, positions)
+    return run.recorded(y, truth, positions)
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
@@ -186,7 +203,7 @@ def _values(run: Run, access: Access, dim: int) -> None:
         if positions.size:
             x = run.random((1, 2, positions.size, dim), 5)
             truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
-            run.judge("values", case, access.rows(x, positions), truth)
+            run.judge("values", case, access.rows(x, positions), truth, at=positions)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
         x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
         y, truth = run.driver.apply(x, positions), apply_truth(run.encoding, x, positions)

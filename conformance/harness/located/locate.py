@@ -1,0 +1,127 @@
+"""Say where a function is wrong: by one rule, by two, or by what is known without a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .ask import Ask, refuted
+from .atoms import atoms
+from .record import Record
+from .search import Rule, Table
+from .words import said
+
+#: The most elements that are searched; of the largest right results, the last are left out.
+_SEARCHED = 2**19
+#: The highest cost of two rules together.
+_DEAREST = 5.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a function is wrong."""
+
+    text: str  #: such as "wrong: heads from 8 on, in calls with S = 1"
+    rules: tuple[Rule, ...] = ()  #: an element is wrong if one of them holds; empty: no rule found
+    asked: int = 0  #: the number of calls that were made to refute other rules
+
+
+def locate(
+    records: Sequence[Record], ask: Ask | None = None, pairs: np.ndarray | None = None
+) -> Place | None:
+    """Return where the wrong elements of the records are, or None if no element is wrong.
+
+    ``ask`` makes a further call; with it, rules that explain the records equally well are told
+    apart. ``pairs`` are the channels (2, P) of the pairs.
+    """
+    if not any(record.failed for record in records):
+        return None
+    records, asked = list(records), 0
+    rules, table = _rules(records)
+    if rules and ask is not None:
+        records, asked = refuted(records, rules, ask, lambda some: _rules(some)[0])
+        if asked:
+            rules, table = _rules(records)
+    chosen = rules[:1] or _two(table)
+    if not chosen:
+        return Place(_unruled(records), (), asked)
+    channels = _channels(records, pairs)
+    words = "; and ".join(said(rule, table, channels) for rule in chosen)
+    return Place(f"wrong: {words}", tuple(chosen), asked)
+
+
+def _rules(records: Sequence[Record]) -> tuple[list[Rule], Table]:
+    """Return the rules that explain all records, the cheapest first, and the table of them."""
+    held, kept = 0, []
+    for record in sorted(records, key=lambda r: (not r.failed, r.wrong.size)):
+        held += record.wrong.size
+        if record.failed or held <= _SEARCHED:
+            kept.append(record)
+    table = Table(kept)
+    return table.rules(table.wrong, ~table.wrong), table
+
+
+def _two(table: Table) -> list[Rule]:
+    """Return two rules, of which one or both hold for every wrong element; empty if none do."""
+    wrong, right = table.wrong, ~table.wrong
+    ends = np.cumsum([0, *(r.wrong.size if r.live is None else r.live.sum() for r in table.records)])
+    best: list[Rule] = []
+    for start, end in zip(ends[:-1], ends[1:], strict=True):
+        some = np.zeros_like(wrong)
+        some[start:end] = wrong[start:end]
+        if not some.any():
+            continue
+        for one in table.rules(some, right)[:4]:
+            left = wrong & ~np.concatenate(
+                [one.predicts(r)[... if r.live is None else r.live].ravel() for r in table.records]
+            )
+            for other in table.rules(left, right)[:1] if left.any() else ():
+                if one.cost + other.cost <= _DEAREST and not best or one.cost + other.cost < sum(r.cost for r in best):
+                    best = [one, other]
+        break
+    return best
+
+
+def _channels(records: Sequence[Record], pairs: np.ndarray | None) -> str:
+    """Return the wrong channels as words; empty if all are wrong, or no rule gives them."""
+    known = [r.channels for r in records if r.channels is not None]
+    if not known or len({c.size for c in known}) > 1:
+        return ""
+    wrong = np.any(known, axis=0)
+    for axis, off in (("channel", wrong), ("pair", None)):
+        if axis == "pair":
+            if pairs is None:
+                return ""
+            off = wrong[pairs[0]] & wrong[pairs[1]]
+            if not (off == (wrong[pairs[0]] | wrong[pairs[1]])).all():
+                return ""
+        assert off is not None
+        some = off if pairs is None or axis == "pair" else off[np.sort(pairs.ravel())]
+        if some.all():
+            return ""
+        names = (("index", axis), ("from end", axis))
+        at = np.arange(off.size)
+        for name, value in zip(names, (at, off.size - 1 - at), strict=True):
+            for atom in sorted(atoms(name, value[off], value[~off]), key=lambda a: a.cost):
+                if (atom.holds(value) == off).all():
+                    return said(Rule((atom,)))
+        low, high = int(at[off].min()), int(at[off].max())
+        if off[low : high + 1].all():
+            return f"{axis}s {low}..{high}"
+    return ""
+
+
+def _unruled(records: Sequence[Record]) -> str:
+    """Return what is known about the wrong elements without a rule."""
+    wrong = [r for r in records if r.failed]
+    every = sum(bool(r.wrong.all()) for r in wrong)
+    first = min(wrong, key=lambda r: r.wrong.size)
+    at = tuple(int(i) for i in np.argwhere(first.wrong)[0])
+    where = ", ".join(f"{axis} {i}" for axis, i in zip(first.axes, at, strict=True))
+    whole = f", {every} of them everywhere" if every else ""
+    return (
+        f"no simple rule says where: wrong in {len(wrong)} of {len(records)} results{whole}; "
+        f"first {where} of {first.case!r}"
+    )

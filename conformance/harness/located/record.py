@@ -1,0 +1,115 @@
+"""The facts of the calls of a function, and which elements of their results are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+#: The most elements that the records of a run hold in memory; later ones are dropped.
+MOST = 2**24
+#: Past this position, float32 angles hide a shift by a few positions: there, a right result is no
+#: evidence that a rule does not hold.
+TELLING = 2**13
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the function.
+
+    ``sizes`` are the (B, H, S) of x, and ``positions`` those that were passed, where both are
+    known.
+    """
+
+    number: int  #: 1 for the first call of this instance
+    dtype: str
+    memory: str = "contiguous"  #: the memory layout of x
+    fresh: bool = False  #: whether the instance was made for this call
+    sizes: tuple[int, ...] | None = None
+    positions: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One judged result: the facts of its call, and the wrong elements.
+
+    ``axes`` name the axes of ``wrong``, without the channels: an element is wrong if one of its
+    channels is. ``live`` is None if every element was compared.
+    """
+
+    case: str
+    axes: tuple[str, ...]
+    wrong: np.ndarray
+    live: np.ndarray | None = None
+    channels: np.ndarray | None = None  #: the channels that are wrong in some element, (D,)
+    call: Call | None = None
+    whole: bool = True  #: whether the result is that of one whole call
+    positions: np.ndarray | None = None  #: of the tokens of the result, (S,) or (B, S)
+
+    @property
+    def failed(self) -> bool:
+        """Return whether any element is wrong."""
+        return bool(self.wrong.any())
+
+
+@dataclass
+class Evidence:
+    """The records of a run, and the calls made since the last of them."""
+
+    records: list[Record] = field(default_factory=list)
+    held: int = 0
+    latest: list[Call] = field(default_factory=list)  #: the calls of the last judged result
+
+    def add(
+        self,
+        case: str,
+        axes: tuple[str, ...],
+        off: np.ndarray,
+        mask: np.ndarray | None,
+        calls: list[Call],
+        at: np.ndarray | None,
+    ) -> None:
+        """Record a judged result whose elements ``off`` are wrong.
+
+        ``calls`` are the calls since the last record, of which the last returned this result. If
+        there are none, the result belongs to the same call as the last one, as queries and keys do.
+        """
+        self.latest = calls or self.latest
+        record = recorded(case, axes, off, mask, self.latest, at)
+        if record is not None and self.held + record.wrong.size <= MOST:
+            self.held += record.wrong.size
+            self.records.append(record)
+
+
+def recorded(
+    case: str,
+    axes: tuple[str, ...],
+    off: np.ndarray,
+    mask: np.ndarray | None,
+    calls: list[Call],
+    at: np.ndarray | None,
+) -> Record | None:
+    """Return the record of a result, or None if its axes are not those of the surface."""
+    if off.ndim != len(axes) or not off.size:
+        return None
+    live = None if mask is None else np.broadcast_to(mask, off.shape)
+    channels = None
+    if axes[-1] == "channel":
+        axes = axes[:-1]
+        if off.any():
+            channels = off.reshape(-1, off.shape[-1]).any(axis=0)
+        off = off.any(axis=-1)
+        live = None if live is None else live.any(axis=-1)
+    call, whole = calls[-1] if calls else None, True
+    if call is not None and call.sizes is not None:
+        whole = call.sizes == off.shape[-len(call.sizes) :]
+        if at is None and whole:
+            at = call.positions
+    if at is not None and (at.ndim not in (1, 2) or at.shape[-1] != off.shape[-1]):
+        at = None
+    if at is not None and at.size and np.abs(at).max() > TELLING:
+        near = np.abs(at) <= TELLING
+        near = near.reshape(*near.shape[:-1], *[1] * (off.ndim - near.ndim), near.shape[-1])
+        known = off | near
+        live = known if live is None else live & known
+    return Record(case, axes, off, live, channels, call, whole, at)
