@@ -13,6 +13,7 @@ from posenc_ref.accuracy import Truth
 
 from .accuracy import NOTHING, Accuracy
 from .located.ask import Ask
+from .located.locate import Place
 from .located.record import Evidence
 from .plural import plural
 from .report import NOTE, Finding, Report
@@ -58,6 +59,7 @@ class Ledger:
     #: The checks whose failures each finding explains, by the finding's code.
     explained: dict[str, set[str]] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)  #: which elements are wrong, in which calls
+    place: tuple[int, Place | None] | None = None  #: the place found from so many records
     ask: Ask | None = None  #: makes a further call, to find out where the function is wrong
 
     def count(self, check: str, cases: int = 1) -> None:

@@ -194,12 +194,13 @@ class Run:
 
     def located(self) -> Place | None:
         """Return where the judged results are wrong, or None if none is, or nothing is known."""
-        pairs = getattr(self.encoding, "pairs", None)
-        return locate(
-            self.ledger.evidence.records,
-            self.ledger.ask,
-            np.array(pairs()) if callable(pairs) else None,
-        )
+        ledger, pairs = self.ledger, getattr(self.encoding, "pairs", None)
+        known = len(ledger.evidence.records)
+        if ledger.place is None or ledger.place[0] != known:
+            channels = np.array(pairs()) if callable(pairs) else None
+            found = locate(ledger.evidence.records, ledger.ask, channels)
+            ledger.place = known, found
+        return ledger.place[1]
 
     def where(self) -> str:
         """Return the place of the wrong elements as the end of a sentence; empty if unknown."""

@@ -98,11 +98,11 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
         rows, heads = np.unique(wrong[:, 0]), np.unique(wrong[:, 1])
         text = f"row {b0}, head {h0}: token {s0} gets position {found[b0, h0, s0]}"
         code = "row-offset" if rows.size < 4 and heads.size == 3 else "position-axis"
-        run.add(code, f"{wrong.shape[0]} of 60 tokens have another position than declared", text)
+        run.add(code, f"{wrong.shape[0]} of 60 tokens have another position than declared{run.where()}", text)
         return True
     run.add(
         "position-axis",
-        "the result depends on the batch row or the head of a token",
+        f"the result depends on the batch row or the head of a token{run.where()}",
         "equal tokens have other results in other rows or heads",
     )
     return True
@@ -335,18 +335,20 @@ def _rows(run: Run) -> None:
         run.add("state", text, failed[rows[0]])
     elif rows:
         text = "with positions (B, S), rows do not use their own positions"
-        run.add("row-offset", text, failed[rows[0]])
+        run.add("row-offset", text + run.where(), failed[rows[0]])
     if ONE_TOKEN in failed:
-        text = "a single token (decoding) is not rotated to its position"
+        text = f"a single token (decoding) is not rotated to its position{run.where()}"
         run.add("decode-offset", text, failed[ONE_TOKEN])
     elif ONE_EACH in failed:
         text = "single tokens (decoding): the first row is right, the other rows are not"
+        text += run.where()
         run.add("row-offset", text, failed[ONE_EACH])
     for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
         if case in failed:
             run.add(
                 "position-range",
-                f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
+                f"{case} are accepted and rotated wrongly: refuse them, or rotate them right"
+                + run.where(),
                 failed[case],
             )
 

@@ -9,6 +9,7 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import refusals
+from posenc_ref.conformance.harness.located.record import Call
 from posenc_ref.conformance.harness.run import Run
 
 
@@ -94,9 +95,13 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
         except (Refused, Malformed) as error:
             run.limit(f"x in {case}: refused ({error})")
             continue
+        off = np.zeros(clean.shape, dtype=bool)
         if not np.array_equal(y, clean):
             # Another kernel may round each term differently, not only their sum.
             size = np.linalg.norm(clean, axis=-1, keepdims=True)
             unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
-            if y.shape != clean.shape or not run.fits(y, unit):
+            off |= y.shape != clean.shape or run.scores(y, unit) > run.budget
+            if off.any():
                 run.failed("robustness", case, np.inf, f"x in {case} gives other values")
+        call = Call(driver.calls, driver.dtype, case, sizes=x.shape[:3], positions=np.arange(5))
+        run.ledger.evidence.add(f"x in {case}", run.surface.axes, off, None, [call], None)

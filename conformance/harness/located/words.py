@@ -19,13 +19,22 @@ def said(rule: Rule, table: Table | None = None, channels: str = "") -> str:
 
     With ``table``, thresholds of sizes say the nearest size that is right.
     """
-    parts = [_of_elements(a) for a in rule.atoms if not a.of_call]
+    elements = sorted((a for a in rule.atoms if not a.of_call), key=_from_small_to_large)
     calls = [_of_call(a, table) for a in rule.atoms if a.of_call]
-    parts += [channels] if channels else []
-    where = " and ".join(filter(None, parts)) or "every element"
+    where = channels
+    for atom in elements:
+        joint = " at " if atom.kind == "position" else ", within "
+        where += joint * bool(where) + _of_elements(atom)
+    where = where or "every element"
     if not calls:
         return f"{where} of every call" if where == "every element" else where
     return f"{where}, in {_calls(calls)}"
+
+
+def _from_small_to_large(atom: Atom) -> int:
+    """Return the rank of a condition: tokens come before heads and rows, positions come last."""
+    order = ("batch row", "head", "query", "key", "row", "token")
+    return 1 if atom.kind == "position" else -order.index(atom.name[1]) if atom.name[1] in order else 0
 
 
 def _calls(calls: list[str]) -> str:
@@ -108,16 +117,16 @@ def _of_call(atom: Atom, table: Table | None) -> str:
         return f"calls with {_compared(letter, atom)}{_nearest(atom, table)}"
     if kind == "call":
         if atom.op == "from":
-            return f"calls after call {value - 1}"
+            return f"calls from call {value} on{_nearest(atom, table)}"
         if atom.op == "to":
-            return "calls up to the first" if value == 1 else f"calls up to call {value}"
+            return f"calls up to call {value}{_nearest(atom, table)}"
         return f"calls with {_compared('call number', atom)}"
     if kind == "first position":
         if atom.op in ("is", "not") and value == 0:
             return f"calls that {'start' if atom.op == 'is' else 'do not start'} at position 0"
         return f"calls with {_compared('first position', atom)}{_nearest(atom, table)}"
     if kind == "memory":
-        return f"calls with {'' if value else 'no '}{atom.name[1]} x"
+        return f"calls with x {'' if value else 'not '}{atom.name[1]}"
     if kind == "dtype":
         return f"calls with x {'of' if value else 'not of'} {atom.name[1]}"
     words = {
