@@ -15,6 +15,7 @@ from .mistake import JudgedCall, Mistake
 def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
     """Judge a call against the reference; return the call, for the diagnosis."""
     at = getattr(one.facts, "positions", None)
+    at = at if isinstance(at, np.ndarray) else None
     run.judge(check, one.case, one.actual, one.truth, one.mask, at)
     return one
 

@@ -20,8 +20,6 @@ __all__ = ["Driver", "Malformed", "Refused"]
 #: How x may lie in memory: as a view of heads and tokens transposed, or of the first half of
 #: channels. Only libraries whose arrays are views have more than the first.
 MEMORY = ("contiguous", "transposed", "sliced")
-#: The most calls of which the facts are kept until a result is judged.
-_MADE = 64
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Driver:
     calls: int = 0
     mutated: str | None = None  #: the name of the first input that was overwritten
     out_dtypes: set[str] = field(default_factory=set)
-    made: list[Call] = field(default_factory=list)  #: the calls since the last judged result
+    made: Call | None = None  #: the last call, until its result is judged
     renewed: bool = False  #: whether ``fn`` was made anew, for few calls
 
     @property
@@ -56,7 +54,7 @@ class Driver:
     def fresh(self) -> Driver:
         """Return a driver of a fresh instance of the function."""
         assert self.factory is not None
-        return replace(self, fn=self.factory(), calls=0, made=[], renewed=True)
+        return replace(self, fn=self.factory(), calls=0, made=None, renewed=True)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Return ``values`` rounded to the declared dtype, as ``fn`` receives them, in float64."""
@@ -74,8 +72,7 @@ class Driver:
             sent[0] = self._laid(args[0], memory)
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
-        if len(self.made) < _MADE:
-            self.made.append(Call(self.calls, self.dtype, memory, self.renewed))
+        self.made = Call(self.calls, self.dtype, memory, self.renewed)
         process = os.getpid()
         try:
             with refusals(), np.errstate():  # the function may change these settings
@@ -114,8 +111,8 @@ class Driver:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
         result = self.call(given, at, memory=memory)
-        if self.made:
-            self.made[-1] = replace(self.made[-1], sizes=x.shape[:3], positions=positions)
+        if self.made is not None:
+            self.made = replace(self.made, sizes=x.shape[:3], positions=positions)
         y = self.array(result)
         if y.shape != given.shape:
             raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
@@ -147,9 +144,9 @@ class Driver:
             positions = rows.reshape(*rows.shape[:-2], -1)
         return in_layout(x, self.tensor_layout), positions
 
-    def taken(self) -> list[Call]:
-        """Return the calls since this was last asked, and forget them."""
-        made, self.made = self.made, []
+    def taken(self) -> Call | None:
+        """Return the last call if there was one since this was last asked."""
+        made, self.made = self.made, None
         return made
 
     def _laid(self, values: np.ndarray, memory: str) -> Any:

@@ -12,6 +12,7 @@ from posenc_ref._text import one_line
 from posenc_ref.accuracy import Truth
 
 from .accuracy import NOTHING, Accuracy
+from .crossing import Crossing
 from .located.ask import Ask
 from .located.locate import Place
 from .located.record import Evidence
@@ -59,6 +60,7 @@ class Ledger:
     #: The checks whose failures each finding explains, by the finding's code.
     explained: dict[str, set[str]] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)  #: which elements are wrong, in which calls
+    crossings: list[Crossing] = field(default_factory=list)  #: the calls of crossed factors
     place: tuple[int, Place | None] | None = None  #: the place found from so many records
     ask: Ask | None = None  #: makes a further call, to find out where the function is wrong
 
@@ -147,6 +149,8 @@ class Ledger:
             place = f"{first.check}: {first.place}"
             self.add(code, f"{text}, and no named cause explains them{where()}", place)
         self.report.failed = self._failed()
+        for crossing in self.crossings:
+            self.report.crossed[str(crossing)] = crossing.covered()
         measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(
             measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest

@@ -117,7 +117,7 @@ class Run:
 
         ``at`` are the positions of the tokens of the result, (S,) or (B, S), if it has tokens.
         """
-        calls = self.driver.taken()
+        made = self.driver.taken()
         if actual.shape != truth.value.shape:
             self.failed(check, case, np.inf, f"shape {actual.shape}, not {truth.value.shape}")
             return False
@@ -130,7 +130,7 @@ class Run:
             return True
         axes = self.surface.axes
         if check != "properties":  # products of several results
-            self.ledger.evidence.add(case, axes, score > self.budget, mask, calls, at)
+            self.ledger.evidence.add(case, axes, score > self.budget, mask, made, at)
         at = largest(score)
         worst = float(score[at])
         where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"

@@ -31,7 +31,7 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
     driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     viewed = replace(
-        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, factory=None, made=[]
+        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, factory=None, made=None
     )
     try:
         yield replace(run, driver=viewed, encoding=encoding)

@@ -12,6 +12,7 @@ import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.diagnosis.unknown_cause import code_of
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
@@ -57,6 +58,9 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
+    if not run.report.findings and (code := code_of(run.located())):
+        count = plural(len(run.failures), "case is", "cases are")
+        run.add(code, f"{count} wrong{run.where()}", run.failures[0].place)
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:

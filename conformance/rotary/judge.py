@@ -35,7 +35,7 @@ from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
 
 from . import diagnose as diagnose_rotary
-from . import judge_axes, judge_equivalence, judge_length, judge_robustness
+from . import judge_axes, judge_crossed, judge_equivalence, judge_length, judge_robustness
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
 #: Positions of five rows, since a kernel may be unrolled for four.
@@ -79,7 +79,9 @@ def judge(run: Run) -> None:
         if run.encoding.num_axes > 1:
             judge_axes.judge(run, access)
         _values(run, access, dim)
-    _optional(run, dim)
+    refused = _optional(run, dim)
+    if run.encoding is not None:
+        judge_crossed.judge(run, access, dim, refused)
     _state(run, access, x, first)
     bent = ""
     if not run.report.findings:  # stale values would be reported again under another code
@@ -239,8 +241,8 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     return known
 
 
-def _optional(run: Run, dim: int) -> None:
-    """Judge inputs that may be refused, but must be right if they are accepted."""
+def _optional(run: Run, dim: int) -> set[str]:
+    """Judge inputs that may be refused, but must be right if accepted; return the refused cases."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         PER_ROW: ((2, 3, 5, dim), rows),
@@ -276,6 +278,7 @@ def _optional(run: Run, dim: int) -> None:
             run.note(case, y, truth)
         else:
             run.judge("optional inputs", case, y, truth)
+    return refused
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:

@@ -104,4 +104,4 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
             if off.any():
                 run.failed("robustness", case, np.inf, f"x in {case} gives other values")
         call = Call(driver.calls, driver.dtype, case, sizes=x.shape[:3], positions=np.arange(5))
-        run.ledger.evidence.add(f"x in {case}", run.surface.axes, off, None, [call], None)
+        run.ledger.evidence.add(f"x in {case}", run.surface.axes, off, None, call, None)

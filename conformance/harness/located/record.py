@@ -54,11 +54,11 @@ class Record:
 
 @dataclass
 class Evidence:
-    """The records of a run, and the calls made since the last of them."""
+    """The records of a run, and the call of the last of them."""
 
     records: list[Record] = field(default_factory=list)
     held: int = 0
-    latest: list[Call] = field(default_factory=list)  #: the calls of the last judged result
+    latest: Call | None = None  #: the call of the last judged result
 
     def add(
         self,
@@ -66,15 +66,15 @@ class Evidence:
         axes: tuple[str, ...],
         off: np.ndarray,
         mask: np.ndarray | None,
-        calls: list[Call],
+        call: Call | None,
         at: np.ndarray | None,
     ) -> None:
         """Record a judged result whose elements ``off`` are wrong.
 
-        ``calls`` are the calls since the last record, of which the last returned this result. If
-        there are none, the result belongs to the same call as the last one, as queries and keys do.
+        ``call`` is the last call since the last record. If there is none, the result belongs to the
+        same call as the last one, as queries and keys do.
         """
-        self.latest = calls or self.latest
+        self.latest = call or self.latest
         record = recorded(case, axes, off, mask, self.latest, at)
         if record is not None and self.held + record.wrong.size <= MOST:
             self.held += record.wrong.size
@@ -86,11 +86,11 @@ def recorded(
     axes: tuple[str, ...],
     off: np.ndarray,
     mask: np.ndarray | None,
-    calls: list[Call],
+    call: Call | None,
     at: np.ndarray | None,
 ) -> Record | None:
     """Return the record of a result, or None if its axes are not those of the surface."""
-    if off.ndim != len(axes) or not off.size:
+    if off.ndim != len(axes) or not axes or not off.size:
         return None
     live = None if mask is None else np.broadcast_to(mask, off.shape)
     channels = None
@@ -100,7 +100,7 @@ def recorded(
             channels = off.reshape(-1, off.shape[-1]).any(axis=0)
         off = off.any(axis=-1)
         live = None if live is None else live.any(axis=-1)
-    call, whole = calls[-1] if calls else None, True
+    whole = True
     if call is not None and call.sizes is not None:
         whole = call.sizes == off.shape[-len(call.sizes) :]
         if at is None and whole:

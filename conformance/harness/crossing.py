@@ -1,0 +1,94 @@
+"""Calls in which every two factors meet: pairwise covering arrays, and which pairs were judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from .plural import plural
+
+#: One call: the level of every factor.
+Row = dict[str, Any]
+#: Two factors with a level each.
+Pair = frozenset[tuple[str, Any]]
+
+
+@dataclass
+class Crossing:
+    """The calls that a judge makes so that every two levels of different factors meet in one.
+
+    ``allowed`` returns whether a call is small enough to be made; it must hold for every part of a
+    call for which it holds. Pairs of levels that no allowed call has are left out.
+    """
+
+    levels: Mapping[str, Sequence[Any]]
+    allowed: Callable[[Row], bool] = lambda row: True
+    seed: int = 0
+    judged: set[Pair] = field(default_factory=set)
+    calls: int = 0
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the pairs of levels that a call may have, in the order of the levels."""
+        for one, other in combinations(self.levels, 2):
+            for a in self.levels[one]:
+                for b in self.levels[other]:
+                    if self.allowed({one: a, other: b}):
+                        yield frozenset(((one, a), (other, b)))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield calls until every pair has been in one of them.
+
+        Each call starts from the first pair that is left; then each factor gets the level that
+        meets the most pairs that are left. The seed decides between equally good levels.
+        """
+        left, rng = dict.fromkeys(self.pairs()), np.random.default_rng(self.seed)
+        while left:
+            row: Row = dict(sorted(next(iter(left))))
+            for factor in self.levels:
+                if factor not in row:
+                    row[factor] = self._best(row, factor, left, rng)
+            for pair in _within(row):
+                left.pop(pair, None)
+            yield {factor: row[factor] for factor in self.levels}
+
+    def _best(self, row: Row, factor: str, left: Mapping[Pair, None], rng: Any) -> Any:
+        """Return the allowed level of a factor that meets the most pairs that are left."""
+        gains = [
+            sum(frozenset(((factor, a), item)) in left for item in row.items())
+            if self.allowed({**row, factor: a})
+            else -1
+            for a in self.levels[factor]
+        ]
+        best = np.flatnonzero(np.array(gains) == max(gains))
+        return self.levels[factor][int(rng.choice(best))]
+
+    def saw(self, row: Row) -> None:
+        """Record that a call was judged."""
+        self.calls += 1
+        self.judged.update(_within(row))
+
+    def covered(self) -> dict[str, str]:
+        """Return, for every two factors, how many pairs of their levels were judged."""
+        found = {}
+        wanted = list(self.pairs())
+        for one, other in combinations(self.levels, 2):
+            some = [pair for pair in wanted if {f for f, _ in pair} == {one, other}]
+            met = sum(pair in self.judged for pair in some)
+            found[f"{one} x {other}"] = f"{met} of {len(some)}"
+        return found
+
+    def __str__(self) -> str:
+        wanted = list(self.pairs())
+        met = sum(pair in self.judged for pair in wanted)
+        names = ", ".join(self.levels)
+        calls = plural(self.calls, "call", "calls")
+        return f"{met} of {len(wanted)} pairs of values of {names}, in {calls}"
+
+
+def _within(row: Row) -> Iterator[Pair]:
+    """Yield the pairs of levels of a call."""
+    return map(frozenset, combinations(row.items(), 2))

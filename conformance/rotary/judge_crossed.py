@@ -1,0 +1,85 @@
+"""Judge calls in which every two of B, H, S, the form of positions and the memory layout meet."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref.conformance.harness.crossing import Crossing, Row
+from posenc_ref.conformance.harness.driver import MEMORY, Malformed, Refused
+from posenc_ref.conformance.harness.probes import PER_ROW
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+
+#: Batch rows, heads and tokens: one and more, and around multiples of 4, 8, 16, 32, 64 and 128.
+SIZES = {"B": (1, 2, 5), "H": (1, 2, 3, 9, 17), "S": (1, 2, 3, 8, 17, 33, 64, 127, 129)}
+#: The most tokens of all rows and heads of a call.
+MOST = 400
+#: Libraries whose arrays are views, and that need no compilation for each shape.
+_VIEWS = ("numpy", "torch", "cupy")
+#: The case that shows that unsorted positions are refused.
+UNSORTED = "repeated, unsorted positions"
+
+
+def judge(run: Run, access: Access, dim: int, refused: set[str]) -> None:
+    """Judge the crossed calls; ``refused`` are the optional cases that were refused before."""
+    if run.settings.reduced or run.driver.backend_name not in _VIEWS or run.driver.axes > 1:
+        return
+    highest, longest = access.reach(2 * SIZES["S"][-1]), access.most
+    forms = ["from 0"]
+    if access.mode in ("any", "contiguous"):
+        forms.append("later")
+    if access.mode == "any" and PER_ROW not in refused:
+        forms.append("per row")
+    if access.mode == "any" and UNSORTED not in refused:
+        forms.append("unsorted")
+    tokens = [n for n in SIZES["S"] if n <= min(longest, highest + 1)]
+    levels = SIZES | {"S": tokens, "positions": forms, "memory": MEMORY}
+    crossing = Crossing(levels, _allowed, run.settings.seed)
+    run.ledger.crossings.append(crossing)
+    others: list[str] = []
+    for row in crossing.rows():
+        try:
+            _judge(run, dim, row, highest)
+        except Refused as error:
+            others.append(f"{_said(row)}: refused ({error})")
+        except Malformed as error:
+            run.add(error.code, str(error), _said(row))
+        else:
+            crossing.saw(row)
+    if others:
+        first, _, reason = others[0].partition(": refused ")
+        more = f", and {len(others) - 1} other sizes or forms" if len(others) > 1 else ""
+        run.limit(f"{first}{more}: refused {reason}")
+
+
+def _allowed(row: Row) -> bool:
+    """Return whether a call, or a part of one, is small enough."""
+    return int(np.prod([row.get(name, 1) for name in SIZES])) <= MOST
+
+
+def _said(row: Row) -> str:
+    memory = "" if row["memory"] == "contiguous" else f", x {row['memory']}"
+    return f"B, H, S = {(row['B'], row['H'], row['S'])}, positions {row['positions']}{memory}"
+
+
+def _judge(run: Run, dim: int, row: Row, highest: int) -> None:
+    size = (row["B"], row["H"], row["S"])
+    x, positions = run.random((*size, dim), sum(size)), _positions(row, highest)
+    y = run.driver.apply(x, positions, row["memory"])
+    check = "values" if row["positions"] in ("from 0", "later") else "optional inputs"
+    run.judge(check, _said(row), y, apply_truth(run.encoding, x, positions))
+
+
+def _positions(row: Row, highest: int) -> np.ndarray:
+    """Return the positions of a call, none above ``highest``."""
+    b, s, form = row["B"], row["S"], row["positions"]
+    at = np.arange(s)
+    if form == "later":
+        return at + min(37, highest + 1 - s)
+    if form == "per row":
+        start = (3 + 11 * np.arange(b)) % (highest + 2 - s)
+        return np.asarray(start[:, None] + at)
+    if form == "unsorted":
+        return np.random.default_rng(s).permutation(min(2 * s + 5, highest + 1))[:s]
+    return at
