@@ -17,9 +17,6 @@ from .tensor_layouts import in_layout, restored
 
 __all__ = ["Driver", "Malformed", "Refused"]
 
-#: How x may lie in memory: as a view of heads and tokens transposed, or of the first half of
-#: channels. Only libraries whose arrays are views have more than the first.
-MEMORY = ("contiguous", "transposed", "sliced")
 
 
 @dataclass
@@ -63,7 +60,8 @@ class Driver:
     def call(self, *args: Any, memory: str = "contiguous") -> Any:
         """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
 
-        ``memory`` is how the first array lies in memory, see :data:`MEMORY`.
+        ``memory`` is how the first array lies in memory: "contiguous"; "transposed", a view with heads and
+        tokens exchanged; or "sliced", the first half of an array with twice the channels.
 
         Raises :class:`Refused` for any exception of ``fn`` but KeyboardInterrupt.
         """
@@ -72,7 +70,8 @@ class Driver:
             sent[0] = self._laid(args[0], memory)
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
-        self.made = Call(self.calls, self.dtype, memory, self.renewed)
+        memory = "contiguous" if memory != "contiguous" and _contiguous(sent[0]) else memory
+        self.made = Call(self.calls, memory, self.renewed)
         process = os.getpid()
         try:
             with refusals(), np.errstate():  # the function may change these settings
@@ -152,7 +151,8 @@ class Driver:
     def _laid(self, values: np.ndarray, memory: str) -> Any:
         """Return converted ``values`` as a view that is not contiguous."""
         if memory == "transposed":
-            return self._send(np.ascontiguousarray(values.swapaxes(1, 2))).swapaxes(1, 2)
+            axes = (1, 2) if values.ndim > 2 else (0, 1)
+            return self._send(np.ascontiguousarray(values.swapaxes(*axes))).swapaxes(*axes)
         return self._send(np.concatenate([values, values], axis=-1))[..., : values.shape[-1]]
 
     def _send(self, values: np.ndarray) -> Any:
@@ -164,6 +164,12 @@ class Driver:
         if values.dtype == np.bool_:
             return values
         return self.backend.asarray(values, kind, self.device)
+
+
+def _contiguous(array: Any) -> bool:
+    """Return whether an array of any library lies in one piece, in the order of its indices."""
+    flags = getattr(array, "flags", None)
+    return bool(array.is_contiguous() if flags is None else flags.c_contiguous)
 
 
 def _plain(value: Any) -> bool:

@@ -73,15 +73,16 @@ def judge(run: Run) -> None:
     run.report.measured = measured.describe()
     _one_hot(run, access, measured)
     properties.judge(run, access, measured)
+    longest = 0
     if run.encoding is not None:
         if run.encoding.depends_on_length:
             judge_length.judge(run, access)
         if run.encoding.num_axes > 1:
             judge_axes.judge(run, access)
-        _values(run, access, dim)
+        longest = _values(run, access, dim)
     refused = _optional(run, dim)
     if run.encoding is not None:
-        judge_crossed.judge(run, access, dim, refused)
+        judge_crossed.judge(run, access, dim, longest, refused)
     _state(run, access, x, first)
     bent = ""
     if not run.report.findings:  # stale values would be reported again under another code
@@ -186,7 +187,8 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
     run.judge("one-hot", "one channel at a time", y, truth)
 
 
-def _values(run: Run, access: Access, dim: int) -> None:
+def _values(run: Run, access: Access, dim: int) -> int:
+    """Judge long calls and high positions; return the most tokens if longer calls are refused."""
     longest = 0
     for size in WIDE if not run.settings.reduced else ():
         if run.settings.allows(size[-1] - 1):
@@ -212,6 +214,7 @@ def _values(run: Run, access: Access, dim: int) -> None:
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
+    return longest
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref.conformance.harness.crossing import Crossing, Row
-from posenc_ref.conformance.harness.driver import MEMORY, Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import PER_ROW
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
@@ -13,6 +13,8 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 
 #: Batch rows, heads and tokens: one and more, and around multiples of 4, 8, 16, 32, 64 and 128.
 SIZES = {"B": (1, 2, 5), "H": (1, 2, 3, 9, 17), "S": (1, 2, 3, 8, 17, 33, 64, 127, 129)}
+#: How x lies in memory.
+MEMORY = ("contiguous", "transposed", "sliced")
 #: The most tokens of all rows and heads of a call.
 MOST = 400
 #: Libraries whose arrays are views, and that need no compilation for each shape.
@@ -21,11 +23,15 @@ _VIEWS = ("numpy", "torch", "cupy")
 UNSORTED = "repeated, unsorted positions"
 
 
-def judge(run: Run, access: Access, dim: int, refused: set[str]) -> None:
-    """Judge the crossed calls; ``refused`` are the optional cases that were refused before."""
+def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str]) -> None:
+    """Judge the crossed calls.
+
+    ``longest`` is the largest accepted number of tokens, or 0 if none is known to be refused;
+    ``refused`` are the optional cases that were refused before.
+    """
     if run.settings.reduced or run.driver.backend_name not in _VIEWS or run.driver.axes > 1:
         return
-    highest, longest = access.reach(2 * SIZES["S"][-1]), access.most
+    highest = access.reach(2 * SIZES["S"][-1])
     forms = ["from 0"]
     if access.mode in ("any", "contiguous"):
         forms.append("later")
@@ -33,7 +39,7 @@ def judge(run: Run, access: Access, dim: int, refused: set[str]) -> None:
         forms.append("per row")
     if access.mode == "any" and UNSORTED not in refused:
         forms.append("unsorted")
-    tokens = [n for n in SIZES["S"] if n <= min(longest, highest + 1)]
+    tokens = [n for n in SIZES["S"] if n <= min(longest or n, highest + 1)]
     levels = SIZES | {"S": tokens, "positions": forms, "memory": MEMORY}
     crossing = Crossing(levels, _allowed, run.settings.seed)
     run.ledger.crossings.append(crossing)
@@ -54,8 +60,15 @@ def judge(run: Run, access: Access, dim: int, refused: set[str]) -> None:
 
 
 def _allowed(row: Row) -> bool:
-    """Return whether a call, or a part of one, is small enough."""
-    return int(np.prod([row.get(name, 1) for name in SIZES])) <= MOST
+    """Return whether a call, or a part of one, is small enough and has the memory layout.
+
+    Transposing axes of which one has size 1 leaves x contiguous; so does slicing a single row.
+    """
+    small = int(np.prod([row.get(name, 1) for name in SIZES])) <= MOST
+    b, h, s = (row.get(name, 2) for name in SIZES)
+    if row.get("memory") == "transposed":
+        return small and h > 1 and s > 1
+    return small and (row.get("memory") != "sliced" or b * h * s > 1)
 
 
 def _said(row: Row) -> str:
@@ -67,8 +80,7 @@ def _judge(run: Run, dim: int, row: Row, highest: int) -> None:
     size = (row["B"], row["H"], row["S"])
     x, positions = run.random((*size, dim), sum(size)), _positions(row, highest)
     y = run.driver.apply(x, positions, row["memory"])
-    check = "values" if row["positions"] in ("from 0", "later") else "optional inputs"
-    run.judge(check, _said(row), y, apply_truth(run.encoding, x, positions))
+    run.judge("optional inputs", _said(row), y, apply_truth(run.encoding, x, positions))
 
 
 def _positions(row: Row, highest: int) -> np.ndarray:

@@ -72,7 +72,7 @@ def _telling(records: Sequence[Record], rules: Sequence[Rule], tried: set[Wanted
     for wanted in _pool(records):
         if wanted in tried:
             continue
-        call = Call(last + 1, _dtype(records), wanted.memory, False, wanted.sizes, wanted.positions)
+        call = Call(last + 1, wanted.memory, False, wanted.sizes, wanted.positions)
         blank = Record("", axes, np.zeros(wanted.sizes, bool), call=call, positions=call.positions)
         first, *others = (rule.predicts(blank) for rule in rules)
         weight = sum(
@@ -83,10 +83,6 @@ def _telling(records: Sequence[Record], rules: Sequence[Rule], tried: set[Wanted
         if weight > most + 1e-3:
             best, most = wanted, weight
     return best
-
-
-def _dtype(records: Sequence[Record]) -> str:
-    return next((r.call.dtype for r in records if r.call), "")
 
 
 def _pool(records: Sequence[Record]) -> Iterator[Wanted]:

@@ -14,12 +14,12 @@ LISTED = 3
 #: What a condition on a feature costs, beside the cost of its operator: rules of small cost win.
 _FEATURE = {
     "size": 1.0, "index": 0.9, "from end": 1.1, "position": 1.0, "distance": 1.0, "far": 1.2,
-    "call": 1.6, "first position": 1.5, "fresh": 1.0, "memory": 0.9, "dtype": 0.9,
+    "call": 1.6, "first position": 1.5, "fresh": 1.0, "memory": 0.9,
     "own rows": 0.8, "consecutive": 1.2, "fractional": 0.8, "int32": 0.8, "remainder": 1.2,
 }  # fmt: skip
 _OPERATOR = {"is": 0.5, "not": 0.4, "from": 0.6, "to": 0.7, "mod": 1.0, "not mod": 1.2, "in": 1.3}
 #: Features whose only condition is that they hold, or that they do not.
-_FLAGS = ("fresh", "memory", "dtype", "own rows", "consecutive", "fractional", "int32", "remainder")
+_FLAGS = ("fresh", "own rows", "consecutive", "fractional", "int32", "remainder")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Atom:
     def of_call(self) -> bool:
         """Return whether the condition is the same for all elements of a call."""
         return self.kind in (
-            "size", "call", "first position", "fresh", "memory", "dtype", "own rows",
+            "size", "call", "first position", "fresh", "memory", "own rows",
             "consecutive", "fractional", "int32",
         )  # fmt: skip
 
@@ -99,6 +99,11 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
     if kind in _FLAGS:
         if seen.size == 1:
             yield Atom(name, "is", (low,))
+        return
+    if kind == "memory":
+        yield Atom(name, "in" if seen.size > 1 else "is", tuple(int(v) for v in seen))
+        if 0 in other and 0 not in seen:
+            yield Atom(name, "not", (0,))
         return
     if seen.size == 1:
         yield Atom(name, "is", (low,))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .record import Record
+from .record import MEMORY, Record
 
 #: The factors by which sizes and indices are divided.
 FACTORS = (2, 3, 4, 8, 16, 32, 64, 128)
@@ -18,20 +18,24 @@ LETTERS = {
 #: The axes of tokens.
 TOKENS = ("token", "query", "key", "row")
 
-#: Features that a record has, or has not.
-TAGS = ("memory", "dtype")
-
 #: What a feature is about: (kind, axis). The value is an integer for every element.
 Name = tuple[str, str]
 
 
 def features(record: Record) -> dict[Name, np.ndarray]:
     """Return the features of a record, each broadcastable to its elements."""
-    return dict(_of_call(record)) | dict(_of_elements(record))
+    found = dict(_of_call(record)) | dict(_of_elements(record))
+    if not record.gone:
+        return found
+    return {
+        name: value
+        for name, value in found.items()
+        if value.ndim == 0 or all(value.shape[d] == 1 for d in record.gone)
+    }
 
 
 def _of_call(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
-    call, shape = record.call, record.wrong.shape
+    call, shape = record.call, record.shape
     sizes = dict(zip(record.axes, shape, strict=True))
     if call is not None and call.sizes is not None and not record.whole:
         sizes |= dict(zip(record.axes[-len(call.sizes) :], call.sizes, strict=False))
@@ -42,8 +46,7 @@ def _of_call(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
     if call is not None:
         yield ("call", ""), np.array(call.number)
         yield ("fresh", ""), np.array(int(call.fresh))
-        yield ("memory", call.memory), np.array(1)
-        yield ("dtype", call.dtype), np.array(1)
+        yield ("memory", ""), np.array(MEMORY.index(call.memory))
     at = record.positions
     if at is not None and at.size and record.whole:
         rows = np.atleast_2d(at)
@@ -56,7 +59,7 @@ def _of_call(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
 
 
 def _of_elements(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
-    shape, axes = record.wrong.shape, record.axes
+    shape, axes = record.shape, record.axes
     for d, (axis, n) in enumerate(zip(axes, shape, strict=True)):
         if axis in TOKENS and not record.whole:
             continue
@@ -81,8 +84,9 @@ def _of_elements(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
     at = record.positions
     if at is not None and axes[-1] in ("token", "row"):
         at = at.astype(np.float64)
-        if at.ndim == 2:  # (B, S)
-            at = at.reshape(at.shape[0], *[1] * (len(shape) - 2), at.shape[1])
+        lines = (at.shape[0], at.shape[1]) if at.ndim == 2 else (1, at.size)  # (B, S) or (S,)
+        if len(shape) > 1:
+            at = at.reshape(lines[0], *[1] * (len(shape) - 2), lines[1])
         yield ("position", ""), np.floor(at)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def locate(
             rules, table = _rules(records)
     chosen = rules[:1] or _two(table)
     if not chosen:
-        return Place(_unruled(records), (), asked)
+        return _of_parts(records, asked)
     channels = _channels(records, pairs)
     words = "; and ".join(said(rule, table, channels) for rule in chosen)
     return Place(f"wrong: {words}", tuple(chosen), asked)
@@ -82,6 +83,30 @@ def _two(table: Table) -> list[Rule]:
                     best = [one, other]
         break
     return best
+
+
+def _of_parts(records: Sequence[Record], asked: int) -> Place:
+    """Return the place by a rule of whole rows, heads, tokens or calls, of which parts are wrong."""
+    axes = next(r.axes for r in records if r.failed)
+    for count in range(len(axes) - 1, -1, -1):
+        found = []
+        for kept in combinations(range(len(axes)), count):
+            parts = [_projected(record, kept) for record in records if record.axes == axes]
+            rules, table = _rules(parts)
+            found += [(rule, table) for rule in rules[:1] if rule.atoms and rule.cost <= _DEAREST]
+        if found:
+            rule, table = min(found, key=lambda pair: pair[0].cost)
+            some = f"some elements of {said(rule, table)}".replace(" of every element", "", 1)
+            return Place(f"wrong: {some}", (rule,), asked)
+    return Place(_unruled(records), (), asked)
+
+
+def _projected(record: Record, kept: tuple[int, ...]) -> Record:
+    """Return the record with sizes of 1 for all axes but those kept: wrong if any element is."""
+    gone = tuple(d for d in range(record.wrong.ndim) if d not in kept)
+    live = None if record.live is None else record.live.any(axis=gone, keepdims=True)
+    wrong = record.wrong.any(axis=gone, keepdims=True)
+    return replace(record, wrong=wrong, live=live, gone=gone, full=record.shape)
 
 
 def _channels(records: Sequence[Record], pairs: np.ndarray | None) -> str:

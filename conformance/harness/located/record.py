@@ -8,6 +8,10 @@ import numpy as np
 
 #: The most elements that the records of a run hold in memory; later ones are dropped.
 MOST = 2**24
+#: How x may lie in memory.
+MEMORY = (
+    "contiguous", "transposed", "sliced", "strided", "reversed heads", "Fortran order, read-only",
+)  # fmt: skip
 #: Past this position, float32 angles hide a shift by a few positions: there, a right result is no
 #: evidence that a rule does not hold.
 TELLING = 2**13
@@ -22,8 +26,7 @@ class Call:
     """
 
     number: int  #: 1 for the first call of this instance
-    dtype: str
-    memory: str = "contiguous"  #: the memory layout of x
+    memory: str = MEMORY[0]  #: the memory layout of x
     fresh: bool = False  #: whether the instance was made for this call
     sizes: tuple[int, ...] | None = None
     positions: np.ndarray | None = None
@@ -45,6 +48,13 @@ class Record:
     call: Call | None = None
     whole: bool = True  #: whether the result is that of one whole call
     positions: np.ndarray | None = None  #: of the tokens of the result, (S,) or (B, S)
+    gone: tuple[int, ...] = ()  #: the axes over which ``wrong`` was reduced, now of size 1
+    full: tuple[int, ...] = ()  #: the shape before that
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the result, without the channels."""
+        return self.full or self.wrong.shape
 
     @property
     def failed(self) -> bool:

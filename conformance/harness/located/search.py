@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from .atoms import Atom, atoms
-from .features import TAGS, Name, features
+from .features import Name, features
 from .record import Record
 
 #: The most conditions of a rule.
@@ -39,8 +39,7 @@ class Rule:
         found = np.ones(record.wrong.shape, bool)
         known = features(record)
         for atom in self.atoms:
-            none = np.array(0.0 if atom.name[0] in TAGS else np.nan)
-            value = np.asarray(known.get(atom.name, none), np.float64)
+            value = np.asarray(known.get(atom.name, np.nan), np.float64)
             found &= atom.holds(value) & ~np.isnan(value)
         return found
 
@@ -70,9 +69,8 @@ class Table:
         names = list(dict.fromkeys(name for found in each for name in found))
         columns = {}
         for name in names:
-            none = np.array(0.0 if name[0] in TAGS else np.nan)
             parts = [
-                np.broadcast_to(found.get(name, none), record.wrong.shape).ravel()
+                np.broadcast_to(found.get(name, np.array(np.nan)), record.wrong.shape).ravel()
                 for found, record in zip(each, self.records, strict=True)
             ]
             columns[name] = np.concatenate(parts).astype(np.float64)[self.live]

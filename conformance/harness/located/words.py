@@ -6,6 +6,7 @@ import numpy as np
 
 from .atoms import Atom
 from .features import LETTERS
+from .record import MEMORY
 from .search import Rule, Table
 
 _PLURAL = {
@@ -126,9 +127,8 @@ def _of_call(atom: Atom, table: Table | None) -> str:
             return f"calls that {'start' if atom.op == 'is' else 'do not start'} at position 0"
         return f"calls with {_compared('first position', atom)}{_nearest(atom, table)}"
     if kind == "memory":
-        return f"calls with x {'' if value else 'not '}{atom.name[1]}"
-    if kind == "dtype":
-        return f"calls with x {'of' if value else 'not of'} {atom.name[1]}"
+        names = " or ".join(MEMORY[v] for v in atom.values)
+        return f"calls with x {'not ' if atom.op == 'not' else ''}{names}"
     words = {
         "fresh": ("on a used instance", "on a fresh instance"),
         "own rows": ("with positions shared by all rows", "with positions of each row (B, S)"),
