@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,12 @@ from .located.locate import Place, locate
 from .located.record import Record, recorded
 from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
-from .report import NOTE, Report
+from .report import ERROR, NOTE, Report
 from .signatures import SIGNATURES, Surface
+
+
+#: In the evidence of a mistake whose prediction was compared with every call.
+PREDICTS = "the mistake predicts"
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,7 @@ class Run:
         self._small()
         self._floor()
         self._dtypes()
+        self._qualify()
         if self.driver.mutated and not self.driver.inplace:
             self.add(
                 "mutates-input",
@@ -246,6 +251,22 @@ class Run:
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
         return self.ledger.finish(self.budget, self.where)
+
+    def _qualify(self) -> None:
+        """Add the place to the first error if only some rows, heads, tokens or calls are wrong.
+
+        A mistake that predicts the results of all calls says so itself.
+        """
+        errors = [f for f in self.report.findings if f.severity == ERROR]
+        if not (self.failures and errors) or PREDICTS in errors[0].evidence:
+            return
+        place = self.located()
+        if place is None or place.text in str(errors[0]):
+            return
+        if len(place.rules) == 1 and any(atom.partial for atom in place.rules[0].atoms):
+            at = self.report.findings.index(errors[0])
+            evidence = f"{errors[0].evidence}; {place.text}"
+            self.report.findings[at] = replace(errors[0], evidence=evidence)
 
     def _small(self) -> None:
         """Judge nothing if the declared values have not the full precision of the dtype."""

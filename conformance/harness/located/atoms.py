@@ -48,6 +48,13 @@ class Atom:
         )  # fmt: skip
 
     @property
+    def partial(self) -> bool:
+        """Return whether the condition is about more than positions."""
+        return self.kind in (
+            "index", "from end", "remainder", "size", "call", "fresh", "memory", "own rows",
+        )  # fmt: skip
+
+    @property
     def cost(self) -> float:
         """Return how unlikely the condition is as a cause."""
         cost = _FEATURE[self.kind] + _OPERATOR[self.op]
@@ -94,7 +101,7 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
     seen, other = np.unique(wrong), np.unique(right)
     if other.size == 0 or (seen.size == other.size == 1 and seen[0] == other[0]):
         return
-    low, high = int(seen[0]), int(seen[-1])
+    low, high = int(np.floor(seen[0])), int(np.ceil(seen[-1]))
     kind = "remainder" if name[0].startswith("remainder") else name[0]
     if kind in _FLAGS:
         if seen.size == 1:
@@ -105,9 +112,9 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         if 0 in other and 0 not in seen:
             yield Atom(name, "not", (0,))
         return
-    if seen.size == 1:
+    if seen.size == 1 and low == high:
         yield Atom(name, "is", (low,))
-    elif seen.size <= LISTED:
+    elif seen.size <= LISTED and (seen == np.floor(seen)).all():
         yield Atom(name, "in", tuple(int(v) for v in seen))
     if other[0] < low:
         yield Atom(name, "from", (low,))
@@ -121,7 +128,7 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         yield Atom(name, "not", (0,))
     for divisor in FACTORS if seen.size > 1 else ():
         left = np.unique(np.mod(seen, divisor))
-        if left.size == 1 and np.unique(np.mod(other, divisor)).size > 1:
+        if left.size == 1 and (np.mod(other, divisor) != left[0]).any():
             yield Atom(name, "mod", (divisor, int(left[0])))
         elif left.size == divisor - 1 and divisor in (3, 4, 8):  # "not a multiple"
             gone = np.setdiff1d(np.arange(divisor), left)

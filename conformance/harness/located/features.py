@@ -50,7 +50,7 @@ def _of_call(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
     at = record.positions
     if at is not None and at.size and record.whole:
         rows = np.atleast_2d(at)
-        yield ("own rows", ""), np.array(int(at.ndim == 2 and not (rows == rows[0]).all()))
+        yield ("own rows", ""), np.array(int(at.ndim == 2))
         yield ("first position", ""), rows[:, 0].min()
         yield ("consecutive", ""), np.array(int((np.diff(rows) == 1).all()))
         yield ("fractional", ""), np.array(int((rows != np.floor(rows)).any()))
@@ -87,7 +87,7 @@ def _of_elements(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
         lines = (at.shape[0], at.shape[1]) if at.ndim == 2 else (1, at.size)  # (B, S) or (S,)
         if len(shape) > 1:
             at = at.reshape(lines[0], *[1] * (len(shape) - 2), lines[1])
-        yield ("position", ""), np.floor(at)
+        yield ("position", ""), at
 
 
 def _along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
