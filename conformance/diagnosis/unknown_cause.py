@@ -1,4 +1,4 @@
-"""Report failures of unknown cause by their place: which rows, heads, tokens and calls are wrong."""
+"""Report failures of unknown cause by their place: which rows, heads, tokens and calls."""
 
 from __future__ import annotations
 

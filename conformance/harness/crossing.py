@@ -28,6 +28,8 @@ class Crossing:
     levels: Mapping[str, Sequence[Any]]
     allowed: Callable[[Row], bool] = lambda row: True
     seed: int = 0
+    optional: tuple[str, ...] = ()  #: factors of which the function may refuse all but one level
+    gone: set[tuple[str, Any]] = field(default_factory=set)  #: refused levels of these factors
     judged: set[Pair] = field(default_factory=set)
     calls: int = 0
 
@@ -46,7 +48,7 @@ class Crossing:
         meets the most pairs that are left. The seed decides between equally good levels.
         """
         left, rng = dict.fromkeys(self.pairs()), np.random.default_rng(self.seed)
-        while left:
+        while left := {pair: None for pair in left if not pair & self.gone}:
             row: Row = dict(sorted(next(iter(left))))
             for factor in self.levels:
                 if factor not in row:
@@ -59,7 +61,7 @@ class Crossing:
         """Return the allowed level of a factor that meets the most pairs that are left."""
         gains = [
             sum(frozenset(((factor, a), item)) in left for item in row.items())
-            if self.allowed({**row, factor: a})
+            if (factor, a) not in self.gone and self.allowed({**row, factor: a})
             else -1
             for a in self.levels[factor]
         ]
@@ -70,6 +72,22 @@ class Crossing:
         """Record that a call was judged."""
         self.calls += 1
         self.judged.update(_within(row))
+
+    def refused(self, row: Row) -> bool:
+        """Record that a call was refused; return whether levels that may be refused explain it.
+
+        These are the levels of optional factors that no judged call had, apart from the first; of
+        a number, all its levels but the first. Later calls do without them.
+        """
+        known, blamed = {item for pair in self.judged for item in pair}, set()
+        for name in self.optional:
+            base, *others = self.levels[name]
+            if row[name] == base or (name, row[name]) in known:
+                continue
+            numbers = isinstance(base, int) and not any((name, other) in known for other in others)
+            blamed |= {(name, other) for other in (others if numbers else [row[name]])}
+        self.gone |= blamed
+        return bool(blamed)
 
     def covered(self) -> dict[str, str]:
         """Return, for every two factors, how many pairs of their levels were judged."""

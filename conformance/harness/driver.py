@@ -11,12 +11,11 @@ import numpy as np
 
 from posenc_ref.backends import Backend, backend
 
-from .located.record import Call
 from .foreign import Malformed, Refused, array_of, plain, refusals
+from .located.record import Call
 from .tensor_layouts import in_layout, restored
 
 __all__ = ["Driver", "Malformed", "Refused"]
-
 
 
 @dataclass
@@ -60,8 +59,8 @@ class Driver:
     def call(self, *args: Any, memory: str = "contiguous") -> Any:
         """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
 
-        ``memory`` is how the first array lies in memory: "contiguous"; "transposed", a view with heads and
-        tokens exchanged; or "sliced", the first half of an array with twice the channels.
+        ``memory`` is how the first array lies in memory: "contiguous"; "transposed", a view with
+        heads and tokens exchanged; or "sliced", the first half of twice as many channels.
 
         Raises :class:`Refused` for any exception of ``fn`` but KeyboardInterrupt.
         """
@@ -71,7 +70,7 @@ class Driver:
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
         memory = "contiguous" if memory != "contiguous" and _contiguous(sent[0]) else memory
-        self.made = Call(self.calls, memory, self.renewed)
+        self.made = Call(self.calls, memory, self.renewed, heads=self._heads(args))
         process = os.getpid()
         try:
             with refusals(), np.errstate():  # the function may change these settings
@@ -104,9 +103,7 @@ class Driver:
         self.out_dtypes.add(dtype)
         return values
 
-    def apply(
-        self, x: np.ndarray, positions: np.ndarray, memory: str = "contiguous"
-    ) -> np.ndarray:
+    def apply(self, x: np.ndarray, positions: np.ndarray, memory: str = "contiguous") -> np.ndarray:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
         result = self.call(given, at, memory=memory)
@@ -147,6 +144,13 @@ class Driver:
         """Return the last call if there was one since this was last asked."""
         made, self.made = self.made, None
         return made
+
+    def _heads(self, args: tuple[Any, ...]) -> tuple[int, int] | None:
+        """Return the numbers of heads of q and k if both are arguments with an axis of heads."""
+        axis = {"bhsd": 1, "bshd": 2, "sbhd": 2}.get(self.tensor_layout)
+        if self.names[:2] != ("q", "k") or axis is None or np.ndim(args[1]) != 4:
+            return None
+        return int(args[0].shape[axis]), int(args[1].shape[axis])
 
     def _laid(self, values: np.ndarray, memory: str) -> Any:
         """Return converted ``values`` as a view that is not contiguous."""

@@ -59,7 +59,9 @@ class Ledger:
     failing: set[str] = field(default_factory=set)  #: all checks that failed, ignored ones included
     #: The checks whose failures each finding explains, by the finding's code.
     explained: dict[str, set[str]] = field(default_factory=dict)
-    evidence: Evidence = field(default_factory=Evidence)  #: which elements are wrong, in which calls
+    evidence: Evidence = field(
+        default_factory=Evidence
+    )  #: which elements are wrong, in which calls
     crossings: list[Crossing] = field(default_factory=list)  #: the calls of crossed factors
     place: tuple[int, Place | None] | None = None  #: the place found from so many records
     ask: Ask | None = None  #: makes a further call, to find out where the function is wrong
@@ -149,7 +151,7 @@ class Ledger:
             place = f"{first.check}: {first.place}"
             self.add(code, f"{text}, and no named cause explains them{where()}", place)
         self.report.failed = self._failed()
-        for crossing in self.crossings:
+        for crossing in filter(lambda crossing: crossing.calls, self.crossings):
             self.report.crossed[str(crossing)] = crossing.covered()
         measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(

@@ -13,13 +13,12 @@ from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
 from .driver import Driver, Refused
+from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded
-from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
 from .report import ERROR, NOTE, Report
 from .signatures import SIGNATURES, Surface
-
 
 #: In the evidence of a mistake whose prediction was compared with every call.
 PREDICTS = "the mistake predicts"

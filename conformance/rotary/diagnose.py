@@ -12,7 +12,6 @@ import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
-from posenc_ref.conformance.diagnosis.unknown_cause import code_of
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
@@ -27,6 +26,7 @@ from posenc_ref.conformance.phases.measure import Measured, Tables, tables_of
 from . import diagnose_axes, diagnose_length, diagnose_state
 from .diagnose_calls import diagnose_calls
 from .diagnose_pairs import changing_size, not_proportional
+from .judge_crossed import crossed_rows
 
 #: Largest finite float16.
 _FLOAT16_MAX = 65504.0
@@ -58,9 +58,6 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
-    if not run.report.findings and (code := code_of(run.located())):
-        count = plural(len(run.failures), "case is", "cases are")
-        run.add(code, f"{count} wrong{run.where()}", run.failures[0].place)
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:
@@ -102,7 +99,11 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
         rows, heads = np.unique(wrong[:, 0]), np.unique(wrong[:, 1])
         text = f"row {b0}, head {h0}: token {s0} gets position {found[b0, h0, s0]}"
         code = "row-offset" if rows.size < 4 and heads.size == 3 else "position-axis"
-        run.add(code, f"{wrong.shape[0]} of 60 tokens have another position than declared{run.where()}", text)
+        run.add(
+            code,
+            f"{wrong.shape[0]} of 60 tokens have another position than declared{run.where()}",
+            text,
+        )
         return True
     run.add(
         "position-axis",
@@ -334,6 +335,8 @@ def _rows(run: Run) -> None:
     """Report failures of optional forms of positions: per row, single tokens, fractions."""
     failed = {f.case: f.place for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
+    if not rows and all(crossed_rows(case) for case in failed):
+        rows = list(failed)
     if f"{PER_ROW}, other values" in rows and PER_ROW not in rows:
         text = "positions (B, S) of an earlier call are used again"
         run.add("state", text, failed[rows[0]])

@@ -41,13 +41,14 @@ def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str]) -
         forms.append("unsorted")
     tokens = [n for n in SIZES["S"] if n <= min(longest or n, highest + 1)]
     levels = SIZES | {"S": tokens, "positions": forms, "memory": MEMORY}
-    crossing = Crossing(levels, _allowed, run.settings.seed)
+    crossing = Crossing(levels, _allowed, run.settings.seed, ("positions", "memory"))
     run.ledger.crossings.append(crossing)
     others: list[str] = []
     for row in crossing.rows():
         try:
             _judge(run, dim, row, highest)
         except Refused as error:
+            crossing.refused(row)
             others.append(f"{_said(row)}: refused ({error})")
         except Malformed as error:
             run.add(error.code, str(error), _said(row))
@@ -57,6 +58,11 @@ def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str]) -
         first, _, reason = others[0].partition(": refused ")
         more = f", and {len(others) - 1} other sizes or forms" if len(others) > 1 else ""
         run.limit(f"{first}{more}: refused {reason}")
+
+
+def crossed_rows(case: str) -> bool:
+    """Return whether a case is a crossed call in which each row has positions of its own."""
+    return "positions per row" in case
 
 
 def _allowed(row: Row) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run

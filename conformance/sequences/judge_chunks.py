@@ -8,9 +8,9 @@ from typing import Any
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply

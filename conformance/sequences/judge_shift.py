@@ -13,9 +13,9 @@ from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run

@@ -72,7 +72,7 @@ def _telling(records: Sequence[Record], rules: Sequence[Rule], tried: set[Wanted
     for wanted in _pool(records):
         if wanted in tried:
             continue
-        call = Call(last + 1, wanted.memory, False, wanted.sizes, wanted.positions)
+        call = Call(last + 1, wanted.memory, sizes=wanted.sizes, positions=wanted.positions)
         blank = Record("", axes, np.zeros(wanted.sizes, bool), call=call, positions=call.positions)
         first, *others = (rule.predicts(blank) for rule in rules)
         weight = sum(

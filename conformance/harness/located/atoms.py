@@ -59,6 +59,8 @@ class Atom:
         """Return how unlikely the condition is as a cause."""
         cost = _FEATURE[self.kind] + _OPERATOR[self.op]
         value = self.values[-1]
+        if self.kind == "call" and self.op not in ("from", "to"):
+            cost += 1.5
         if self.op == "in":
             return cost + 0.5 * len(self.values)
         if self.op == "is" and value not in (0, 1) and self.kind not in _FLAGS:
@@ -122,7 +124,7 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         yield Atom(name, "to", (high,))
     lost = np.setdiff1d(other, seen, assume_unique=True)
     inner = lost[(lost > low) & (lost < high)]
-    for value in (inner if inner.size <= LISTED else inner[:0]):
+    for value in inner if inner.size <= LISTED else inner[:0]:
         yield Atom(name, "not", (int(value),))
     if other[0] < low and lost.size and lost[0] == 0 and (lost.size == 1 or lost[1] > low):
         yield Atom(name, "not", (0,))

@@ -13,7 +13,7 @@ FACTORS = (2, 3, 4, 8, 16, 32, 64, 128)
 #: The letter of the size of each axis.
 LETTERS = {
     "batch row": "B", "head": "H", "token": "S", "query": "Q", "key": "K", "row": "rows",
-    "layer": "layers", "pair": "pairs",
+    "layer": "layers", "pair": "pairs", "key head": "H_kv", "group": "H / H_kv",
 }  # fmt: skip
 #: The axes of tokens.
 TOKENS = ("token", "query", "key", "row")
@@ -41,6 +41,9 @@ def _of_call(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
         sizes |= dict(zip(record.axes[-len(call.sizes) :], call.sizes, strict=False))
     elif not record.whole:
         sizes = {axis: n for axis, n in sizes.items() if axis not in TOKENS}
+    if call is not None and call.heads is not None and "head" in sizes:
+        heads, key_heads = call.heads
+        sizes |= {"head": heads, "key head": key_heads, "group": heads // max(key_heads, 1)}
     for axis, n in sizes.items():
         yield ("size", axis), np.array(n)
     if call is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -40,6 +40,12 @@ def locate(
     if not any(record.failed for record in records):
         return None
     records, asked = list(records), 0
+    parts = {record.part for record in records if record.failed}
+    if len(parts) == 1 and any(record.part not in parts for record in records):
+        place = locate([replace(r, part=0) for r in records if r.part in parts], ask, pairs)
+        assert place is not None
+        text = f"{place.text} (only result {parts.pop() + 1} of each call is wrong)"
+        return replace(place, text=text)
     rules, table = _rules(records)
     if rules and ask is not None:
         records, asked = refuted(records, rules, ask, lambda some: _rules(some)[0])
@@ -67,9 +73,11 @@ def _rules(records: Sequence[Record]) -> tuple[list[Rule], Table]:
 def _two(table: Table) -> list[Rule]:
     """Return two rules, of which one or both hold for every wrong element; empty if none do."""
     wrong, right = table.wrong, ~table.wrong
-    ends = np.cumsum([0, *(r.wrong.size if r.live is None else r.live.sum() for r in table.records)])
+    ends = np.cumsum(
+        [0, *(r.wrong.size if r.live is None else r.live.sum() for r in table.records)]
+    )
     best: list[Rule] = []
-    for start, end in zip(ends[:-1], ends[1:], strict=True):
+    for start, end in pairwise(ends):
         some = np.zeros_like(wrong)
         some[start:end] = wrong[start:end]
         if not some.any():
@@ -79,14 +87,16 @@ def _two(table: Table) -> list[Rule]:
                 [one.predicts(r)[... if r.live is None else r.live].ravel() for r in table.records]
             )
             for other in table.rules(left, right)[:1] if left.any() else ():
-                if one.cost + other.cost <= _DEAREST and not best or one.cost + other.cost < sum(r.cost for r in best):
+                if (one.cost + other.cost <= _DEAREST and not best) or one.cost + other.cost < sum(
+                    r.cost for r in best
+                ):
                     best = [one, other]
         break
     return best
 
 
 def _of_parts(records: Sequence[Record], asked: int) -> Place:
-    """Return the place by a rule of whole rows, heads, tokens or calls, of which parts are wrong."""
+    """Return the place by a rule of rows, heads, tokens or calls of which only parts are wrong."""
     axes = next(r.axes for r in records if r.failed)
     for count in range(len(axes) - 1, -1, -1):
         found = []

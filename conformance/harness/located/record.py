@@ -29,6 +29,7 @@ class Call:
     memory: str = MEMORY[0]  #: the memory layout of x
     fresh: bool = False  #: whether the instance was made for this call
     sizes: tuple[int, ...] | None = None
+    heads: tuple[int, int] | None = None  #: the numbers of heads of q and k, if both are passed
     positions: np.ndarray | None = None
 
 
@@ -48,6 +49,7 @@ class Record:
     call: Call | None = None
     whole: bool = True  #: whether the result is that of one whole call
     positions: np.ndarray | None = None  #: of the tokens of the result, (S,) or (B, S)
+    part: int = 0  #: how many results of the same call were judged before
     gone: tuple[int, ...] = ()  #: the axes over which ``wrong`` was reduced, now of size 1
     full: tuple[int, ...] = ()  #: the shape before that
 
@@ -69,6 +71,7 @@ class Evidence:
     records: list[Record] = field(default_factory=list)
     held: int = 0
     latest: Call | None = None  #: the call of the last judged result
+    part: int = 0  #: how many results of this call were judged before
 
     def add(
         self,
@@ -84,8 +87,11 @@ class Evidence:
         ``call`` is the last call since the last record. If there is none, the result belongs to the
         same call as the last one, as queries and keys do.
         """
-        self.latest = call or self.latest
-        record = recorded(case, axes, off, mask, self.latest, at)
+        if call is not None:
+            self.latest, self.part = call, 0
+        elif mask is None:  # another part of the same result has a mask
+            self.part += 1
+        record = recorded(case, axes, off, mask, self.latest, at, self.part)
         if record is not None and self.held + record.wrong.size <= MOST:
             self.held += record.wrong.size
             self.records.append(record)
@@ -98,6 +104,7 @@ def recorded(
     mask: np.ndarray | None,
     call: Call | None,
     at: np.ndarray | None,
+    part: int = 0,
 ) -> Record | None:
     """Return the record of a result, or None if its axes are not those of the surface."""
     if off.ndim != len(axes) or not axes or not off.size:
@@ -122,4 +129,4 @@ def recorded(
         near = near.reshape(*near.shape[:-1], *[1] * (off.ndim - near.ndim), near.shape[-1])
         known = off | near
         live = known if live is None else live & known
-    return Record(case, axes, off, live, channels, call, whole, at)
+    return Record(case, axes, off, live, channels, call, whole, at, part)

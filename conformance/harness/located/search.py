@@ -54,7 +54,10 @@ class Table:
     def live(self) -> np.ndarray:
         """Return which elements were compared."""
         return np.concatenate(
-            [np.ones(r.wrong.size, bool) if r.live is None else r.live.ravel() for r in self.records]
+            [
+                np.ones(r.wrong.size, bool) if r.live is None else r.live.ravel()
+                for r in self.records
+            ]
         )
 
     @cached_property
@@ -97,13 +100,13 @@ class Table:
 def _fewest(found: list[tuple[Atom, np.ndarray]], most: int) -> list[tuple[Atom, np.ndarray]]:
     """Return the conditions that hold for the fewest right elements, for their cost."""
     count = np.array([int(np.bitwise_count(bits).sum()) for _, bits in found])
-    order = np.argsort([np.log2(n + 1) + 2 * a.cost for n, (a, _) in zip(count, found, strict=True)])
+    order = np.argsort(
+        [np.log2(n + 1) + 2 * a.cost for n, (a, _) in zip(count, found, strict=True)]
+    )
     return [found[i] for i in order[:most]]
 
 
-def _sets(
-    found: list[tuple[Atom, np.ndarray]], deep: int, known: list[Rule]
-) -> list[Rule]:
+def _sets(found: list[tuple[Atom, np.ndarray]], deep: int, known: list[Rule]) -> list[Rule]:
     """Return the sets of ``deep`` conditions that no right element meets.
 
     A set that holds one of the ``known`` rules is left out.

@@ -35,7 +35,9 @@ def said(rule: Rule, table: Table | None = None, channels: str = "") -> str:
 def _from_small_to_large(atom: Atom) -> int:
     """Return the rank of a condition: tokens come before heads and rows, positions come last."""
     order = ("batch row", "head", "query", "key", "row", "token")
-    return 1 if atom.kind == "position" else -order.index(atom.name[1]) if atom.name[1] in order else 0
+    return (
+        1 if atom.kind == "position" else -order.index(atom.name[1]) if atom.name[1] in order else 0
+    )
 
 
 def _calls(calls: list[str]) -> str:
@@ -100,7 +102,9 @@ def _from_end(atom: Atom, axis: str, many: str) -> str:
     if atom.op == "not" and value == 0:
         return f"all {many}{of} but the last"
     if atom.op == "from":
-        return f"all {many}{of} but the last {value}" if value > 1 else f"all {many}{of} but the last"
+        return (
+            f"all {many}{of} but the last {value}" if value > 1 else f"all {many}{of} but the last"
+        )
     if atom.op == "to":
         return f"the last {value + 1} {many}{of}"
     if atom.op == "in":
@@ -146,7 +150,8 @@ def _compared(letter: str, atom: Atom) -> str:
     if atom.op in ("mod", "not mod"):
         sign = "=" if atom.op == "mod" else "!="
         return f"{letter} mod {value} {sign} {atom.values[1]}"
-    return f"{letter} {dict([('is', '='), ('not', '!='), ('from', '>='), ('to', '<=')])[atom.op]} {value}"
+    sign = {"is": "=", "not": "!=", "from": ">=", "to": "<="}[atom.op]
+    return f"{letter} {sign} {value}"
 
 
 def _nearest(atom: Atom, table: Table | None) -> str:

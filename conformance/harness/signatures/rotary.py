@@ -8,7 +8,7 @@ import numpy as np
 
 import posenc_ref
 
-from .surface import ROWS, X, Function, Surface, method
+from .surface import ROWS, Function, Surface, X, method
 
 #: The smallest ``max_position``: positions below it are always judged.
 _LEAST = 128

@@ -39,12 +39,12 @@ ATOMS = {
     "t % {} == 1": (lambda r: int(r.choice([2, 4])), lambda f, n: f.t % n == 1),
     "p >= {}": (lambda r: int(r.choice([1, 8, 64, 128, 1000])), lambda f, n: f.p >= n),
     "p % {} == 0": (lambda r: int(r.choice([2, 4])), lambda f, n: f.p % n == 0),
-    "S == {}": (lambda r: int(r.choice([1, 2, 8, 64])), lambda f, n: np.array(f.S == n)),
-    "S >= {}": (lambda r: int(r.choice([2, 8, 16, 64, 128])), lambda f, n: np.array(f.S >= n)),
+    "S == {}": (lambda r: int(r.choice([1, 2, 8, 64])), lambda f, n: np.array(n == f.S)),
+    "S >= {}": (lambda r: int(r.choice([2, 8, 16, 64, 128])), lambda f, n: np.array(n <= f.S)),
     "S % {} == 0": (lambda r: int(r.choice([4, 8, 64])), lambda f, n: np.array(f.S % n == 0)),
-    "B >= {}": (lambda r: int(r.choice([2, 5])), lambda f, n: np.array(f.B >= n)),
-    "B == {}": (lambda r: 1, lambda f, n: np.array(f.B == n)),
-    "H >= {}": (lambda r: int(r.choice([2, 8, 9])), lambda f, n: np.array(f.H >= n)),
+    "B >= {}": (lambda r: int(r.choice([2, 5])), lambda f, n: np.array(n <= f.B)),
+    "B == {}": (lambda r: 1, lambda f, n: np.array(n == f.B)),
+    "H >= {}": (lambda r: int(r.choice([2, 8, 9])), lambda f, n: np.array(n <= f.H)),
     "own rows": (lambda r: 0, lambda f, n: np.array(f.own)),
     "not contiguous": (lambda r: 0, lambda f, n: np.array(not f.contiguous)),
     "call >= {}": (lambda r: int(r.choice([4, 20, 60])), lambda f, n: np.array(f.number >= n)),
@@ -107,7 +107,9 @@ def others(rng, number, count=60):
     """Return records of calls that were not made, of sizes between those of the suite."""
     found = []
     for _ in range(count):
-        sizes = tuple(int(n) for n in (rng.integers(1, 6), rng.integers(1, 18), rng.integers(1, 140)))
+        sizes = tuple(
+            int(n) for n in (rng.integers(1, 6), rng.integers(1, 18), rng.integers(1, 140))
+        )
         at = np.arange(sizes[2]) + int(rng.choice([0, 0, 5, 700]))
         at = at + 9 * np.arange(sizes[0])[:, None] if rng.random() < 0.4 and sizes[0] > 1 else at
         memory = str(rng.choice(["contiguous", "contiguous", "sliced"]))
