@@ -9,7 +9,7 @@ import numpy as np
 from posenc_ref import RoPE
 from posenc_ref.conformance.diagnosis import reproduce
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.located.ask import Wanted
 from posenc_ref.conformance.harness.located.record import Record
 from posenc_ref.conformance.harness.probes import (  # fmt: skip
@@ -306,8 +306,16 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     if access.mode == "single":
         return
     state.same_length(run, evaluate, right)
+    if not run.failures and run.driver.axes == 1:
+        state.two_dtypes(run, partial(_right_in, run, dim))
     if run.failures and run.report.surface == "apply":  # others may need a call for each token
         state.kept_table(run, lambda positions: _fits(run, dim, positions))
+
+
+def _right_in(run: Run, dim: int, driver: Driver, tokens: int) -> bool:
+    """Return whether a call of a driver, from position 0 on, is right."""
+    x, positions = run.random((1, 2, tokens, dim), tokens), np.arange(tokens)
+    return run.fits(driver.apply(x, positions), apply_truth(run.encoding, x, positions))
 
 
 def _fits(run: Run, dim: int, positions: np.ndarray) -> bool:
