@@ -30,6 +30,7 @@ class Crossing:
     seed: int = 0
     optional: tuple[str, ...] = ()  #: factors of which the function may refuse all but one level
     gone: set[tuple[str, Any]] = field(default_factory=set)  #: refused levels of these factors
+    left: dict[Pair, None] = field(default_factory=dict)  #: the pairs that no call has had yet
     judged: set[Pair] = field(default_factory=set)
     calls: int = 0
 
@@ -47,20 +48,21 @@ class Crossing:
         Each call starts from the first pair that is left; then each factor gets the level that
         meets the most pairs that are left. The seed decides between equally good levels.
         """
-        left, rng = dict.fromkeys(self.pairs()), np.random.default_rng(self.seed)
-        while left := {pair: None for pair in left if not pair & self.gone}:
-            row: Row = dict(sorted(next(iter(left))))
+        self.left = {pair: None for pair in self.pairs() if not pair & self.gone}
+        rng = np.random.default_rng(self.seed)
+        while self.left:
+            row: Row = dict(sorted(next(iter(self.left))))
             for factor in self.levels:
                 if factor not in row:
-                    row[factor] = self._best(row, factor, left, rng)
+                    row[factor] = self._best(row, factor, rng)
             for pair in _within(row):
-                left.pop(pair, None)
+                self.left.pop(pair, None)
             yield {factor: row[factor] for factor in self.levels}
 
-    def _best(self, row: Row, factor: str, left: Mapping[Pair, None], rng: Any) -> Any:
+    def _best(self, row: Row, factor: str, rng: Any) -> Any:
         """Return the allowed level of a factor that meets the most pairs that are left."""
         gains = [
-            sum(frozenset(((factor, a), item)) in left for item in row.items())
+            sum(frozenset(((factor, a), item)) in self.left for item in row.items())
             if (factor, a) not in self.gone and self.allowed({**row, factor: a})
             else -1
             for a in self.levels[factor]
@@ -87,6 +89,9 @@ class Crossing:
             numbers = isinstance(base, int) and not any((name, other) in known for other in others)
             blamed |= {(name, other) for other in (others if numbers else [row[name]])}
         self.gone |= blamed
+        if blamed:
+            again = dict.fromkeys(_within(row)) | self.left
+            self.left = {pair: None for pair in again if not pair & self.gone}
         return bool(blamed)
 
     def covered(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.located.locate import Place
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
@@ -335,7 +336,7 @@ def _rows(run: Run) -> None:
     """Report failures of optional forms of positions: per row, single tokens, fractions."""
     failed = {f.case: f.place for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
-    if not rows and all(crossed_rows(case) for case in failed):
+    if not rows and all(map(crossed_rows, failed)) and _by_row(run.located()):
         rows = list(failed)
     if f"{PER_ROW}, other values" in rows and PER_ROW not in rows:
         text = "positions (B, S) of an earlier call are used again"
@@ -358,6 +359,12 @@ def _rows(run: Run) -> None:
                 + run.where(),
                 failed[case],
             )
+
+
+def _by_row(place: Place | None) -> bool:
+    """Return whether a rule is about the batch rows."""
+    atoms = [atom for rule in place.rules for atom in rule.atoms] if place is not None else []
+    return any(atom.name == ("index", "batch row") for atom in atoms)
 
 
 def _permutation(encoding: Any, measured: str) -> str:

@@ -60,10 +60,10 @@ class Atom:
         cost = _FEATURE[self.kind] + _OPERATOR[self.op]
         value = self.values[-1]
         if self.kind == "call" and self.op not in ("from", "to"):
-            cost += 1.5
+            cost += 2.5
         if self.op == "in":
             return cost + 0.5 * len(self.values)
-        if self.op == "is" and value not in (0, 1) and self.kind not in _FLAGS:
+        if self.op == "is" and value not in (0, 1) and self.kind not in (*_FLAGS, "memory"):
             cost += 0.5 if self.kind == "index" else 0.9
         if self.op == "mod" and self.values[0] == 3:
             cost += 0.2
@@ -111,7 +111,7 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         return
     if kind == "memory":
         yield Atom(name, "in" if seen.size > 1 else "is", tuple(int(v) for v in seen))
-        if 0 in other and 0 not in seen:
+        if seen.size > 1 and 0 in other and 0 not in seen:
             yield Atom(name, "not", (0,))
         return
     if seen.size == 1 and low == high:

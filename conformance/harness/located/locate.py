@@ -10,6 +10,7 @@ import numpy as np
 
 from .ask import Ask, refuted
 from .atoms import atoms
+from .features import features
 from .record import Record
 from .search import Rule, Table
 from .words import said
@@ -18,6 +19,8 @@ from .words import said
 _SEARCHED = 2**19
 #: The highest cost of two rules together.
 _DEAREST = 5.0
+#: The highest cost of a rule for results of which only parts are wrong.
+_OF_PARTS = 4.2
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,17 @@ def locate(
         return _of_parts(records, asked)
     channels = _channels(records, pairs)
     words = "; and ".join(said(rule, table, channels) for rule in chosen)
+    words += ", but not at position 0" * any(_still(r, chosen) for r in records)
     return Place(f"wrong: {words}", tuple(chosen), asked)
+
+
+def _still(record: Record, rules: Sequence[Rule]) -> bool:
+    """Return whether a rule holds for a right element at position 0, where nothing turns."""
+    at = features(record).get(("position", ""))
+    if at is None or not (at == 0).any():
+        return False
+    some = (at == 0) & ~record.wrong
+    return bool(some.any() and any((rule.predicts(record) & some).any() for rule in rules))
 
 
 def _rules(records: Sequence[Record]) -> tuple[list[Rule], Table]:
@@ -103,7 +116,7 @@ def _of_parts(records: Sequence[Record], asked: int) -> Place:
         for kept in combinations(range(len(axes)), count):
             parts = [_projected(record, kept) for record in records if record.axes == axes]
             rules, table = _rules(parts)
-            found += [(rule, table) for rule in rules[:1] if rule.atoms and rule.cost <= _DEAREST]
+            found += [(rule, table) for rule in rules[:1] if rule.atoms and rule.cost <= _OF_PARTS]
         if found:
             rule, table = min(found, key=lambda pair: pair[0].cost)
             some = f"some elements of {said(rule, table)}".replace(" of every element", "", 1)

@@ -12,8 +12,8 @@ MOST = 2**24
 MEMORY = (
     "contiguous", "transposed", "sliced", "strided", "reversed heads", "Fortran order, read-only",
 )  # fmt: skip
-#: Past this position, float32 angles hide a shift by a few positions: there, a right result is no
-#: evidence that a rule does not hold.
+#: Past this position, float32 angles hide a shift by a few positions; at position 0, nothing turns.
+#: There, a right result is no evidence that a rule does not hold.
 TELLING = 2**13
 
 
@@ -124,8 +124,8 @@ def recorded(
             at = call.positions
     if at is not None and (at.ndim not in (1, 2) or at.shape[-1] != off.shape[-1]):
         at = None
-    if at is not None and at.size and np.abs(at).max() > TELLING:
-        near = np.abs(at) <= TELLING
+    if at is not None and at.size:
+        near = (np.abs(at) <= TELLING) & (at != 0)
         near = near.reshape(*near.shape[:-1], *[1] * (off.ndim - near.ndim), near.shape[-1])
         known = off | near
         live = known if live is None else live & known

@@ -117,3 +117,12 @@ def others(rng, number, count=60):
         axes = ("batch row", "head", "token")
         found.append(Record("", axes, np.zeros(sizes, bool), call=call, positions=at))
     return found
+
+
+def made(rule, wanted, number):
+    """Return the record of a call whose tokens are wrong where the rule holds."""
+    at, b = wanted.positions, wanted.sizes
+    facts = Facts(b, at, wanted.memory == "contiguous", number)
+    wrong = np.array(np.broadcast_to(rule(facts), b), bool)
+    call = Call(number, wanted.memory, sizes=b, positions=at)
+    return Record(f"call {number}", ("batch row", "head", "token"), wrong, call=call, positions=at)
