@@ -147,9 +147,8 @@ def test_the_only_failure(fn, case):
 def test_every_check_is_counted():
     run = run_of(RIGHT, ENCODING)
     judge_apply.judge(run)
-    assert (
-        run.report.executed["state"] == 6
-    )  # replay, kept result, three calls of one length, two dtypes
+    # replay, kept result, three calls of one length, two dtypes
+    assert run.report.executed["state"] == 6
     assert run.report.executed["robustness"] == 11
     assert run.report.findings == run.failures == run.report.limits == []
 
