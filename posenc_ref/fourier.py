@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -161,15 +162,16 @@ class FourierFeatures(ComputedTable):
     def truth(self, positions: Any) -> Truth:
         """Return ``table`` with the coefficients A and B of its rounding error."""
         value = self.table(np.asarray(positions))
-        v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, -1), 0, -1)
+        places = math.prod(value.shape[:-1])
+        v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, places), 0, -1)
         u = np.abs(self.position_scale) * (np.abs(v) + abs(self.offset))
         size = u @ np.abs(self.matrix).T * float(UNITS[self.unit]) * abs(self.scale)
-        size = size.reshape(*value.shape[:-1], -1)
+        size = size.reshape(*value.shape[:-1], size.shape[-1])
         terms, angle, amplitude = np.abs(value), np.zeros_like(value), np.zeros(self.dim)
         for at in self.columns():
             angle[..., at], amplitude[at] = size, abs(self.scale)
         if self.include_input:
-            terms[..., : self.num_axes] = u.reshape(*value.shape[:-1], -1)
+            terms[..., : self.num_axes] = u.reshape(*value.shape[:-1], self.num_axes)
         return Truth(value, terms, angle, amplitude)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:

@@ -25,7 +25,7 @@ def bound(
 ) -> tuple[Implementation, Implementation]:
     """Return both functions as implementations, with one size of a head if they share any.
 
-    A function of queries and keys is compared with one of x by its queries.
+    A function of x that is compared with one of queries and keys is called for each of them.
     """
     a = _one(fn_a, surface, settings[0], head_dim, options)
     try:
@@ -34,10 +34,7 @@ def bound(
         b = _one(fn_b, surface, settings[1], head_dim, options)
         a = _one(fn_a, surface, settings[0], head_dim or b.head_dim, options)
     if {a.surface, b.surface} == {"apply", "apply_qk"}:
-        a, b = (
-            replace(one, call=one.queries, surface="apply") if one.surface == "apply_qk" else one
-            for one in (a, b)
-        )
+        a, b = (one.of_pairs() if one.surface == "apply" else one for one in (a, b))
     return a, b
 
 

@@ -130,11 +130,11 @@ class Ledger:
         ``where`` returns the place of the wrong elements, as the end of a sentence.
         """
         if not self.failures and not self.report.codes:
-            for case, where in self.noted.items():
+            for case, place in self.noted.items():
                 self.add(
                     "position-range",
                     f"{case} are accepted and answered wrongly: refuse them, or answer them right",
-                    where,
+                    place,
                     severity=NOTE,
                 )
         order = {code: i for i, code in enumerate(DIRECT)}

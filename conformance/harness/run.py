@@ -12,7 +12,8 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
-from .driver import Driver, Refused
+from .driver import Driver, Malformed, Refused
+from .foreign import said
 from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded
@@ -22,6 +23,8 @@ from .signatures import SIGNATURES, Surface
 
 #: In the evidence of a mistake whose prediction was compared with every call.
 PREDICTS = "the mistake predicts"
+#: What a judge has not done that raised before its end.
+WHOLE = "the whole judging"
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,9 @@ class Run:
         axes = self.surface.axes
         if check != "properties":  # products of several results
             self.ledger.evidence.add(case, axes, score > self.budget, mask, made, at)
-        at = largest(score)
-        worst = float(score[at])
-        where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"
+        top = largest(score)
+        worst = float(score[top])
+        where = f"case {case!r} at index {top}: {actual[top]:.9g}, truth {truth.value[top]:.9g}"
         self.ledger.score(worst, where)
         if self.ledger.sample is None:
             unit = self.unit(truth)
@@ -144,7 +147,7 @@ class Run:
             if live.any() or not unit.any():
                 self.ledger.sample = (actual, truth, live)
         if worst > self.budget:
-            self.failed(check, case, worst, where, not np.isfinite(actual[at]))
+            self.failed(check, case, worst, where, not np.isfinite(actual[top]))
             return False
         return True
 
@@ -222,7 +225,8 @@ class Run:
             return
         actual, truth, live = self.ledger.sample
         at = tuple(np.argwhere(live)[-1]) if live.any() else tuple(0 for _ in actual.shape)
-        moved, holed = np.array(actual), np.array(actual)
+        kind = actual.dtype if actual.dtype.kind in "fc" else np.dtype(np.float64)
+        moved, holed = np.array(actual, kind), np.array(actual, kind)
         step = 2 * self.budget * self.unit(truth)[at] if live.any() else 1.0
         moved[at], holed[at] = truth.value[at] + step, np.nan
         changed = {"one element off by twice the tolerance": moved, "one NaN": holed}
@@ -233,8 +237,15 @@ class Run:
         """Run a diagnosis; if it raises on malformed results, the verdict stands."""
         try:
             diagnose(self, *args)
-        except (ArithmeticError, IndexError, ValueError) as error:
-            self.limit(f"the diagnosis broke off ({type(error).__name__}: {error}); please report")
+        except (Malformed, Refused):
+            raise
+        except Exception as error:
+            self.limit(f"the diagnosis broke off ({said(error)}); please report")
+
+    def broke_off(self, error: Exception) -> None:
+        """Report that the judge itself raised: what it has found stands, but nothing conforms."""
+        self.report.required += (WHOLE,)
+        self.limit(f"the judging broke off ({said(error)}); please report")
 
     def finish(self) -> Report:
         """Return the complete report: negative controls, dtypes, overwritten inputs, accuracy."""

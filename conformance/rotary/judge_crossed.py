@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from posenc_ref.conformance.harness.crossing import Crossing, Row
@@ -41,7 +44,11 @@ def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str]) -
     if access.mode == "any" and UNSORTED not in refused:
         forms.append("unsorted")
     tokens = [n for n in SIZES["S"] if n <= min(longest or n, highest + 1)]
-    levels = SIZES | {"S": tokens, "positions": forms, "memory": MEMORY}
+    levels: dict[str, Sequence[Any]] = {**SIZES} | {
+        "S": tokens,
+        "positions": forms,
+        "memory": MEMORY,
+    }
     crossing = Crossing(levels, _allowed, run.settings.seed, ("positions", "memory"))
     run.ledger.crossings.append(crossing)
     others: list[str] = []
@@ -95,10 +102,10 @@ def _positions(row: Row, highest: int) -> np.ndarray:
     b, s, form = row["B"], row["S"], row["positions"]
     at = np.arange(s)
     if form == "later":
-        return at + min(37, highest + 1 - s)
+        return np.asarray(at + min(37, highest + 1 - s))
     if form == "per row":
         start = (3 + 11 * np.arange(b)) % (highest + 2 - s)
         return np.asarray(start[:, None] + at)
     if form == "unsorted":
-        return np.random.default_rng(s).permutation(min(2 * s + 5, highest + 1))[:s]
+        return np.asarray(np.random.default_rng(s).permutation(min(2 * s + 5, highest + 1))[:s])
     return at

@@ -29,6 +29,7 @@ from posenc_ref.conformance.isolation.judge import Child, Died, Raised
 
 from .isolation import own_modules
 from .loading import UsageError
+from .output import waiting
 
 #: The default limits of judging one function.
 SECONDS, MEMORY = 600.0, 8192.0
@@ -141,10 +142,11 @@ def shown(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
 
     @functools.wraps(judge)
     def command(**asked: Any) -> None:
+        targets = [str(asked[name]) for name in ("target", "a", "b") if asked.get(name)]
         try:
-            found = judged(judge, asked)
+            with waiting(f"judging {' and '.join(targets)} ..."):
+                found = judged(judge, asked)
         except NoVerdict as error:
-            targets = [str(asked[name]) for name in ("target", "a", "b") if asked.get(name)]
             found = lost(error, " and ".join(targets), asked)
         if isinstance(found, Report):
             text = found.to_json(indent=1) if asked["as_json"] else str(found)

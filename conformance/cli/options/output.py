@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -67,6 +68,24 @@ def progress() -> Iterator[Any]:
         yield lambda name, done, expected: bar.update(
             task, completed=done, total=expected or None, description=name
         )
+
+
+@contextmanager
+def waiting(text: str, after: float = 2.0) -> Iterator[None]:
+    """Within this context, show a line on standard error after so many seconds, on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    status = console.status(escape(text))
+    timer = threading.Timer(after, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
 
 
 def show(parts: list[TextTable | str], exit_code: int) -> None:

@@ -73,19 +73,14 @@ class Atom:
 
     def holds(self, value: np.ndarray) -> np.ndarray:
         """Return whether the condition is true for values of its feature."""
-        if self.op == "is":
-            return value == self.values[0]
-        if self.op == "not":
-            return value != self.values[0]
-        if self.op == "from":
-            return value >= self.values[0]
-        if self.op == "to":
-            return value <= self.values[0]
-        if self.op == "mod":
-            return np.mod(value, self.values[0]) == self.values[1]
-        if self.op == "not mod":
-            return np.mod(value, self.values[0]) != self.values[1]
-        return np.isin(value, self.values)
+        first = self.values[0]
+        if self.op in ("mod", "not mod"):
+            met = np.mod(value, first) == self.values[1]
+            return np.asarray(met if self.op == "mod" else ~met)
+        if self.op in ("from", "to"):
+            return np.asarray(value >= first if self.op == "from" else value <= first)
+        listed = np.isin(value, self.values)
+        return np.asarray(~listed if self.op == "not" else listed)
 
 
 def _round(value: int, op: str) -> bool:

@@ -19,6 +19,8 @@ from .words import said
 _SEARCHED = 2**19
 #: The highest cost of two rules together.
 _DEAREST = 5.0
+#: Rules whose costs differ by no more are as simple as each other.
+_NEAR = 0.25
 #: The highest cost of a rule for results of which only parts are wrong.
 _OF_PARTS = 4.2
 
@@ -54,6 +56,9 @@ def locate(
         records, asked = refuted(records, rules, ask, lambda some: _rules(some)[0])
         if asked:
             rules, table = _rules(records)
+    best = [rule for rule in rules if rule.cost <= rules[0].cost + _NEAR]
+    if len(best) > 1:  # position 0 decides between rules that are as simple
+        rules = sorted(best, key=lambda rule: any(_still(r, [rule]) for r in records))
     chosen = rules[:1] or _two(table)
     if not chosen:
         return _of_parts(records, asked)
@@ -127,8 +132,10 @@ def _of_parts(records: Sequence[Record], asked: int) -> Place:
 def _projected(record: Record, kept: tuple[int, ...]) -> Record:
     """Return the record with sizes of 1 for all axes but those kept: wrong if any element is."""
     gone = tuple(d for d in range(record.wrong.ndim) if d not in kept)
-    live = None if record.live is None else record.live.any(axis=gone, keepdims=True)
-    wrong = record.wrong.any(axis=gone, keepdims=True)
+    wrong = np.asarray(record.wrong.any(axis=gone, keepdims=True))
+    live = record.live
+    if live is not None:
+        live = np.asarray(live.any(axis=gone, keepdims=True))
     return replace(record, wrong=wrong, live=live, gone=gone, full=record.shape)
 
 

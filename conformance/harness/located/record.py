@@ -109,14 +109,14 @@ def recorded(
     """Return the record of a result, or None if its axes are not those of the surface."""
     if off.ndim != len(axes) or not axes or not off.size:
         return None
-    live = None if mask is None else np.broadcast_to(mask, off.shape)
+    live: np.ndarray | None = None if mask is None else np.broadcast_to(mask, off.shape)
     channels = None
     if axes[-1] == "channel":
         axes = axes[:-1]
         if off.any():
             channels = off.reshape(-1, off.shape[-1]).any(axis=0)
-        off = off.any(axis=-1)
-        live = None if live is None else live.any(axis=-1)
+        off = np.asarray(off.any(axis=-1))
+        live = None if live is None else np.asarray(np.any(live, axis=-1))
     whole = True
     if call is not None and call.sizes is not None:
         whole = call.sizes == off.shape[-len(call.sizes) :]
@@ -125,8 +125,10 @@ def recorded(
     if at is not None and (at.ndim not in (1, 2) or at.shape[-1] != off.shape[-1]):
         at = None
     if at is not None and at.size:
-        near = (np.abs(at) <= TELLING) & (at != 0)
+        near = np.abs(at) <= TELLING
+        if axes[-1] == "token":
+            near &= at != 0
         near = near.reshape(*near.shape[:-1], *[1] * (off.ndim - near.ndim), near.shape[-1])
-        known = off | near
-        live = known if live is None else live & known
+        known = np.logical_or(off, near)
+        live = known if live is None else np.logical_and(live, known)
     return Record(case, axes, off, live, channels, call, whole, at, part)

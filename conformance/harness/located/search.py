@@ -63,7 +63,7 @@ class Table:
     @cached_property
     def wrong(self) -> np.ndarray:
         """Return which of the compared elements are wrong."""
-        return np.concatenate([r.wrong.ravel() for r in self.records])[self.live]
+        return np.asarray(np.concatenate([r.wrong.ravel() for r in self.records])[self.live])
 
     @cached_property
     def columns(self) -> dict[Name, np.ndarray]:
