@@ -95,7 +95,8 @@ def _pool(records: Sequence[Record]) -> Iterator[Wanted]:
         for level, n in zip(levels, record.wrong.shape, strict=True):
             if n and n not in level and len(level) < _LEVELS:
                 level.append(n)
-    levels = [sorted({*level, *(n + 1 for n in level[:3])}) for level in levels]
+    near = [{m for n in level[:3] for m in (n + 1, n // 2) if m} for level in levels]
+    levels = [sorted({*level, *more}) for level, more in zip(levels, near, strict=True)]
     seen = set()
     for record in [*wrong[:1], *wrong[-1:], *right[:1], *right[-1:]]:
         base = _as_wanted(record)

@@ -109,14 +109,16 @@ def recorded(
     """Return the record of a result, or None if its axes are not those of the surface."""
     if off.ndim != len(axes) or not axes or not off.size:
         return None
-    live: np.ndarray | None = None if mask is None else np.broadcast_to(mask, off.shape)
+    compared: np.ndarray = (
+        np.ones(off.shape, bool) if mask is None else np.broadcast_to(mask, off.shape)
+    )
     channels = None
     if axes[-1] == "channel":
         axes = axes[:-1]
         if off.any():
             channels = off.reshape(-1, off.shape[-1]).any(axis=0)
         off = np.asarray(off.any(axis=-1))
-        live = None if live is None else np.asarray(np.any(live, axis=-1))
+        compared = np.asarray(compared.any(axis=-1))
     whole = True
     if call is not None and call.sizes is not None:
         whole = call.sizes == off.shape[-len(call.sizes) :]
@@ -129,6 +131,6 @@ def recorded(
         if axes[-1] == "token":
             near &= at != 0
         near = near.reshape(*near.shape[:-1], *[1] * (off.ndim - near.ndim), near.shape[-1])
-        known = np.logical_or(off, near)
-        live = known if live is None else np.logical_and(live, known)
+        compared = np.asarray(compared & (off | near))
+    live: np.ndarray | None = None if compared.all() else compared
     return Record(case, axes, off, live, channels, call, whole, at, part)
