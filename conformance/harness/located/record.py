@@ -116,7 +116,7 @@ def recorded(
     if axes[-1] == "channel":
         axes = axes[:-1]
         if off.any():
-            channels = off.reshape(-1, off.shape[-1]).any(axis=0)
+            channels = np.asarray(off.reshape(-1, off.shape[-1]).any(axis=0))
         off = np.asarray(off.any(axis=-1))
         compared = np.asarray(compared.any(axis=-1))
     whole = True
@@ -132,5 +132,5 @@ def recorded(
             near &= at != 0
         near = near.reshape(*near.shape[:-1], *[1] * (off.ndim - near.ndim), near.shape[-1])
         compared = np.asarray(compared & (off | near))
-    live: np.ndarray | None = None if compared.all() else compared
+    live = None if compared.all() else compared
     return Record(case, axes, off, live, channels, call, whole, at, part)
