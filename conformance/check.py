@@ -106,10 +106,10 @@ def check(
     HarnessError
         A program of :func:`from_command` could not be judged at all.
     """
-    bound = fn if isinstance(fn, Implementation) else None
     if not callable(fn):
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
-    fn = bound or tame(fn)
+    fn = tame(fn)
+    bound = fn if isinstance(fn, Implementation) else None
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
         raise TypeError(

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import real_numbers
 from ._cached import cached_property
-from ._namespace import Array, Namespace, astype, from_host, is_array, send, to_host
+from ._namespace import Array, Namespace, astype, from_host, send
 from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, TWO_PI, Turns, check_domain, decimal_context, tables, turns
@@ -81,9 +82,7 @@ class FourierFeatures(ComputedTable):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not is_array(self.matrix):
-            raise TypeError(f"matrix must be an array (pairs, A), got {type(self.matrix).__name__}")
-        matrix = np.array(to_host(self.matrix), dtype=np.float64)
+        matrix = real_numbers("matrix", self.matrix, "(pairs, A)")
         if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all():
             raise ValueError(f"matrix must be finite, of shape (pairs, A), got {matrix.shape}")
         layout = validate.choice("layout", self.layout, LAYOUTS, {"half": "concat"})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_ref.conformance.calling import NoConvention, bind, takes
+from posenc_ref.conformance.harness.foreign import tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
 
@@ -45,6 +46,7 @@ def _one(
     backend, tensor_layout, name = settings
     if not callable(fn):
         raise TypeError(f"fn_a and fn_b must be callable, got {type(fn).__name__}")
+    fn = tame(fn)
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
     given = isinstance(fn, Implementation)

@@ -12,7 +12,7 @@ from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.foreign import said
+from posenc_ref.conformance.harness.foreign import said, tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR
@@ -72,6 +72,7 @@ def identify(
     """
     from . import hints, names  # slow to import
 
+    fn = tame(fn)
     bound = fn if isinstance(fn, Implementation) else None
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
