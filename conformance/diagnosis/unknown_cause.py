@@ -20,7 +20,7 @@ def name_place(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: st
     if wrong:
         code = code_of(run.located()) or otherwise
         evidence = f"{len(wrong)} of {len(seen)} calls, {wrong[0].case} first"
-        run.add(code, f"{message}{run.where()}", evidence)
+        run.add(code, f"{message}{run.where(extent=True)}", evidence)
 
 
 def code_of(place: Place | None) -> str:

@@ -137,6 +137,6 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
             row.otherwise,
             plural(len(wrong), "result is", "results are", len(calls))
             + f" wrong, and no known mistake explains {'it' if len(wrong) == 1 else 'them'}"
-            + run.where(),
+            + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )

@@ -208,10 +208,13 @@ class Run:
             ledger.place = known, found
         return ledger.place[1]
 
-    def where(self) -> str:
-        """Return the place of the wrong elements as the end of a sentence; empty if unknown."""
+    def where(self, *, extent: bool = False) -> str:
+        """Return the place of the wrong elements as the end of a sentence.
+
+        It is empty if no rule is found; with ``extent``, it then says in how many results they are.
+        """
         place = self.located()
-        return "" if place is None else f"; {place.text}"
+        return f"; {place.text}" if place is not None and (place.rules or extent) else ""
 
     def control(self) -> None:
         """Judge one output with one element changed, and with a NaN: both must be rejected.
@@ -260,7 +263,7 @@ class Run:
                 f"the input {self.driver.mutated} is written over",
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
-        return self.ledger.finish(self.budget, self.where)
+        return self.ledger.finish(self.budget, lambda: self.where(extent=True))
 
     def _qualify(self) -> None:
         """Add the place to the first error if only some rows, heads, tokens or calls are wrong.
