@@ -114,7 +114,8 @@ def two_dtypes(run: Run, right: Callable[[Driver, int], bool]) -> None:
         first = replace(driver, dtype=other, out_dtypes=set())
         right(first, n)
         driver.calls += 1
-        after, shorter = right(driver, n), right(driver, n - 1)
+        later = replace(driver, out_dtypes=set())  # a wrong dtype is a sign of the same mistake
+        after, shorter = right(later, n), right(later, n - 1)
         alone = right(before.fresh() if before.factory is not None else before, n + 1)
     except (Refused, Malformed):  # another dtype is not promised
         return
