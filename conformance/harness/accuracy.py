@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from posenc_ref._text import one_line
 
-from .probes import SCAN
-
 #: The place of the largest error where no value was compared.
 NOTHING = "no case judged"
 #: The beginning of the place of the largest error where logits were compared instead of tensors.
@@ -31,7 +29,11 @@ class Accuracy:
     errors : dict[int, float]
         The absolute error at the end of a context, by context length.
     degrades_at : int, optional
-        First tried position with an error over 2**-9; below 16384, every position is tried.
+        The first position with an error over 2**-9, if ``degrades_first``; else the first one is
+        this or a smaller one. None if no position that was tried has such an error.
+    degrades_first : bool
+        Whether no smaller position has an error over 2**-9: every one was tried, or a model of
+        the angles predicts it and agrees with all calls. For None, whether no position has one.
     highest : int
         The highest position judged.
     """
@@ -42,6 +44,7 @@ class Accuracy:
     precision: str = ""
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None
+    degrades_first: bool = False
     highest: int = 0
 
     def __post_init__(self) -> None:
@@ -62,10 +65,8 @@ class Accuracy:
             what = "of tensors, from the convention in the note" if tensors else "absolute"
             lines.append(f"errors    {what}, at the end of a context of {errors}")
             if self.degrades_at is not None and not tensors:
-                gaps = "" if self.degrades_at < SCAN else " of those tried"
-                lines.append(
-                    f"          first error over 2**-9 at position {self.degrades_at}{gaps}"
-                )
+                late = "at position" if self.degrades_first else "no later than at position"
+                lines.append(f"          first error over 2**-9 {late} {self.degrades_at}")
         short = "" if self.highest >= 1024 else "; a pass below 1024 says little about long context"
         if self.highest:
             lines.append(f"judged    up to position {self.highest}{short}")
