@@ -65,12 +65,16 @@ class Accuracy:
             what = "of tensors, from the convention in the note" if tensors else "absolute"
             lines.append(f"errors    {what}, at the end of a context of {errors}")
             if self.degrades_at is not None and not tensors:
-                late = "at position" if self.degrades_first else "no later than at position"
-                lines.append(f"          first error over 2**-9 {late} {self.degrades_at}")
+                lines.append(f"          {first_error(self.degrades_at, self.degrades_first)}")
         short = "" if self.highest >= 1024 else "; a pass below 1024 says little about long context"
         if self.highest:
             lines.append(f"judged    up to position {self.highest}{short}")
         return lines
+
+
+def first_error(position: int, first: bool) -> str:
+    """Return where an error exceeds 2**-9 first, or by where it has exceeded it."""
+    return f"first error over 2**-9 {'' if first else 'no later than '}at position {position}"
 
 
 def short_length(position: int) -> str:

@@ -12,8 +12,9 @@ from posenc_ref.conformance.harness.probes import SCAN, TELLING
 
 from .rounding_model import FINE, RoundingModel
 
-#: Positions with a predicted error above this part of a visible one are asked, too.
-_NEAR = 0.95
+#: Positions before the predicted one are asked if their errors exceed this part of a visible one,
+#: those with the largest errors, but not more than this.
+_NEAR, _CLOSE = 0.95, 12
 #: The most positions that are asked to confirm a prediction.
 _MOST = 4 * TELLING.size
 #: Returns the largest error of cos and sin at each position.
@@ -105,14 +106,19 @@ def _predicted(
     """
     if model is None:
         return None
-    asked = 0
-    for positions in model.over(_NEAR * limit, highest):
-        expected = model.errors(positions)
-        for start in range(0, positions.size, TELLING.size):
-            part = slice(start, start + TELLING.size)
-            at, most = positions[part], expected[part]
-            actual = error(at)
+    asked, close, sizes = 0, np.zeros(0, dtype=int), np.zeros(0)
+    for block in model.over(_NEAR * limit, highest):
+        expected = model.errors(block)
+        likely = block[expected > limit - FINE]
+        before = block < (likely[0] if likely.size else np.inf)
+        close, sizes = np.r_[close, block[before]], np.r_[sizes, expected[before]]
+        largest = np.argsort(-sizes, kind="stable")[:_CLOSE]
+        close, sizes = close[largest], sizes[largest]
+        while likely.size:
+            at = np.unique(np.r_[close, likely[: TELLING.size - close.size]])
+            likely, close, sizes = likely[TELLING.size - close.size :], close[:0], sizes[:0]
             asked += at.size
+            actual, most = error(at), model.errors(at)
             if (actual > most + FINE).any() or (not model.grain and (actual < most - FINE).any()):
                 return None
             visible = at[actual > limit]
