@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -12,14 +10,13 @@ from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.harness.accuracy import Accuracy
 from posenc_ref.conformance.harness.probes import REPORTED, TELLING, error_window
 from posenc_ref.conformance.harness.reach import Reach
-from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.harness.run import Run
 
-from .declaration import Declaration, unit_size
+from .constants import judge_constants
+from .declaration import Declaration
 from .first_visible import first_visible
 from .measure import Tables
-from .precision import Model, classify
-from .rounding_model import RoundingModel, fit
+from .telling import Telling
 
 
 def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declaration) -> None:
@@ -47,60 +44,20 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     errors = _errors(error, lengths, run.settings.reduced)
     # Half-precision results already have a visible rounding error.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
-    telling = _Telling(run, tables, declared, TELLING[highest >= TELLING])
-    found = first_visible(error, highest, rounding, run.settings.reduced, telling.angles)
+    telling = Telling(run, tables, declared, TELLING[highest >= TELLING])
+    found = first_visible(error, highest, rounding, run.settings.reduced, lambda: telling.angles)
     if wrong and not run.failures:
         position, score = wrong[0]
         run.failed("values", f"position {position}", score, "cos or sin is wrong")
     model = telling.model
     name = model.name if model else ""
-    if model and model.code == "range-reduction" and not run.failures:
-        than = "float32" if model.slip > ROUNDOFF["float32"] else "float64"
-        text = f"{name}: within the tolerance, but less accurate than {than} angles"
-        run.add(model.code, text, f"recomputed at {telling.positions.size} positions", severity=NOTE)
+    if judge_constants(run, telling.angles, model, declared, found):
+        name = ""  # the angles differ by more than their rounding
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # half-precision results cannot tell them apart
     run.report.accuracy = Accuracy(
         precision=name, errors=errors, degrades_at=found.position, degrades_first=found.first
     )
-
-
-@dataclass(frozen=True)
-class _Telling:
-    """Cos and sin at the positions that tell the precision of the angles."""
-
-    run: Run
-    tables: Tables
-    declared: Declaration
-    positions: np.ndarray
-
-    @cached_property
-    def cos_sin(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the function's values (positions, pairs), with amplitude 1."""
-        return unit_size(self.tables, self.positions, self.declared)
-
-    @property
-    def frequencies(self) -> np.ndarray:
-        """Return the declared frequencies in this call."""
-        return self.declared.frequencies_in(self.positions)
-
-    @cached_property
-    def model(self) -> Model | None:
-        """Return the precision class of the values."""
-        origin = self.declared.origin
-        return classify(
-            self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin
-        )
-
-    def angles(self) -> RoundingModel | None:
-        """Return a model of the angles at all positions."""
-        if self.declared.by_length is not None:
-            return None  # other calls have other frequencies
-        origin, factor = self.declared.origin, self.declared.schedule.factor
-        return fit(
-            self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin, factor,
-            known=self.model,
-        )  # fmt: skip
 
 
 def _errors(

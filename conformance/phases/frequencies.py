@@ -202,7 +202,7 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
     else:
         for base in PUBLISHED_BASES:
             if base != d.base and d.rebased is not None:
-                yield _base(d, base)
+                yield base_mistake(d, base)
             if base != d.base and d.plain is not None:
                 yield FrequencyMistake(
                     "base",
@@ -225,6 +225,17 @@ def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
             yield FrequencyMistake(
                 "angle-precision", f"timescales are rounded to {name}", 1 / rounded
             )
+    yield from few_digits(target)
+
+
+def few_digits(target: np.ndarray) -> Iterator[FrequencyMistake]:
+    """Yield frequencies written with few digits, from few to many: up to seven, as in float32."""
+    for n in range(2, 8):
+        for name, written in (
+            (f"rounded to {n} significant digits", [float(f"{w:.{n - 1}e}") for w in target]),
+            (f"rounded to {n} decimals", np.round(target, n)),
+        ):
+            yield FrequencyMistake("angle-precision", f"frequencies are {name}", np.array(written))
 
 
 def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
@@ -248,7 +259,7 @@ def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
             )
     for base in PUBLISHED_BASES:
         if base != d.base:
-            yield _base(d, base)
+            yield base_mistake(d, base)
     for name, shape in (
         ("doubled", d.values(n=d.n / 2)),
         ("halved, as by one floor division (// 2) too many", d.values(n=d.n * 2)),
@@ -260,10 +271,11 @@ def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
         yield FrequencyMistake("exponent", f"the exponent of the frequencies is {name}", shape)
 
 
-def _base(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
+def base_mistake(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
+    """Return the mistake of another base."""
     return FrequencyMistake(
         "base",
-        f"the base is {base:.7g}, declared {d.base:.7g}{also}",
+        f"the base is {base:.10g}, declared {d.base:.10g}{also}",
         d.with_base(base),
         {"declared": d.base, "measured": base},
     )
@@ -289,7 +301,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     log = np.log(measured) + np.log(d.factor)
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
-        yield _base(d, float(np.exp(-through * d.n)))
+        yield base_mistake(d, float(np.exp(-through * d.n)))
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))

@@ -36,6 +36,7 @@ class RoundingModel:
 
     angles: Angles
     parameters: np.ndarray  #: frequencies or timescales (pairs,) of the function
+    measured: np.ndarray  #: the function's frequencies, radians per position
     frequencies: np.ndarray  #: declared, radians per position
     relative: np.ndarray  #: bounds the relative error of an angle, by pair
     dtype: str  #: the dtype of the results
@@ -119,24 +120,25 @@ def fit(
         return None
     at, actual, slack = positions + np.float64(origin), np.arctan2(sin, cos), _slack(dtype)
 
-    def model(angles: Angles, parameters: np.ndarray, relative: np.ndarray) -> RoundingModel:
-        return RoundingModel(angles, parameters, frequencies, relative, dtype, origin)
+    def model(
+        angles: Angles, parameters: np.ndarray, measured: np.ndarray, more: float
+    ) -> RoundingModel:
+        relative = np.abs(measured / frequencies - 1) + more
+        return RoundingModel(angles, parameters, measured, frequencies, relative, dtype, origin)
 
     if known is not None and known.slip:
         fits = _misfit(known.angles(at, frequencies), actual).max() <= slack
-        slips = np.full(frequencies.shape, known.slip)
-        return model(known.angles, frequencies, slips) if fits else None
+        return model(known.angles, frequencies, frequencies, known.slip) if fits else None
     fitted = _fitted(at, actual, frequencies)
     if not (np.abs(fitted / frequencies - 1) < 0.5).all():
         return None
     if _misfit(_product(at, fitted), actual).max() <= slack:
-        return model(_product, fitted, np.abs(fitted / frequencies - 1))
-    for angles, candidates, roundings, power in _forms(fitted, factor):
+        return model(_product, fitted, fitted, 0.0)
+    for angles, candidates, scale, power in _forms(fitted, factor):
         misfit = _misfit(angles(at, candidates), actual).max(axis=-2)
         if misfit.min(axis=0).max() <= slack:
             best = candidates[np.argmin(misfit, axis=0), 0, np.arange(frequencies.size)]
-            off = np.abs(best**power / (frequencies * (factor if roundings == 2 else 1.0)) - 1)
-            return model(angles, best, off + (roundings + 1) * ROUNDOFF["float32"])
+            return model(angles, best, best**power / scale, 3 * ROUNDOFF["float32"])
     return None
 
 
@@ -144,13 +146,13 @@ def _slack(dtype: str) -> float:
     return _SLACK * max(ROUNDOFF[dtype], ROUNDOFF["float32"])
 
 
-def _forms(w: np.ndarray, factor: float) -> Iterator[tuple[Angles, np.ndarray, int, int]]:
-    """Yield float32 products: candidates (candidates, 1, pairs) of their numbers, roundings, power.
+def _forms(w: np.ndarray, factor: float) -> Iterator[tuple[Angles, np.ndarray, float, int]]:
+    """Yield float32 products, candidates (candidates, 1, pairs) of their numbers, scale, power.
 
-    The number to this power is the frequency, times ``factor`` if the position is divided by it.
+    The frequency is the number to this power, divided by the scale.
     """
-    yield _float32_product, _neighbours(w), 1, 1
-    yield _float32_quotient, _neighbours(1 / w), 1, -1
+    yield _float32_product, _neighbours(w), 1.0, 1
+    yield _float32_quotient, _neighbours(1 / w), 1.0, -1
     if factor != 1.0:
         inverse = float(np.float32(1 / factor))
         small: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
@@ -162,7 +164,7 @@ def _forms(w: np.ndarray, factor: float) -> Iterator[tuple[Angles, np.ndarray, i
             def angles(p: np.ndarray, v: np.ndarray, divided: Any = divided) -> np.ndarray:
                 return _float32_product(rounded(divided(p), "float32"), v)
 
-            yield angles, _neighbours(w * factor), 2, 1
+            yield angles, _neighbours(w * factor), factor, 1
 
 
 def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
