@@ -31,11 +31,11 @@ class Accuracy:
     degrades_at : int, optional
         The first position with an error over 2**-9, if ``degrades_first``; else the first one is
         this or a smaller one. None if no position that was tried has such an error.
+    highest : int
+        The highest position judged.
     degrades_first : bool
         Whether no smaller position has an error over 2**-9: every one was tried, or a model of
         the angles predicts it and agrees with all calls. For None, whether no position has one.
-    highest : int
-        The highest position judged.
     """
 
     worst: float = 0.0
@@ -44,8 +44,8 @@ class Accuracy:
     precision: str = ""
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None
-    degrades_first: bool = False
     highest: int = 0
+    degrades_first: bool = False
 
     def __post_init__(self) -> None:
         for name in ("where", "precision"):

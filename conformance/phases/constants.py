@@ -82,7 +82,7 @@ def recognise(angles: RoundingModel, schedule: Schedule) -> FrequencyMistake | N
     are allowed for the power, its inverse and a scaling.
     """
     w, target = angles.measured, angles.frequencies
-    noise = target * ROUNDOFF["float32"] * (6 + 2 * np.abs(np.log(target)))
+    noise = target * ROUNDOFF["float32"] * (6 + 2 * np.abs(np.log(target))) + angles.sigma
     off = (w - target) / noise
     if np.abs(off).max() <= 1:
         return None

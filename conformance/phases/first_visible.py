@@ -12,11 +12,11 @@ from posenc_ref.conformance.harness.probes import SCAN, TELLING
 
 from .rounding_model import FINE, RoundingModel
 
-#: Positions before the predicted one are asked if their errors exceed this part of a visible one,
-#: those with the largest errors, but not more than this.
-_NEAR, _CLOSE = 0.95, 12
-#: The most positions that are asked to confirm a prediction.
-_MOST = 4 * TELLING.size
+#: Of the positions before the predicted one, those just before it are asked, and those with the
+#: largest errors, if these exceed a part of a visible one.
+_BEFORE, _CLOSE, _NEAR = 3, 9, 0.75
+#: The most calls that are made to confirm a prediction.
+_MOST = 4
 #: Returns the largest error of cos and sin at each position.
 Error = Callable[[np.ndarray], np.ndarray]
 #: Returns a model of the function's angles, or None.
@@ -70,7 +70,7 @@ def first_visible(
     if reduced:
         tried = ends[::8] - 1
         over = tried[error(tried) > limit]
-        return _predicted(error, highest, limit, over, fitted()) or _seen(over[:1])
+        return _predicted(error, highest, limit, over, fitted())
     near, far = windows[windows < SCAN], windows[windows >= SCAN]
     # A function may make its whole table in every call, so a far window is one call, not nine.
     each = np.split(far, np.flatnonzero(np.diff(far) != 1) + 1)
@@ -84,50 +84,58 @@ def first_visible(
             found = int(over[0]) if alone is None else alone
         if found is not None:
             return FirstVisible(found, True)
-    predicted = _predicted(error, highest, limit, over, fitted())
-    if predicted is not None or not over.size:
-        return predicted or FirstVisible(None, every and highest < SCAN)
-    before = int(windows[windows < over[0]][-1])
-    between = _first(lambda at: error(at) > limit, before, int(over[0]))
-    return FirstVisible(int(over[0]) if between is None else between, False)
-
-
-def _seen(over: np.ndarray) -> FirstVisible:
-    """Return the first of these wrong positions, if any; others before it were not tried."""
-    return FirstVisible(int(over[0]) if over.size else None, False)
+    found = _predicted(error, highest, limit, over, fitted())
+    if found.position is None:
+        return FirstVisible(None, found.first or (every and highest < SCAN))
+    if found.first:
+        return found
+    before = int(windows[windows < found.position][-1])
+    between = _first(lambda at: error(at) > limit, before, found.position)
+    return found if between is None else FirstVisible(between, False)
 
 
 def _predicted(
     error: Error, highest: int, limit: float, over: np.ndarray, model: RoundingModel | None
-) -> FirstVisible | None:
-    """Return the first position that ``model`` predicts, or None if a call contradicts it.
+) -> FirstVisible:
+    """Return the first position that ``model`` predicts, if the calls agree with it.
 
-    ``over`` are positions that were seen to have a visible error.
+    Otherwise return the smallest position that was seen to have a visible error; ``over`` are such
+    positions.
     """
-    if model is None:
-        return None
-    asked, close, sizes = 0, np.zeros(0, dtype=int), np.zeros(0)
+    agrees, visible = model is not None, over[:0]
+    for asked, at in enumerate(_asked(model, limit, highest) if model is not None else ()):
+        assert model is not None
+        actual, most = error(at), model.errors(at)
+        fits = (actual <= most + FINE) & ((actual >= most - FINE) | bool(model.grain))
+        agrees, visible = bool(fits.all()) and asked < _MOST, at[actual > limit]
+        if visible.size or not agrees:
+            break
+    if not over.size and not visible.size:
+        return FirstVisible(None, agrees)
+    smallest = int(np.r_[visible, over].min())
+    return FirstVisible(smallest, agrees and smallest in visible)
+
+
+def _asked(model: RoundingModel, limit: float, highest: int) -> Iterator[np.ndarray]:
+    """Yield positions with a predicted error, from small to large, and first some before them."""
+    size = TELLING.size
+    close, sizes = np.zeros(0, dtype=int), np.zeros(0)
+    begun = False
     for block in model.over(_NEAR * limit, highest):
         expected = model.errors(block)
         likely = block[expected > limit - FINE]
-        before = block < (likely[0] if likely.size else np.inf)
-        close, sizes = np.r_[close, block[before]], np.r_[sizes, expected[before]]
-        largest = np.argsort(-sizes, kind="stable")[:_CLOSE]
-        close, sizes = close[largest], sizes[largest]
-        while likely.size:
-            at = np.unique(np.r_[close, likely[: TELLING.size - close.size]])
-            likely, close, sizes = likely[TELLING.size - close.size :], close[:0], sizes[:0]
-            asked += at.size
-            actual, most = error(at), model.errors(at)
-            if (actual > most + FINE).any() or (not model.grain and (actual < most - FINE).any()):
-                return None
-            visible = at[actual > limit]
-            if visible.size:
-                agrees = not over.size or visible[0] <= over[0]
-                return FirstVisible(int(visible[0]), True) if agrees else None
-            if asked >= _MOST:
-                return None
-    return FirstVisible(None, True) if not over.size else None
+        if not begun:
+            before = block < (likely[0] if likely.size else np.inf)
+            close, sizes = np.r_[close, block[before]], np.r_[sizes, expected[before]]
+            largest = np.argsort(-sizes, kind="stable")[:_CLOSE]
+            close, sizes = close[largest], sizes[largest]
+        if likely.size and not begun:
+            begun = True
+            just = np.arange(max(likely[0] - _BEFORE, 0), likely[0])
+            first = np.unique(np.r_[close, just])
+            yield np.r_[first, likely[: size - first.size]]
+            likely = likely[size - first.size :]
+        yield from (likely[i : i + size] for i in range(0, likely.size, size))
 
 
 def _first(wrong: Callable[[np.ndarray], np.ndarray], start: int, end: int) -> int | None:

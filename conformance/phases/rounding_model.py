@@ -20,8 +20,9 @@ from .precision import Model, rounded
 
 #: Positions (n,) and frequencies or timescales (..., pairs) to angles (..., n, pairs).
 Angles = Callable[[np.ndarray, np.ndarray], np.ndarray]
-#: The largest difference of a measured angle from its model, in roundings of cos and sin.
-_SLACK = 4.0
+#: The largest difference of a measured angle from its model, in roundings of cos and sin. NumPy's
+#: float32 cosines have errors of up to 4 roundings.
+_SLACK = 16.0
 #: The uncertainty of a predicted value of cos or sin, before a half-precision result is rounded.
 FINE = _SLACK * ROUNDOFF["float32"]
 #: float32 neighbours of a fitted frequency that are tried on each side.
@@ -39,6 +40,7 @@ class RoundingModel:
     measured: np.ndarray  #: the function's frequencies, radians per position
     frequencies: np.ndarray  #: declared, radians per position
     relative: np.ndarray  #: bounds the relative error of an angle, by pair
+    sigma: float  #: the uncertainty of ``measured``
     dtype: str  #: the dtype of the results
     origin: float = 0.0
 
@@ -124,7 +126,10 @@ def fit(
         angles: Angles, parameters: np.ndarray, measured: np.ndarray, more: float
     ) -> RoundingModel:
         relative = np.abs(measured / frequencies - 1) + more
-        return RoundingModel(angles, parameters, measured, frequencies, relative, dtype, origin)
+        sigma = slack / max(float(np.abs(at).max(initial=0.0)), 1.0)
+        return RoundingModel(
+            angles, parameters, measured, frequencies, relative, sigma, dtype, origin
+        )
 
     if known is not None and known.slip:
         fits = _misfit(known.angles(at, frequencies), actual).max() <= slack
