@@ -18,7 +18,14 @@ from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration
 from .first_visible import FirstVisible
-from .frequencies import FrequencyMistake, Schedule, base_mistake, few_digits
+from .frequencies import (
+    FrequencyMistake,
+    Schedule,
+    base_mistake,
+    few_digits,
+    scaled,
+    shorter,
+)
 from .precision import Model
 from .rounding_model import RoundingModel
 
@@ -100,18 +107,5 @@ def _rules(w: np.ndarray, target: np.ndarray, schedule: Schedule) -> Iterator[Fr
     if schedule.target is None and schedule.declared[slow] < 1 / schedule.factor:
         exponent = np.log(target[slow] * schedule.factor) / np.log(schedule.base)
         base = float((w[slow] * schedule.factor) ** (1 / exponent))
-        yield from (base_mistake(schedule, short) for short in _shorter(base))
-    ratio = float(np.median(w / target))
-    for short in _shorter(ratio):
-        yield FrequencyMistake(
-            "position-scale",
-            f"every frequency is {short:.10g} times the declared one",
-            short * target,
-            {"declared": 1.0, "measured": short},
-        )
-
-
-def _shorter(value: float) -> Iterator[float]:
-    """Yield a number with more and more significant digits."""
-    for digits in range(2, 11):
-        yield float(f"{value:.{digits - 1}e}")
+        yield from (base_mistake(schedule, short) for short in shorter(base, 10))
+    yield from (scaled(target, short) for short in shorter(float(np.median(w / target)), 10))

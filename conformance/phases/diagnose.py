@@ -20,7 +20,7 @@ from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake, explain, report
-from .measure import Phases, Tables, unaliased
+from .measure import Phases, Tables, shown, unaliased
 from .position_map import large_angles, position_map
 from .precision import classify
 from .telling import Telling
@@ -62,7 +62,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     found = _constant(run, tables, declared, found)
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
-    evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
+    evidence = f"pair {k} turns by {shown(w[k], phases.sigma[k], 9)} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule.declared, evidence)
     _amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)

@@ -14,6 +14,8 @@ import numpy as np
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
+from .measure import shown
+
 #: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
     10000.0, 500000.0, 1000000.0, 100000.0, 150000.0, 160000.0, 250000.0, 5000000.0, 10000000.0,
@@ -281,18 +283,29 @@ def base_mistake(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
     )
 
 
+def scaled(target: np.ndarray, ratio: float) -> FrequencyMistake:
+    """Return the mistake of a factor on all positions."""
+    return FrequencyMistake(
+        "position-scale",
+        f"every frequency is {ratio:.10g} times the declared one",
+        ratio * target,
+        {"declared": 1.0, "measured": ratio},
+    )
+
+
+def shorter(value: float, most: int) -> Iterator[float]:
+    """Yield a fitted number with 2 to ``most`` digits: those that fit have no digit too many."""
+    for digits in range(2, most + 1):
+        yield float(f"{value:.{digits - 1}e}")
+
+
 def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     if not (measured > 0).all() or not (d.declared > 0).all():
         return
     # In coarse results, the frequencies of fast pairs are measured more accurately.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
-    yield FrequencyMistake(
-        "position-scale",
-        f"every frequency is {ratio:.6g} times the declared one",
-        ratio * d.declared,
-        {"declared": 1.0, "measured": ratio},
-    )
+    yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
     if d.pairs < 2 or d.target is not None:
         return
     k = np.arange(d.pairs)
@@ -301,7 +314,8 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     log = np.log(measured) + np.log(d.factor)
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
-        yield base_mistake(d, float(np.exp(-through * d.n)))
+        base = float(np.exp(-through * d.n))
+        yield from (base_mistake(d, short) for short in shorter(base, 7))
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))
@@ -319,6 +333,8 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
     wrong = np.flatnonzero(~agree(measured, target, sigma))
-    shown = (f"pair {k} has {measured[k]:.6g}, declared {target[k]:.6g}" for k in wrong[:4])
-    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(shown)}"
+    pairs = (
+        f"pair {k} has {shown(measured[k], sigma[k])}, declared {target[k]:.6g}" for k in wrong[:4]
+    )
+    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(pairs)}"
     return FrequencyMistake("frequency-spacing", text, measured)

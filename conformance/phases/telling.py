@@ -38,9 +38,7 @@ class Telling:
     def model(self) -> Model | None:
         """Return the precision class of the values."""
         origin = self.declared.origin
-        return classify(
-            self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin
-        )
+        return classify(self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin)
 
     @cached_property
     def angles(self) -> RoundingModel | None:

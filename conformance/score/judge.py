@@ -97,7 +97,9 @@ def _whole_grids(run: Run) -> tuple[Size, ...]:
         run.driver.call(whole.q, whole.k)
     except Refused:
         return ()
-    run.limit(f"calls of a part of the grid are refused ({refused}); judged in calls of whole grids")
+    run.limit(
+        f"calls of a part of the grid are refused ({refused}); judged in calls of whole grids"
+    )
     return sizes
 
 

@@ -20,15 +20,15 @@ EQUAL, ONE_DTYPE, NOT_RUN, NONE = "equal", "once", "not run", "n/a"
 SCORE, VISIBLE, AT_MOST = "score", "> 2**-9 at", "<= "
 #: The words and headings of the tables, with their meanings.
 MEANINGS = {
-    SCORE: "error / unit of rounding (docs/judging.md). Up to 128 pass in float32 and float64, 8 "
+    SCORE: "the largest error found / unit of rounding (docs/judging.md). Up to 128 pass in float32 and float64, 8 "
     "in bfloat16 and float16.",
     EQUAL: "no error: the same numbers, to the last bit",
     ONE_DTYPE: "judged in one dtype only, in another row of this library",
     NOT_RUN: "not asked of this library, or not selected",
     WORDS["skipped"]: "not judged, for a reason that is listed below",
     NONE: "not measured: the function has no angles, or does not reach this position",
-    "4Ki .. 1Mi": "the largest absolute error of cos and sin at the end of a context of that "
-    "length; for bfloat16 and float16 without the rounding of the result",
+    "4Ki .. 1Mi": "the largest absolute error of cos and sin at the last 10 positions of a context "
+    "of that length; for bfloat16 and float16 without the rounding of the result",
     VISIBLE: "the first position with an error of cos or sin above 2**-9 = 0.002, the "
     f"rounding error of bfloat16 just below 1; {AT_MOST}N: the first one is N or smaller; never: "
     "no judged position has one",

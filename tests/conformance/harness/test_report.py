@@ -141,9 +141,10 @@ def test_accuracy_in_words():
     assert "precision float32 angles" in lines
     assert any(line.endswith("4Ki: 2.0e-04, 1Mi: 5.0e-01") for line in lines)
     assert "          first error over 2**-9 no later than at position 777" in lines
-    assert "          first error over 2**-9 at position 777" in str(
-        report(accuracy=replace(a, degrades_first=True))
-    ).splitlines()
+    assert (
+        "          first error over 2**-9 at position 777"
+        in str(report(accuracy=replace(a, degrades_first=True))).splitlines()
+    )
     assert "judged    up to position 2048" in lines
 
 
