@@ -62,7 +62,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     found = _constant(run, tables, declared, found)
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
-    evidence = f"pair {k} turns by {shown(w[k], phases.sigma[k], 9)} rad per position, declared {theta[k]:.9g}"
+    turns = shown(w[k], phases.sigma[k], 9)
+    evidence = f"pair {k} turns by {turns} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule.declared, evidence)
     _amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)

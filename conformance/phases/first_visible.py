@@ -140,8 +140,8 @@ def _asked(model: RoundingModel, limit: float, highest: int) -> Iterator[np.ndar
 
 def _first(wrong: Callable[[np.ndarray], np.ndarray], start: int, end: int) -> int | None:
     """Return the first position of this range that is ``wrong``, or None."""
-    for start, end in _blocks(start, end):
-        positions = np.arange(start, end)
+    for block in _blocks(start, end):
+        positions = np.arange(*block)
         off = wrong(positions)
         if off.any():
             return int(positions[int(np.argmax(off))])
