@@ -140,7 +140,8 @@ def _judge_later(two: Two, case: str, actual: np.ndarray, truth: Truth, later: n
 
 def compare_slopes(two: Two) -> None:
     """Compare ``fn(num_heads) -> (H,)`` for every number of heads that both functions accept."""
-    d, worst, tried = two.difference, 0.0, set()
+    d, worst = two.difference, 0.0
+    tried: set[int] = set()
     for n in sorted({*HEADS, *MORE_HEADS}):
         found = two.called(lambda s, n=n: s.run.driver.array(s.run.driver.call(n)), f"{n} heads")  # type: ignore[misc]
         if found is None:

@@ -79,7 +79,8 @@ def _report(
     if not visible:
         than = "float64" if off <= ROUNDOFF["float32"] else "float32"
         message += f": within the tolerance, but less accurate than {than} angles"
-    run.add(code, message, shows, severity=ERROR if visible else NOTE, values=values or {})
+    severity = ERROR if visible else NOTE
+    run.add(code, message, shows, by="values", severity=severity, values=values or {})
 
 
 def recognise(angles: RoundingModel, schedule: Schedule) -> FrequencyMistake | None:

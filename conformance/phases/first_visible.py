@@ -84,14 +84,14 @@ def first_visible(
             found = int(over[0]) if alone is None else alone
         if found is not None:
             return FirstVisible(found, True)
-    found = _predicted(error, highest, limit, over, fitted())
-    if found.position is None:
-        return FirstVisible(None, found.first or (every and highest < SCAN))
-    if found.first:
-        return found
-    before = int(windows[windows < found.position][-1])
-    between = _first(lambda at: error(at) > limit, before, found.position)
-    return found if between is None else FirstVisible(between, False)
+    last = _predicted(error, highest, limit, over, fitted())
+    if last.position is None:
+        return FirstVisible(None, last.first or (every and highest < SCAN))
+    if last.first:
+        return last
+    before = int(windows[windows < last.position][-1])
+    between = _first(lambda at: error(at) > limit, before, last.position)
+    return last if between is None else FirstVisible(between, False)
 
 
 def _predicted(

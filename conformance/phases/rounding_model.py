@@ -192,7 +192,7 @@ def _neighbours(w: np.ndarray) -> np.ndarray:
 
 
 def _misfit(angles: np.ndarray, actual: np.ndarray) -> np.ndarray:
-    return np.abs(wrap(angles - actual))
+    return np.asarray(np.abs(wrap(angles - actual)))
 
 
 def _fitted(positions: np.ndarray, actual: np.ndarray, w: np.ndarray) -> np.ndarray:

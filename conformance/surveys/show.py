@@ -20,8 +20,8 @@ EQUAL, ONE_DTYPE, NOT_RUN, NONE = "equal", "once", "not run", "n/a"
 SCORE, VISIBLE, AT_MOST = "score", "> 2**-9 at", "<= "
 #: The words and headings of the tables, with their meanings.
 MEANINGS = {
-    SCORE: "the largest error found / unit of rounding (docs/judging.md). Up to 128 pass in float32 "
-    "and float64, 8 in bfloat16 and float16.",
+    SCORE: "the largest error found / unit of rounding (docs/judging.md). Up to 128 pass in "
+    "float32 and float64, 8 in bfloat16 and float16.",
     EQUAL: "no error: the same numbers, to the last bit",
     ONE_DTYPE: "judged in one dtype only, in another row of this library",
     NOT_RUN: "not asked of this library, or not selected",
