@@ -57,16 +57,19 @@ class RoundingModel:
         """
         at = np.asarray(positions + self.origin, dtype=np.float64)
         exact, angle = at[:, None] * self.frequencies, self.angles(at, self.parameters)
-        worst = np.zeros(at.size)
+        return np.asarray(self._errors(exact, angle).max(axis=1, initial=0.0))
+
+    def _errors(self, exact: np.ndarray, angle: np.ndarray) -> np.ndarray:
+        """Return the error of cos or sin, the larger one, of each angle."""
+        worst = np.zeros(exact.shape)
         for f in (np.cos, np.sin):
             value, true = f(angle), f(exact)
             for step in (-FINE, FINE) if self.grain else (0.0,):
-                off = np.abs(rounded(value + step, self.dtype) - true)
-                worst = np.maximum(worst, off.max(axis=1, initial=0.0))
+                worst = np.maximum(worst, np.abs(rounded(value + step, self.dtype) - true))
         return worst
 
-    def over(self, least: float, highest: int) -> Iterator[np.ndarray]:
-        """Yield the positions up to ``highest`` with an error above ``least``, in blocks.
+    def over(self, least: float, highest: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield positions up to ``highest`` with an error above ``least``, and their errors.
 
         Cos and sin are computed only where the error of an angle is large enough for that.
         """
@@ -75,18 +78,18 @@ class RoundingModel:
         if large <= 0 or not slope.any():
             return
         begin = max(int(large / slope.max() - abs(self.origin)), 0)
-        while begin <= highest:
-            size = max(_BLOCK // self.frequencies.size, 1)
-            positions = np.arange(begin, min(begin + size, highest + 1))
-            begin += size
+        size = max(_BLOCK // self.frequencies.size, 1)
+        for start in range(begin, highest + 1, size):
+            positions = np.arange(start, min(start + size, highest + 1))
             live = slope * (positions[-1] + abs(self.origin)) > large
             at = np.asarray(positions + self.origin, dtype=np.float64)
             exact = at[:, None] * self.frequencies[live]
-            off = np.abs(self.angles(at, self.parameters[live]) - exact)
-            found = positions[(off > large).any(axis=1)]
-            found = found[self.errors(found) > least]
-            if found.size:
-                yield found
+            angle = self.angles(at, self.parameters[live])
+            far = np.abs(angle - exact) > large
+            worst = np.zeros(positions.size)
+            np.maximum.at(worst, np.nonzero(far)[0], self._errors(exact[far], angle[far]))
+            if (worst > least).any():
+                yield positions[worst > least], worst[worst > least]
 
 
 def fit(
