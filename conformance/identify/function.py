@@ -13,6 +13,7 @@ from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.foreign import said, tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR
@@ -72,6 +73,7 @@ def identify(
     """
     from . import hints, names  # slow to import
 
+    fn = tame(fn)
     bound = fn if isinstance(fn, Implementation) else None
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
@@ -110,6 +112,9 @@ def identify(
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
             card.unknown += hints.for_tables(run, surface, error)
+        except Exception as error:  # a fault of identify, which must not lose what is measured
+            card.encoding = None
+            card.unknown.append(f"the measurement broke off ({said(error)}); please report")
     card.limits += [text for text in report.limits if text not in card.limits]
     if card.encoding is not None:
         _confirm(pair or fn, run, card, options)
@@ -178,9 +183,8 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     try:
         surface = "apply_qk" if both else card.surface
         report = check(fn, declaration(card, head_dim), surface, head_dim=head_dim, **options)
-    except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
-        # An error in the check itself must not lose the card.
-        card.unknown.append(f"the check against the encoding failed ({error!r}); please report")
+    except ValueError as error:  # the encoding cannot be declared for this surface
+        card.unknown.append(f"the check against the encoding failed ({said(error)}); please report")
         return
     card.report = report
     known = {f.code for f in report.findings}

@@ -98,6 +98,8 @@ def origin(phases: Phases, dtype: str) -> float:
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
         return 0.0
+    if not w.any():
+        return 0.0
     # Start with the slowest of the fast pairs, which has the fewest whole turns.
     turning = np.flatnonzero(np.abs(w) > np.abs(w).max() / 64)
     offset = float(start[turning[-1]] / w[turning[-1]])

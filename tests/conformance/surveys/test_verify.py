@@ -351,9 +351,7 @@ def outcomes():
         ours.replace(group="torch", label="Shaw vectors", dtype="float64"),
         theirs.replace(label="f", dtype="float32", errors={4096: 1e-5}, precision="float32 angles"),
         theirs.replace(label="g", dtype="float32", errors={4096: 1e-2}, degrades_at=257),
-        theirs.replace(
-            label="h", dtype="float32", errors={8: 1.0}, degrades_at=0, degrades_first=True
-        ),
+        theirs.replace(label="h", dtype="f", errors={8: 1.0}, degrades_at=0, degrades_first=True),
         theirs.replace(label="slopes", dtype="float32"),
     ]
 
