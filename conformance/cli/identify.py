@@ -161,4 +161,4 @@ def identify_command(
 
 
 def _exit_code(card: Card) -> int:
-    return 3 if card.encoding is None or not card.rule else 0 if card.exact else 1
+    return 3 if not (card.found and card.rule) else 0 if card.exact else 1

@@ -24,7 +24,7 @@ from .findings import against_measured, beyond, convert, excuse, explain
 from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
-from .views import VIEWS, View
+from posenc_ref.conformance.identify.adapted.views import VIEWS, View
 from .words import differences
 
 _CHANNELS = ("apply", "scores", "add")

@@ -53,6 +53,9 @@ class Card:
         The name of the function, its surface, and the array library and dtype of its inputs.
     encoding : Encoding, optional
         The identified encoding, or None.
+    function : str
+        The function of ``posenc_ref`` with the same results, as code, on surfaces without an
+        encoding.
     facts : dict[str, str]
         The measured properties by name.
     rule, nearest : bool, str
@@ -88,6 +91,7 @@ class Card:
     backend: str
     dtype: str
     encoding: Encoding | None = None
+    function: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     rule: bool = True
     nearest: str = ""
@@ -114,9 +118,14 @@ class Card:
         super().__setattr__(name, one_line(value) if name == "subject" else value)
 
     @property
+    def found(self) -> bool:
+        """Whether an encoding or a function of the specification was found."""
+        return self.encoding is not None or bool(self.function)
+
+    @property
     def exact(self) -> bool:
-        """Whether the function passes the check against ``encoding``."""
-        return self.report is not None and self.report.passed
+        """Whether the function passes the check against ``encoding``, or equals ``function``."""
+        return bool(self.function) if self.report is None else self.report.passed
 
     def fill(self, identify: Callable[..., None], *measured: Any) -> None:
         """Call ``identify(*measured, self)``; add the message of Unidentified to ``unknown``."""
@@ -158,16 +167,18 @@ class Card:
     @property
     def verdict(self) -> str:
         """The encoding and how well it describes the function, in words."""
-        if self.encoding is None:
+        if not self.found:
             return "no known encoding"
         if not self.rule:
             return f"no known rule{'; nearest is ' if self.nearest else ''}{self.nearest}"
         return self._described()
 
     def _described(self) -> str:
-        if self.exact:
-            return f"{self.encoding!r} (worst {self.residual:.3g} units)"
-        return f"nearest to {self.encoding!r}, with the deviations below"
+        found = self.function or repr(self.encoding)
+        if not self.exact:
+            return f"nearest to {found}, with the deviations below"
+        worst = "" if np.isnan(self.residual) else f" (worst {self.residual:.3g} units)"
+        return f"{found}{worst}"
 
     def to_json(self) -> str:
         """Return the card as JSON."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,17 @@ from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
-from posenc_ref.conformance.harness.signatures import load
 
 from .card import Card
+from .identifiers import has_function, identifier, measured_as
+from .plain.positions import confirm
 
 #: The surfaces whose functions can be identified.
-SURFACES = tuple(row.name for row in JUDGED.values() if row.identify)
+SURFACES = tuple(JUDGED)
 #: Surfaces with inputs of ``head_dim`` channels.
-_CHANNELS = ("apply", "scores")
+_CHANNELS = tuple(
+    name for name in JUDGED if {name, measured_as(name)} & {"apply", "scores", "add"}
+)
 #: The note of a function that passes, whose convention is among the facts of the card.
 HARMLESS = "harmless-convention"
 
@@ -44,11 +46,11 @@ def identify(
     ----------
     fn : callable
         As for :func:`check`; an :class:`Implementation` includes its surface and sizes.
-    surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores"}
-        By default, that of the :class:`Implementation`, else ``apply``.
+    surface : str, optional
+        Any surface of :func:`check`.  By default, that of the :class:`Implementation`, else as
+        :func:`bind` finds out.
     head_dim : int
-        Size of the last axis of x, or of q and k, for ``apply`` and ``scores``; other surfaces do
-        not need it.
+        Size of the last axis of x, or of q and k, on surfaces with such inputs.
     axes : int
         Number of position axes; with several, ``apply`` takes positions (A, B, S).
     to : Encoding, optional
@@ -61,7 +63,7 @@ def identify(
     Returns
     -------
     Card
-        ``.encoding`` (or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
+        ``.encoding`` (or None), ``.function``, ``.deviations``, ``.frequencies``, ``.uncertainty``,
         ``.aliases``, ``.used_by``, ``.by_length``, ``.unknown``, ``.to_json()``; print it.
 
     Raises
@@ -86,9 +88,6 @@ def identify(
             head_dim = head_dim or found.head_dim
             if found.how:
                 fn = bound = found
-    pair = bound if bound is not None and bound.surface == "apply_qk" else None
-    if bound is not None and pair is not None:
-        fn = bound = replace(bound, call=bound.queries, surface="apply")
     surface = surface or (bound.surface if bound else "apply")
     if surface not in SURFACES:
         near = did_you_mean(surface, SURFACES)
@@ -103,23 +102,23 @@ def identify(
         card.facts["called"] = report.called
     with np.errstate(all="ignore"):
         try:
-            card.fill(load(JUDGED[surface].identify), run)
-            if card.encoding is None and surface not in _CHANNELS:
+            card.fill(identifier(surface), run)
+            if not card.found and surface not in _CHANNELS:
                 card.unknown += hints.arguments(run.driver.fn, surface)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
             card.unknown += hints.for_tables(run, surface, error)
     card.limits += [text for text in report.limits if text not in card.limits]
-    if card.encoding is not None:
-        _confirm(pair or fn, run, card, options)
+    if has_function(surface):
+        confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
+    elif card.encoding is not None:
+        _confirm(fn, run, card, options)
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
             card.used_by = names.slices(card.encoding)
             card.closest = names.closest(card.encoding)
-    if pair is not None and card.encoding is None:
-        card.unknown.append("the keys: only the queries were measured")
     if to is not None:
-        add_conversion(card, to, None if pair is None else pair.surface)
+        add_conversion(card, to)
     return card
 
 
@@ -159,11 +158,9 @@ def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
 def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
     """Check the function against the identified encoding; note findings as deviations.
 
-    A function with state is checked on a fresh instance, or not at all without a factory. A
-    function of queries and keys, measured by its queries, is checked on both.
+    A function with state is checked on a fresh instance, or not at all without a factory.
     """
     assert card.encoding is not None
-    both = isinstance(fn, Implementation) and fn.surface == "apply_qk"
     card.deviations = list(run.report.findings)
     if card.deviations:  # only state is reported before the check
         if run.driver.factory is None:
@@ -175,8 +172,9 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
     try:
-        surface = "apply_qk" if both else card.surface
-        report = check(fn, declaration(card, head_dim), surface, head_dim=head_dim, **options)
+        declared = declaration(card, head_dim)
+        size = head_dim if card.surface not in ("add",) else None
+        report = check(fn, declared, card.surface, head_dim=size, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # An error in the check itself must not lose the card.
         card.unknown.append(f"the check against the encoding failed ({error!r}); please report")

@@ -73,7 +73,7 @@ def identify(run: Run, card: Card) -> None:
     if plain is None:
         raise Unidentified("the sine and cosine columns are neither interleaved nor concatenated")
     m = Measurement.of(run.coarse, w, phases.sigma, factor)
-    for spacing in _spacings(m, dim):
+    for spacing in spacings(m, dim):
         with suppress(ValueError):  # an invalid combination
             found = plain.replace(**spacing)
             if m.agree(found.frequencies()[: w.size]).all():
@@ -137,7 +137,7 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
     return size
 
 
-def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
+def spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
     """Yield base, denominator and position scale, published values first, then fitted ones."""
     first = float(m.w[0])
     whole = nice(first, float(m.error[0]))
