@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding
+from posenc_ref import Encoding, RoPE
 from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Finding, Report
 from posenc_ref.limits import LONG_TEXT
@@ -84,6 +84,8 @@ class Card:
         these steps, which defines ``converted``, a function that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
+    shell : RoPE, optional
+        The measured layout with any base, also if no rule gives the frequencies.
     """
 
     subject: str
@@ -112,6 +114,7 @@ class Card:
     conversion: list[str] = field(default_factory=list)
     converted: str = ""
     report: Report | None = None
+    shell: RoPE | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field; the name, which may be foreign, becomes one printable line."""
@@ -183,7 +186,7 @@ class Card:
     def to_json(self) -> str:
         """Return the card as JSON."""
         data: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        del data["origin"], data["report"]
+        del data["origin"], data["report"], data["shell"]
         data["exact"] = self.exact
         data["residual"] = self.residual if np.isfinite(self.residual) else None
         return json.dumps(data, indent=2, default=_plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,15 @@ from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
-from posenc_ref.conformance.harness.report import ERROR
+from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
 
 from .card import Card
+from .defects import prefer_defect
 from .identifiers import has_function, identifier, measured_as
 from .plain.positions import confirm
+from .precision import half_precision
 
 #: The surfaces whose functions can be identified.
 SURFACES = tuple(JUDGED)
@@ -101,6 +104,11 @@ def identify(
     if report.called:
         card.facts["called"] = report.called
     with np.errstate(all="ignore"):
+        coarse = half_precision(run, surface)
+        if coarse is not None:
+            run = replace(run, settings=replace(run.settings, precision=coarse))
+            options = {**options, "precision": coarse}
+            card.facts["precision"] = f"values are rounded to {coarse}"
         try:
             card.fill(identifier(surface), run)
             if not card.found and surface not in _CHANNELS:
@@ -111,8 +119,9 @@ def identify(
     card.limits += [text for text in report.limits if text not in card.limits]
     if has_function(surface):
         confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
-    elif card.encoding is not None:
+    else:
         _confirm(fn, run, card, options)
+    if card.encoding is not None:
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
             card.used_by = names.slices(card.encoding)
@@ -160,9 +169,8 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
 
     A function with state is checked on a fresh instance, or not at all without a factory.
     """
-    assert card.encoding is not None
     card.deviations = list(run.report.findings)
-    if card.deviations:  # only state is reported before the check
+    if card.deviations and card.encoding is not None:  # only state is reported before the check
         if run.driver.factory is None:
             card.unknown.append(
                 "the check against the encoding did not run: calls change the results of later "
@@ -171,10 +179,15 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
             return
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
+
+    def judged(declared: Encoding | ModelEncoding) -> Report:
+        size = None if card.surface == "add" else head_dim
+        return check(fn, declared, card.surface, head_dim=size, **options)
+
+    if prefer_defect(card, judged) or card.encoding is None:
+        return
     try:
-        declared = declaration(card, head_dim)
-        size = head_dim if card.surface not in ("add",) else None
-        report = check(fn, declared, card.surface, head_dim=size, **options)
+        report = judged(declaration(card, head_dim))
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # An error in the check itself must not lose the card.
         card.unknown.append(f"the check against the encoding failed ({error!r}); please report")
@@ -186,7 +199,7 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     if card.surface != "slopes":  # refused numbers of heads are on the card
         card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     accuracy = report.accuracy
-    if accuracy is not None:
+    if accuracy is not None and not (accuracy.highest == 0 and card.surface != "apply"):
         card.residual = accuracy.worst
         if accuracy.precision:
             card.facts["angles"] = accuracy.precision

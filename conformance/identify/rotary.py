@@ -107,6 +107,7 @@ def explain(
     found, measurement, fitted = min(
         tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
     )
+    card.shell = RoPE(sign=sign, **found.fields)
     if card.linear or fitted.named:
         card.encoding = encode(card, found, fitted, measurement, sign)
     else:
@@ -171,7 +172,9 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
     if not fitted.named:
         card.rule, card.nearest = False, identify_names.nearest(m)
         card.unknown.append(UNSPACED)
-        card.relations += identify_names.unexplained(m)
+        told = identify_names.unexplained(m)
+        card.nearest = told[0] if told else card.nearest
+        card.relations += told
     elif not m.has_factor(bare):
         size = m.factor.short
         rule = f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")
