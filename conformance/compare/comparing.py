@@ -16,7 +16,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.identify import hints
 from posenc_ref.conformance.identify.card import Card, Unidentified
-from posenc_ref.conformance.identify.function import declaration, identify
+from posenc_ref.conformance.identify.function import declaration, identify_exactly
 
 from . import biases, rotations, tables
 from .comparison import AGREE, DIFFER, LOGITS_AGREE, Comparison, Difference
@@ -147,7 +147,7 @@ class Comparing:
             return None
         one = self._view(fn, self.view.makers[0])
         sizes = {**self.sizes, "head_dim": self._size}
-        return identify(one, one.surface, **sizes, **self.options)
+        return identify_exactly(one, one.surface, **sizes, **self.options)
 
     def _two(self, maker: int = 0) -> Two:
         """Return both functions, as seen by ``identify``."""

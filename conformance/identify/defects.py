@@ -17,10 +17,12 @@ from . import names
 from .card import Card
 from .fit.measurement import PLAIN, Measurement
 
-#: Codes of deviations that are other parameters, no defects, and of those without a cause.
-_NO_DEFECT = (
-    "base", "scaling", "scaling-missing", "inaccurate", "not-a-rotation", "raises", "shape",
-    "dtype", "state", "layout", "rotary-dim",
+#: Codes of defects in frequencies, positions and tables; other codes state other parameters, or
+#: that no cause is known.
+_DEFECTS = (
+    "angle-precision", "position-precision", "table-precision", "overflow", "uninitialised",
+    "position-origin", "position-scale", "position-range", "denominator", "exponent",
+    "frequency-spacing", "phase-order",
 )  # fmt: skip
 #: The most significant digits of the parameters of a scaling.
 _DIGITS = 5
@@ -82,7 +84,7 @@ def _near(m: Measurement, e: RoPE) -> bool:
 
 def _only_defect(report: Report, card: Card) -> bool:
     errors = [f for f in report.findings if f.severity == ERROR]
-    if len(errors) != 1 or errors[0].code in _NO_DEFECT:
+    if len(errors) != 1 or errors[0].code not in _DEFECTS:
         return False
     if errors[0].code == "frequency-spacing":  # a list of wrong frequencies explains few of them
         share = errors[0].message.split(" ")

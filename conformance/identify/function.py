@@ -74,6 +74,31 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
+    return _card(fn, surface, head_dim, axes, to, options, defects=True)
+
+
+def identify_exactly(
+    fn: Callable[..., Any],
+    surface: str | None = None,
+    *,
+    head_dim: int | None = None,
+    axes: int = 1,
+    **options: Any,
+) -> Card:
+    """Identify as :func:`identify`, but prefer an exact fit to a published rule with a defect."""
+    return _card(fn, surface, head_dim, axes, None, options, defects=False)
+
+
+def _card(
+    fn: Callable[..., Any],
+    surface: str | None,
+    head_dim: int | None,
+    axes: int,
+    to: Encoding | None,
+    options: dict[str, Any],
+    *,
+    defects: bool,
+) -> Card:
     from . import hints, names  # slow to import
 
     bound = fn if isinstance(fn, Implementation) else None
@@ -120,7 +145,7 @@ def identify(
     if has_function(surface):
         confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
     else:
-        _confirm(fn, run, card, options)
+        _confirm(fn, run, card, options, defects)
     if card.encoding is not None:
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
@@ -164,7 +189,9 @@ def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
     return ModelEncoding(card.subject, encodings={"every": card.encoding}, softmax_scale=scale)
 
 
-def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
+def _confirm(
+    fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any], defects: bool
+) -> None:
     """Check the function against the identified encoding; note findings as deviations.
 
     A function with state is checked on a fresh instance, or not at all without a factory.
@@ -184,7 +211,7 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         size = None if card.surface == "add" else head_dim
         return check(fn, declared, card.surface, head_dim=size, **options)
 
-    if prefer_defect(card, judged) or card.encoding is None:
+    if (defects and prefer_defect(card, judged)) or card.encoding is None:
         return
     try:
         report = judged(declaration(card, head_dim))
@@ -199,7 +226,7 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     if card.surface != "slopes":  # refused numbers of heads are on the card
         card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     accuracy = report.accuracy
-    if accuracy is not None and not (accuracy.highest == 0 and card.surface != "apply"):
+    if accuracy is not None and card.surface != "rows":
         card.residual = accuracy.worst
         if accuracy.precision:
             card.facts["angles"] = accuracy.precision

@@ -9,7 +9,6 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES, load
 
 from .adapted import viewed
-from .adapted.views import VIEWS
 from .card import Card
 from .images import grid
 from .plain import models, positions
@@ -29,7 +28,7 @@ def identifier(surface: str) -> Identifier:
     """Return the function that fills in the card of a surface."""
     if surface in _OWN:
         return _OWN[surface]
-    if surface in VIEWS:
+    if surface in viewed.EVERY:
         return viewed.identify
     if surface in ROWS:
         return positions.identify
@@ -38,7 +37,7 @@ def identifier(surface: str) -> Identifier:
 
 def measured_as(surface: str) -> str:
     """Return the surface that a function of ``surface`` is seen as."""
-    return VIEWS[surface].surface if surface in VIEWS else surface
+    return viewed.EVERY[surface].surface if surface in viewed.EVERY else surface
 
 
 def has_function(surface: str) -> bool:

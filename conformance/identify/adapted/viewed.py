@@ -12,12 +12,15 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible
 
 from .kept import describe
 from .sides import identify_keys
-from .views import VIEWS
+from .views import MORE, VIEWS, View
+
+#: The view of every surface that is identified as another one.
+EVERY: dict[str, View] = {**VIEWS, **MORE}
 
 
 def viewed(run: Run, maker: int = 0) -> Run:
     """Return a run of the function as one of the surface that its view names."""
-    view, driver = VIEWS[run.report.surface], run.driver
+    view, driver = EVERY[run.report.surface], run.driver
     dim = run.settings.head_dim or 0
 
     def seen(fn: Any) -> Any:
@@ -38,7 +41,7 @@ def viewed(run: Run, maker: int = 0) -> Run:
 def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of a function with another surface than those that are measured."""
     surface = run.report.surface
-    view, other = VIEWS[surface], viewed(run)
+    view, other = EVERY[surface], viewed(run)
     try:
         card.fill(load(SURFACES[view.surface].identify), other)
     finally:

@@ -150,8 +150,9 @@ VIEWS: dict[str, View] = {
     "decode": View("apply", (_one_chunk,)),
     "key_cache": View("apply", (_one_chunk,)),
     "shift_keys": View("apply", (_shifted,)),
-    "normed_apply": View("apply", (_normalised,)),
     "add": View("table", (_onto_zeros,)),
     "rows": View("table", (_prefix,)),
     "rank_slopes": View("slopes", (_one_rank,)),
 }
+#: Views that only ``identify`` takes: the results of two functions are not compared through them.
+MORE = {"normed_apply": View("apply", (_normalised,))}

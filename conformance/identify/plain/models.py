@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card, Unidentified, require_finite, require_same
 from posenc_ref.conformance.identify.fit.measurement import nice
 from posenc_ref.models.layer_schedule import every_nth
+from posenc_ref.schedules.yarn import mscale
 
 #: Numbers of layers to try; 24, 32, 36 and 48 are those of usual models.
 _DEPTHS = (48, 36, 32, 30, 28, 24, 16, 12, 8, 7, 5, *range(1, 129))
@@ -67,20 +69,23 @@ def _counted(n: int, flags: np.ndarray) -> str:
     return f"{len(without)} of {n} layers have no encoding: {shown}"
 
 
-def _schedules():  # type: ignore[no-untyped-def]
+def _schedules() -> Iterator[tuple[str, Callable[[int], np.ndarray]]]:
     """Yield the schedule of each rule in words, and a function that returns its flags."""
     yield "every layer", lambda n: np.ones(n, bool)
     yield "no layer", lambda n: np.zeros(n, bool)
+    ordinal = {2: "2nd", 3: "3rd"}
     for period, phase, kept in product(_PERIODS, ("last", "first", "from-end"), (False, True)):
-        chosen = f"every {period}th layer" if period > 3 else f"every {('', '2nd', '3rd')[period - 1]} layer"
-        start = {"last": f"layer {period - 1}", "first": "layer 0", "from-end": "the last layer"}
-        words = f"{chosen}, from {start[phase]} on" if phase != "from-end" else (
-            f"{chosen}, counted from the last layer"
-        )
-        yield (
-            words if kept else f"all layers but {words}",
-            lambda n, a=period, b=phase, c=kept: np.array(every_nth(n, a, phase=b)) == c,
-        )
+        start = {
+            "last": f"from layer {period - 1} on",
+            "first": "from layer 0 on",
+            "from-end": "counted from the last layer",
+        }
+        each = f"every {ordinal.get(period, f'{period}th')} layer, {start[phase]}"
+
+        def flags(n: int, period: int = period, phase: str = phase, kept: bool = kept) -> Any:
+            return np.array(every_nth(n, period, phase=phase)) == kept
+
+        yield each if kept else f"all layers, except {each}", flags
 
 
 def _with_layers(got: dict[int, np.ndarray]) -> Iterator[str]:
@@ -125,10 +130,8 @@ def _number(run: Run) -> float:
     return float(values.ravel()[0])
 
 
-def _with_factor(value: float, near) -> Iterator[str]:  # type: ignore[no-untyped-def]
+def _with_factor(value: float, near: Callable[[float], bool]) -> Iterator[str]:
     """Yield ``1/sqrt(d)`` times the square of YaRN's factor."""
-    from posenc_ref.schedules.yarn import mscale
-
     for d, factor, weight in product(
         (64, 128, 192, 256, 96, 80), (2, 4, 8, 16, 32, 40, 64, 160), (1.0, 0.707, 0.8)
     ):
@@ -141,7 +144,7 @@ def _with_factor(value: float, near) -> Iterator[str]:  # type: ignore[no-untype
                 )
 
 
-def _with_scale(near) -> Iterator[str]:  # type: ignore[no-untyped-def]
+def _with_scale(near: Callable[[float], bool]) -> Iterator[str]:
     """Yield the presets with the same scale."""
     for name in pr.presets():
         with suppress(ValueError):
