@@ -18,11 +18,13 @@ from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
 
+from .adapted.viewed import EVERY, viewed
 from .card import Card
 from .defects import prefer_defect
 from .identifiers import has_function, identifier, measured_as
 from .plain.positions import confirm
 from .precision import half_precision
+from .undeclared import best
 
 #: The surfaces whose functions can be identified.
 SURFACES = tuple(JUDGED)
@@ -74,7 +76,12 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
-    return _card(fn, surface, head_dim, axes, to, options, defects=True)
+    def one(surface: str | None) -> Card:
+        return _card(fn, surface, head_dim, axes, to, options, defects=True)
+
+    if surface is None and not isinstance(fn, Implementation):
+        return best(fn, one)
+    return one(surface)
 
 
 def identify_exactly(
@@ -122,6 +129,9 @@ def _card(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     head_dim = head_dim or (bound.head_dim if bound else None)
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
+    if surface == "add" and head_dim is None:
+        head_dim = hints.width(run)
+        run = replace(run, settings=replace(run.settings, head_dim=head_dim))
     if surface in _CHANNELS and head_dim is None:
         raise ValueError(hints.no_head_dim(run, surface))
     report = run.report
@@ -129,7 +139,8 @@ def _card(
     if report.called:
         card.facts["called"] = report.called
     with np.errstate(all="ignore"):
-        coarse = half_precision(run, surface)
+        seen = viewed(run) if surface in EVERY else run
+        coarse = half_precision(seen, measured_as(surface))
         if coarse is not None:
             run = replace(run, settings=replace(run.settings, precision=coarse))
             options = {**options, "precision": coarse}
