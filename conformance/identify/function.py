@@ -21,6 +21,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
 from .adapted.viewed import EVERY, viewed
 from .card import Card
 from .defects import prefer_defect
+from .domain import narrowed
 from .identifiers import has_function, identifier, measured_as
 from .plain.positions import confirm
 from .precision import half_precision
@@ -139,6 +140,12 @@ def _card(
     if report.called:
         card.facts["called"] = report.called
     with np.errstate(all="ignore"):
+        narrow = narrowed(run) if surface == "apply" else None
+        if narrow is not None:
+            fn = narrow[0]
+            card.limits.append(narrow[1])
+            run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **_own(options))
+            options = _own(options)
         seen = viewed(run) if surface in EVERY else run
         coarse = half_precision(seen, measured_as(surface))
         if coarse is not None:
@@ -165,6 +172,11 @@ def _card(
     if to is not None:
         add_conversion(card, to)
     return card
+
+
+def _own(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a function in NumPy that makes the calls of another one."""
+    return {k: v for k, v in options.items() if k not in ("backend", "tensor_layout", "device")}
 
 
 def add_conversion(card: Card, to: Encoding, surface: str | None = None) -> None:

@@ -17,8 +17,8 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card, Unidentified, listed
 from posenc_ref.conformance.identify.fit.measurement import Factor, Measurement, nice
+from posenc_ref.conformance.identify.fit.sinusoids import spacings
 from posenc_ref.conformance.identify.measure import origin
-from posenc_ref.conformance.identify.sinusoid import spacings
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
 _LAYOUTS = ("concat", "grouped", "interleaved")
@@ -34,12 +34,14 @@ class Axes:
     #: ``rows(axis, positions)`` are the rows (n, dim) with the other axes at their first position.
     rows: Callable[[int, np.ndarray], np.ndarray]
     few: int  #: the number of positions that every axis accepts
+    step: float = 1.0  #: their distance: below 1 where fractions are accepted
 
     def moving(self) -> np.ndarray:
         """Return for each axis the mask of the columns that change with it, (count, dim)."""
         found = []
         for axis in range(self.count):
-            rows = self.rows(axis, np.arange(self.few))
+            at = np.arange(self.few)
+            rows = self.rows(axis, at if self.step == 1.0 else (self.step * at).astype(np.float32))
             found.append((rows != rows[:1]).any(axis=0))
         return np.array(found)
 
@@ -111,20 +113,18 @@ def _alike(found: list[Phases]) -> bool:
 
 def _shells(count: int, dim: int, moving: np.ndarray) -> Iterator[AxisSinusoids]:
     """Yield the arrangements of columns with any base."""
-    firsts = ("sin", "cos")
-    with suppress(ValueError):  # a number of columns that no arrangement has
-        if count == 2:
-            for layout, order, first in product(_LAYOUTS, ("hw", "wh"), firsts):
-                yield Sinusoidal2D(dim, layout=layout, axis_order=order, first=first)
-        if count == 3:
-            for sections in dict.fromkeys(_sections(dim, moving)):
-                for layout, order, first in product(_LAYOUTS, permutations("thw"), firsts):
-                    yield Sinusoidal3D(
-                        sections, layout=layout, axis_order="".join(order), first=first
-                    )
-        if count == 4:
-            for order in permutations("xywh"):
-                yield BoxSine(dim, axis_order="".join(order))
+    orders = product(_LAYOUTS, map("".join, permutations("thw"[-count:])), ("sin", "cos"))
+    for layout, order, first in orders if count in (2, 3) else ():
+        for sections in dict.fromkeys(_sections(dim, moving)) if count == 3 else (None,):
+            settings = {"layout": layout, "axis_order": order, "first": first}
+            with suppress(ValueError):  # a number of columns that the arrangement cannot have
+                yield (
+                    Sinusoidal2D(dim, **settings) if sections is None
+                    else Sinusoidal3D(sections, **settings)
+                )  # fmt: skip
+    for letters in permutations("xywh") if count == 4 else ():
+        with suppress(ValueError):
+            yield BoxSine(dim, axis_order="".join(letters))
 
 
 def _sections(dim: int, moving: np.ndarray) -> Iterator[tuple[int, int, int]]:

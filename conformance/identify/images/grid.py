@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ _GRIDS = (
     (32, 32), (37, 37), (12, 12), (10, 10), (20, 20), (27, 27), (28, 28), (56, 56), (64, 64),
     (4, 4), (2, 2), *((n, n) for n in range(3, 34)),
 )  # fmt: skip
+#: The most rows of a learned table.
+_LARGEST = 2**14
 #: The most grids to measure.
 _ENOUGH = 4
 
@@ -125,14 +128,22 @@ def _sinusoids(
         if found_detr is not None:
             card.facts["positions"] = "divided by the size of the grid"
             return found_detr
+    if by_size:  # measured in sides of the image
+        found = replace(
+            found,
+            phases=tuple(
+                replace(p, frequencies=n * p.frequencies, sigma=n * p.sigma)
+                for n, p in zip(grid.size, found.phases, strict=True)
+            ),
+        )
     settings = spaced(found, grid.axes(run), card)
+    extent = settings.pop("position_scale", 1.0) if by_size else None
     e = found.shell.replace(**settings)
-    scale = settings.get("position_scale", 1.0)
     if flatten == "columns":
         e = e.replace(flatten="columns")
     if by_size:
         card.facts["positions"] = "divided by the size of the grid"
-        e = e.replace(position_scale=1.0, extent=nice(scale * grid.size[0], 2.0**-16))
+        e = e.replace(extent=extent)
     elif other is None:
         card.unknown.append("whether positions depend on the size of the grid: one is accepted")
     return e
@@ -184,8 +195,6 @@ def _numbered(run: Run, grid: Grid, card: Card) -> Encoding | None:
             raise ValueError(f"the grid has patches 0 to {len(rows) - 1}")
         return rows[at]
 
-    from dataclasses import replace
-
     view = replace(run, driver=replace(run.driver, fn=numbered, factory=None))
     before = list(card.unknown)
     trial = Card(card.subject, "table", card.backend, card.dtype)
@@ -209,7 +218,7 @@ def _learned(run: Run, grids: list[Grid], largest: Grid, card: Card) -> Encoding
         raise Unidentified("all patches have the same row")
     moving = largest.axes(run).moving()
     if not (moving.sum(axis=0) > 1).any() and moving.any(axis=0).all():
-        table = _concatenated(largest, moving, kind)
+        table = _concatenated(_wider(run, largest), kind)
         if table is not None:
             card.facts["learned"] = "a table for the rows of patches, and one for their columns"
             return table
@@ -218,17 +227,41 @@ def _learned(run: Run, grids: list[Grid], largest: Grid, card: Card) -> Encoding
             "the columns form no sinusoids of two axes, and the rows depend on the size of the grid"
         )
     card.facts["learned"] = "the columns form no sinusoids; the encoding holds all rows"
-    return Learned(rows.astype(kind))
+    longest = _most(lambda n: _rows(run, 1, n), h * w) if len(grids) > 1 else None
+    return Learned((rows if longest is None else longest).astype(kind))
 
 
-def _concatenated(grid: Grid, moving: np.ndarray, kind: str) -> Encoding | None:
+def _most(call: Callable[[int], np.ndarray], low: int) -> np.ndarray | None:
+    """Return the result of the largest accepted call above ``low``, or None if none is."""
+    found: np.ndarray | None = None
+    high = _LARGEST + 1
+    while high - low > 1:
+        middle = min(2 * low, (low + high) // 2)
+        try:
+            found, low = call(middle), middle
+        except (Refused, Malformed):
+            high = middle
+    return found
+
+
+def _wider(run: Run, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows along both axes, as many as are accepted."""
+    h, w = grid.size
+    down, right = _most(lambda n: _rows(run, n, 1), h), _most(lambda n: _rows(run, 1, n), w)
+    return (
+        grid.table[:, 0] if down is None else down,
+        grid.table[0] if right is None else right,
+    )
+
+
+def _concatenated(parts: tuple[np.ndarray, np.ndarray], kind: str) -> Encoding | None:
     """Return the table whose columns belong to one axis each, if they are contiguous."""
+    moving = np.array([(part != part[:1]).any(axis=0) for part in parts])
     edge = int(moving[0].sum())
-    dim = grid.table.shape[2]
+    dim = moving.shape[1]
     for order, first in (((0, 1), moving[0]), ((1, 0), moving[1])):
         size = edge if order == (0, 1) else dim - edge
         if first[:size].all() and not first[size:].any():
-            parts = {0: grid.table[:, 0], 1: grid.table[0]}
             cut = {order[0]: slice(None, size), order[1]: slice(size, None)}
             tables = tuple(parts[a][:, cut[a]].astype(kind) for a in (0, 1))
             return AxialLearned(tables, order=None if order == (0, 1) else order)
