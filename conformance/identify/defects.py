@@ -24,6 +24,8 @@ _DEFECTS = (
     "position-origin", "position-scale", "position-range", "denominator", "exponent",
     "frequency-spacing", "phase-order",
 )  # fmt: skip
+#: The largest logarithm of the ratio of a frequency to that of a rule with a defect.
+_FAR = 2.0
 #: The most significant digits of the parameters of a scaling.
 _DIGITS = 5
 #: The lengths that models are trained for.
@@ -79,7 +81,7 @@ def _near(m: Measurement, e: RoPE) -> bool:
     if not (m.w > 0).any():
         return False
     live = m.w > 0
-    return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < 1.5)
+    return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < _FAR)
 
 
 def _only_defect(report: Report, card: Card) -> bool:

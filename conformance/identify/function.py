@@ -16,22 +16,21 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card
 from .defects import prefer_defect
 from .domain import narrowed
-from .identifiers import has_function, identifier, measured_as
+from .identifiers import IDENTIFIED, has_function, identifier, measured_as
 from .plain.positions import confirm
 from .precision import half_precision
 from .undeclared import best
 
 #: The surfaces whose functions can be identified.
-SURFACES = tuple(JUDGED)
+SURFACES = IDENTIFIED
 #: Surfaces with inputs of ``head_dim`` channels.
 _CHANNELS = tuple(
-    name for name in JUDGED if {name, measured_as(name)} & {"apply", "scores", "add"}
+    name for name in IDENTIFIED if {name, measured_as(name)} & {"apply", "scores", "add"}
 )
 #: The note of a function that passes, whose convention is among the facts of the card.
 HARMLESS = "harmless-convention"

@@ -12,6 +12,7 @@ from .adapted import viewed
 from .card import Card
 from .images import grid
 from .plain import models, positions
+from .plain.vision_probes import VISION
 
 Identifier = Callable[[Run, Card], None]
 
@@ -30,9 +31,13 @@ def identifier(surface: str) -> Identifier:
         return _OWN[surface]
     if surface in viewed.EVERY:
         return viewed.identify
-    if surface in ROWS:
+    if surface in positions.EVERY:
         return positions.identify
     return load(SURFACES[surface].identify)
+
+
+#: The surfaces whose functions can be identified: those of ``check``, and visual positions.
+IDENTIFIED = (*SURFACES, *VISION)
 
 
 def measured_as(surface: str) -> str:

@@ -27,7 +27,7 @@ from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, uncertainty
+from .measure import amplitude, like_xpos, origin, uncertainty, unequal
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 
@@ -73,7 +73,7 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.facts["pairs"] = measured.describe()
         raise Unidentified(_no_rotation(access, measured))
     tables = measured.tables(access)
-    phases = unaliased(tables, run.coarse)
+    tables, phases, uneven = unequal(tables, unaliased(tables, run.coarse), run.coarse)
     every = structures(access.dim, measured)
     rest = sorted({*measured.odd, *(() if every else measured.scaled)})
     if rest:
@@ -91,6 +91,8 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
         return
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
+    if uneven:
+        card.facts["amplitude"] = uneven
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
         raise Unidentified(f"{UNKNOWN_LAYOUT}: {some}, ...")

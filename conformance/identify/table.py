@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 from .card import Card, require_finite, require_same
 from .fit.measurement import Factor
 from .length import Lengths
-from .measure import amplitude
+from .measure import amplitude, unequal
 from .rotary import Structure, explain, numbers
 
 _NO_LAYOUT = "one column per pair does not show which channels form a pair"
@@ -32,11 +32,13 @@ def cos_sin(run: Run, card: Card) -> None:
         rows = access.rows(positions)
         return rows[:, 0], rows[:, 1]
 
-    phases = unaliased(tables, run.coarse)
+    tables, phases, uneven = unequal(tables, unaliased(tables, run.coarse), run.coarse)
     factor = amplitude(run, access, tables, phases)
     lengths = Lengths(run, access, tables, phases, card)
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
+    if uneven:
+        card.facts["amplitude"] = uneven
     if phases.sign < 0:
         card.facts["sign"] = "the function returns sin(-angle)"
     if not layouts:
