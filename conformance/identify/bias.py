@@ -224,7 +224,7 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
         card.unknown.append(NO_SLOPES)
 
 
-def _bucketed(run: Run, card: Card, profile: Profile) -> None:
+def _bucketed(run: Run, card: Card, profile: Profile, far: bool = False) -> None:
     """Identify a bias that is constant over ranges of distances, such as T5's."""
     own, earlier, later = profile.own, profile.side(-1), profile.side(1)
     past = _levels(earlier, own, 0)
@@ -233,6 +233,12 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
     if (later.values == own[:, None]).all():
         ahead = np.zeros_like(ahead)
     found = t5_rule((earlier.r, past), (later.r, ahead))
+    if found is None and not far and earlier.r[-1] < _LARGEST_SQUARE - 1:
+        wide = _call(run, card, _LARGEST_SQUARE, _LARGEST_SQUARE)
+        more = wide and Profile.of([wide], Ruler.of(run))
+        if more:
+            _bucketed(run, card, more, far=True)
+            return
     if found is None:
         card.facts["earlier keys"] = f"the bias changes {past[-1]} times in {past.size} distances"
         card.function = (

@@ -20,7 +20,7 @@ from .fit.measurement import PLAIN, Measurement
 #: Codes of defects in frequencies, positions and tables; other codes state other parameters, or
 #: that no cause is known.
 _DEFECTS = (
-    "angle-precision", "position-precision", "table-precision", "overflow", "uninitialised",
+    "angle-precision", "position-precision", "table-precision", "overflow", "mixed-layout",
     "position-origin", "position-scale", "position-range", "denominator", "exponent",
     "frequency-spacing", "phase-order",
 )  # fmt: skip
@@ -68,12 +68,12 @@ def _candidates(card: Card, e: RoPE) -> Iterator[RoPE]:
     m = Measurement(w, card.uncertainty)
     plain = e.replace(scaling=None, base=10000.0)
     if card.encoding is None or not card.rule:
-        found = names.nearest_fit(m)
-        if found is not None:
-            yield plain.replace(base=found.base, scaling=found.scaling)
-    if not _near(m, plain):
-        return
-    yield plain
+        fit = names.nearest_fit(m)
+        found = None if fit is None else plain.replace(base=fit.base, scaling=fit.scaling)
+        if found is not None and found != plain and _near(m, found):
+            yield found
+    if _near(m, plain) or not card.linear:
+        yield plain
 
 
 def _near(m: Measurement, e: RoPE) -> bool:

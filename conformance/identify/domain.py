@@ -24,6 +24,8 @@ _TOKENS = (
     5, 64, 16, 2, 128, 256, 49, 196, 197, 144, 1024, 512, 576, 100, 1, 3, 7, 10, 25, 36, 81, 257,
     2048,
 )  # fmt: skip
+#: The longest side of a grid that is not square.
+_LONGEST_SIDE = 16
 #: The most grids to try for a number of tokens.
 _GRIDS = 2
 
@@ -150,7 +152,9 @@ def _form(at: np.ndarray, batch: int) -> np.ndarray:
 
 
 def _search(driver: Driver, dim: int) -> Domain | None:
-    for tokens in _TOKENS:
+    sides = range(2, _LONGEST_SIDE + 1) if driver.axes == 2 else ()
+    products = sorted({h * w for h in sides for w in sides})
+    for tokens in dict.fromkeys((*_TOKENS, *products)):
         for at in _positions(driver.axes, tokens):
             for batch in _BATCHES:
                 for heads in _HEADS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref import ALiBi, Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
@@ -16,6 +16,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.table import LearnedTable
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card
@@ -149,10 +150,11 @@ def _card(
         coarse = half_precision(seen, measured_as(surface))
         if coarse is not None:
             run = replace(run, settings=replace(run.settings, precision=coarse))
-            options = {**options, "precision": coarse}
-            card.facts["precision"] = f"values are rounded to {coarse}"
         try:
             card.fill(identifier(surface), run)
+            if coarse is not None and not _looked_up(card.encoding):
+                options = {**options, "precision": coarse}
+                card.facts["precision"] = f"values are rounded to {coarse}"
             if not card.found and surface not in _CHANNELS:
                 card.unknown += hints.arguments(run.driver.fn, surface)
         except (Refused, Malformed) as error:
@@ -171,6 +173,13 @@ def _card(
     if to is not None:
         add_conversion(card, to)
     return card
+
+
+def _looked_up(encoding: Encoding | None) -> bool:
+    """Return whether the values are those of a learned table, which may have few digits."""
+    return isinstance(encoding, LearnedTable) or (
+        isinstance(encoding, Bias) and not isinstance(encoding, ALiBi)
+    )
 
 
 def _own(options: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from posenc_ref.conformance.harness.run import Run
 
 #: Positions whose cosines and sines need all digits of float32; then those of few rows.
 _AT = (np.arange(12), np.arange(5))
+#: A number of heads that is no power of two, so that slopes need all digits; keys at distances
+#: with more bits than half precision holds.
+_HEADS, _KEYS = 48, 4097
 #: The fewest values that are neither 0 nor a power of two.
 _FEW = 12
 #: The bits of the mantissa of each dtype, the coarsest first.
@@ -32,7 +35,8 @@ def held(values: np.ndarray) -> str | None:
 def half_precision(run: Run, surface: str) -> str | None:
     """Return the half-precision dtype of the values of a function on ``surface``, or None.
 
-    ``apply`` gets one-hot inputs, which it multiplies with single cosines and sines.
+    ``apply`` gets one-hot inputs, which it multiplies with single cosines and sines. Learned rows
+    may be few-digit numbers by themselves; the caller has to know.
     """
     if ROUNDOFF[run.coarse] > ROUNDOFF["float32"] or run.settings.reduced:
         return None
@@ -59,4 +63,8 @@ def _values(run: Run, surface: str, at: np.ndarray) -> np.ndarray:
             return np.concatenate([driver.array(t).ravel() for t in result])
         case "table":
             return driver.array(driver.call(at)).ravel()
+        case "slopes":
+            return driver.array(driver.call(_HEADS)).ravel()
+        case "bias":
+            return driver.array(driver.call(1, _KEYS)).ravel()
     return np.zeros(0)
