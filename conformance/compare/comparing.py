@@ -15,6 +15,7 @@ from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.identify import hints
+from posenc_ref.conformance.identify.adapted.views import VIEWS, View
 from posenc_ref.conformance.identify.card import Card, Unidentified
 from posenc_ref.conformance.identify.function import declaration, identify_exactly
 
@@ -24,7 +25,6 @@ from .findings import against_measured, beyond, convert, excuse, explain
 from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
-from posenc_ref.conformance.identify.adapted.views import VIEWS, View
 from .words import differences
 
 _CHANNELS = ("apply", "scores", "add")

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posenc_ref import ALiBi
+from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.bias.cases import BiasCase, Ruler, ask
 from posenc_ref.conformance.harness.run import Run
 
 from .buckets import t5_rule
 from .card import Card, Unidentified, listed, require_finite, require_same
 from .curves import curve
+from .fit.measurement import nice
 from .images.windows import TOKENS, window
 from .slopes import NO_SLOPES, explain
 
@@ -191,7 +193,8 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
     """Identify a bias that is linear in the distance of earlier keys, such as ALiBi."""
     own, later = profile.own, profile.side(1)
     falls = slopes < 0
-    card.facts["slopes"] = listed(-slopes)
+    rounding = ROUNDOFF[ruler.precision or ruler.dtype]
+    card.facts["slopes"] = listed(np.array([nice(-m, rounding) for m in slopes.tolist()]))
     card.facts["distance"] = (
         "the bias falls with the distance" if falls.all()
         else "the bias grows with the distance" if not falls.any()

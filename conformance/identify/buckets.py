@@ -92,7 +92,7 @@ def _deberta(r: np.ndarray, b: np.ndarray, card: Card) -> str:
 
 def _near_miss(r: np.ndarray, b: np.ndarray) -> T5Bias | None:
     """Return the T5 rule with as many buckets that gives nearly all of them, or None."""
-    rated = []
+    rated: list[tuple[float, int, T5Bias]] = []
     for number in {32, 64, 16, 128, int(b.max()) + 1}:
         for both in (False, True):
             for distance in _USUAL:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -148,7 +147,7 @@ def _form(at: np.ndarray, batch: int) -> np.ndarray:
     """Return positions (axes, S) as (S,), or as (axes, B, S) for several axes."""
     if len(at) == 1:
         return at[0]
-    return np.repeat(at[:, None], batch, axis=1)
+    return np.asarray(np.repeat(at[:, None], batch, axis=1))
 
 
 def _search(driver: Driver, dim: int) -> Domain | None:

@@ -77,11 +77,12 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
+
     def one(surface: str | None) -> Card:
         return _card(fn, surface, head_dim, axes, to, options, defects=True)
 
     if surface is None and not isinstance(fn, Implementation):
-        return best(fn, one)
+        return best(fn, one, SURFACES if head_dim is None else _CHANNELS)
     return one(surface)
 
 

@@ -19,9 +19,9 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
 from .card import Card, Unidentified
-from .images import several
 from .fit.measurement import Factor, Measurement
 from .fit.sinusoids import BASES, spacings
+from .images import several
 from .length import NOT_LINEAR
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table

@@ -28,11 +28,11 @@ def cos_sin(run: Run, card: Card) -> None:
     layouts: list[str] = []
     access = open_table(run, pairs_of(run, layouts))
 
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def both(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
         return rows[:, 0], rows[:, 1]
 
-    tables, phases, uneven = unequal(tables, unaliased(tables, run.coarse), run.coarse)
+    tables, phases, uneven = unequal(both, unaliased(both, run.coarse), run.coarse)
     factor = amplitude(run, access, tables, phases)
     lengths = Lengths(run, access, tables, phases, card)
     phases = lengths.refined(access)

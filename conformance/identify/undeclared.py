@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from posenc_ref.conformance.calling import takes
@@ -28,10 +28,11 @@ _NAMES = {
 One = Callable[[str | None], Card]
 
 
-def best(fn: Callable[..., Any], one: One) -> Card:
-    """Return the card of the first surface that gives an exact result, else the most telling one.
+def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
+    """Return the card of the first of ``surfaces`` that gives an exact result.
 
-    The order is that of the parameters whose names are those of the surface's arguments.
+    Surfaces whose arguments have the names of the parameters come first; their cards may have
+    deviations. If none fits, the card is the one of the surface that ``one`` finds by itself.
     """
     first, failed = None, None
     try:
@@ -42,8 +43,8 @@ def best(fn: Callable[..., Any], one: One) -> Card:
         failed = error
     tried: list[str] = [first.surface] if first is not None else []
     near: Card | None = None
-    for surface in _ranked(fn):
-        if surface in tried:
+    for surface, named in _ranked(fn):
+        if surface in tried or surface not in surfaces:
             continue
         if len(tried) == _MOST:
             break
@@ -55,7 +56,7 @@ def best(fn: Callable[..., Any], one: One) -> Card:
         if card.found and card.exact:
             near = card
             break
-        if card.found and near is None:
+        if card.found and card.rule and named and near is None:
             near = card
     if near is not None:
         near.facts = {"surface": _words(near.surface, tried), **near.facts}
@@ -74,8 +75,8 @@ def _words(found: str, tried: list[str]) -> str:
     return f"{text}; also tried: {', '.join(others)}" if others else text
 
 
-def _ranked(fn: Callable[..., Any]) -> Iterator[str]:
-    """Yield the surfaces whose arguments the function takes, those with its names first."""
+def _ranked(fn: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the surfaces whose arguments the function takes, and whether it has their names."""
     try:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
@@ -91,4 +92,4 @@ def _ranked(fn: Callable[..., Any]) -> Iterator[str]:
         if surface in _WEAK and not same:
             continue
         rated.append((-same, abs(len(names) - len(row.arguments)), place, surface))
-    yield from (surface for *_, surface in sorted(rated))
+    yield from ((surface, same < 0) for same, _, _, surface in sorted(rated))

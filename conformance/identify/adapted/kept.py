@@ -46,7 +46,9 @@ def _chunks(run: Run) -> str:
         return f"a sequence in chunks {list(_CHUNKS)} has another shape than at once"
     if same(parts, whole):
         if run.report.surface == "key_cache":
-            return "the keys, in the cache: keys of earlier chunks stay as one long call rotates them"
+            return (
+                "the keys, in the cache: keys of earlier chunks stay as one long call rotates them"
+            )
         return "the position: each chunk continues where the last one ended"
     first = _CHUNKS[0]
     again = driver.array(driver.call(x[:, :, first:].copy(), [length - first]))

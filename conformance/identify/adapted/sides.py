@@ -6,17 +6,16 @@ from contextlib import suppress
 
 import numpy as np
 
-from posenc_ref import RoPE, XPos
+from posenc_ref import XPos
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card
+from posenc_ref.conformance.identify.fit.measurement import Measurement
+from posenc_ref.conformance.identify.fit.schedule import fit
 from posenc_ref.conformance.identify.measure import xpos_rates
 from posenc_ref.conformance.phases.measure import measure
-
-#: The text that :func:`identify_keys` makes untrue.
-_LIKE_XPOS = "the amplitude of every pair changes by a constant factor per position"
 
 
 def identify_keys(queries: Run, keys: Run, card: Card) -> None:
@@ -34,14 +33,18 @@ def identify_keys(queries: Run, keys: Run, card: Card) -> None:
         card.encoding = found
         card.facts["keys"] = "multiplied by the inverse of the factor of the queries"
         card.unknown = [text for text in card.unknown if "amplitude" not in text]
+        card.relations, card.rule, card.nearest = (), True, ""
         return
     card.facts["keys"] = "not rotated as the queries"
 
 
 def _xpos(queries: Run, card: Card) -> XPos | None:
     """Return xPos with the measured base, scale_base and centre, or None."""
-    e = card.encoding
-    if not isinstance(e, RoPE) or e.scaling is not None or e.rotary_dim != e.head_dim:
+    e = card.shell
+    if e is None or e.rotary_dim != e.head_dim:
+        return None
+    spaced = fit(Measurement(np.abs(card.frequencies), card.uncertainty))
+    if not spaced.named or spaced.scaling is not None:
         return None
     access = Access(queries, dim=e.head_dim)
     access.learn()
@@ -54,4 +57,6 @@ def _xpos(queries: Run, card: Card) -> XPos | None:
         return None  # the factor of xPos's keys
     size = np.hypot(*tables(np.array([0])))[0]
     centre = float(np.rint(-np.log(size[0]) / rates[0])) if np.log(size[0]) else 0.0
-    return XPos(e.head_dim, layout=e.layout, base=e.base, scale_base=scale, centre=centre or 0.0)
+    return XPos(
+        e.head_dim, layout=e.layout, base=spaced.base, scale_base=scale, centre=centre or 0.0
+    )

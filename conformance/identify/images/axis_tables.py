@@ -116,7 +116,7 @@ def _shells(count: int, dim: int, moving: np.ndarray) -> Iterator[AxisSinusoids]
     orders = product(_LAYOUTS, map("".join, permutations("thw"[-count:])), ("sin", "cos"))
     for layout, order, first in orders if count in (2, 3) else ():
         for sections in dict.fromkeys(_sections(dim, moving)) if count == 3 else (None,):
-            settings = {"layout": layout, "axis_order": order, "first": first}
+            settings: dict[str, Any] = {"layout": layout, "axis_order": order, "first": first}
             with suppress(ValueError):  # a number of columns that the arrangement cannot have
                 yield (
                     Sinusoidal2D(dim, **settings) if sections is None
@@ -159,9 +159,7 @@ def spaced(found: Sinusoids, axes: Axes, card: Card) -> dict[str, Any]:
         card.facts["origin"] = f"position 0 has the row of position {start:g}"
     if factor.short != 1.0:
         fields["scale"] = factor.short
-    each = [
-        Measurement.of(axes.run.coarse, p.frequencies, p.sigma, factor) for p in found.phases
-    ]
+    each = [Measurement.of(axes.run.coarse, p.frequencies, p.sigma, factor) for p in found.phases]
     for spacing in spacings(each[0], 2 * first.frequencies.size):
         for name in [n for n, v in spacing.items() if n == "position_scale" and v == 1.0]:
             del spacing[name]

@@ -50,7 +50,7 @@ class Grid:
                 raise Refused(ValueError("a grid has whole positions"))
             if at.max(initial=0) >= self.size[axis]:
                 raise Refused(ValueError("past the end of the grid"))
-            return self.table[at, 0] if axis == 0 else self.table[0, at]
+            return np.asarray(self.table[at, 0] if axis == 0 else self.table[0, at])
 
         return Axes(run, 2, self.table.shape[2], rows, min(self.size))
 
@@ -168,7 +168,9 @@ def _detr(run: Run, grid: Grid, found: Sinusoids) -> DETRSine | None:
     (a, b), n = found.phases, found.phases[0].frequencies.size
     if n < 2:
         return None
-    bases = [nice(float((p.frequencies[0] / p.frequencies[-1]) ** (n / (n - 1))), 1e-4) for p in (a, b)]
+    bases = [
+        nice(float((p.frequencies[0] / p.frequencies[-1]) ** (n / (n - 1))), 1e-4) for p in (a, b)
+    ]
     shift = float(a.start[0] / a.frequencies[0]) - 1
     shift = nice(shift, 1e-3) if abs(shift) > 1e-3 else 0.0
     scale = float(a.frequencies[0] * h)
@@ -180,7 +182,10 @@ def _detr(run: Run, grid: Grid, found: Sinusoids) -> DETRSine | None:
                     scale=scale_, shift=shift, eps=eps, axis_order=e.axis_order,
                 )  # fmt: skip
                 rows = tried.table(tried.grid_positions(h, w)).reshape(h, w, -1)
-                if np.abs(rows - grid.table).max() <= 2**10 * BUDGET["float32"] * ROUNDOFF[run.coarse]:
+                if (
+                    np.abs(rows - grid.table).max()
+                    <= 2**10 * BUDGET["float32"] * ROUNDOFF[run.coarse]
+                ):
                     return tried
     return None
 

@@ -39,7 +39,7 @@ def layers(run: Run, card: Card) -> None:
             break
         answer = ask(run.driver, n)
         if answer.values is None or answer.values.shape != (n,):
-            problem = answer.problem or f"fn({n}) has shape {np.shape(answer.values)}, not ({n},)"
+            problem = answer.problem or f"fn({n}) has another shape than ({n},)"
         else:
             got[n] = answer.values.astype(bool)
     if not got:
