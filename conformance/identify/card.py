@@ -180,7 +180,8 @@ class Card:
         found = self.function or repr(self.encoding)
         if not self.exact:
             return f"nearest to {found}, with the deviations below"
-        worst = "" if np.isnan(self.residual) else f" (worst {self.residual:.3g} units)"
+        units = " of ".join(["units", *self.facts.get("precision", "").split()[-1:]])
+        worst = "" if np.isnan(self.residual) else f" (worst {self.residual:.3g} {units})"
         return f"{found}{worst}"
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""identify of functions of positions, of layers and scales, and of functions of no declared surface."""
+"""identify of functions of positions, layers and scales, and without a declared surface."""
 
 import numpy as np
 import pytest
