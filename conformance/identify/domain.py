@@ -108,7 +108,7 @@ class Domain:
         else:
             positions = self.only
         y = self.driver.apply(x, _form(positions, x.shape[0]))
-        return y[0, : len(part)][:, places]
+        return np.asarray(y[0, : len(part)][:, places])
 
 
 def narrowed(run: Run) -> tuple[Implementation, str] | None:
