@@ -181,7 +181,7 @@ def boxed(found: Sinusoids, axes: Axes, card: Card) -> BoxSine | None:
     base = float((w[0] / w[-1]) ** (width / (2 * (w.size - 1)))) if w.size > 1 else 10000.0
     scale = float(w[0])
     for known in (2 * np.pi, np.pi, 1.0):
-        if abs(scale / known - 1) < 2.0**-12:
+        if abs(scale - known) <= BUDGET["float32"] * ROUNDOFF["float32"] * known:
             scale = known
     letters = {2: "xy", 4: "xywh"}[axes.count]
     order = "".join(letters[axis] for axis, _ in e.parts())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import AxialLearned, DETRSine, Encoding, Learned, Sinusoidal2D
-from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify import sinusoid
@@ -156,7 +156,8 @@ def _changes(run: Run, grid: Grid, other: Grid | None, found: Sinusoids, flatten
     if flatten == "columns":
         other = Grid(_by_columns(other))
     n = min(grid.size[0], other.size[0])
-    return not np.allclose(grid.table[:n, 0], other.table[:n, 0], rtol=0, atol=1e-3)
+    off = np.abs(grid.table[:n, 0] - other.table[:n, 0])
+    return bool(off.max() > FACTOR_SLACK)
 
 
 def _detr(run: Run, grid: Grid, found: Sinusoids) -> DETRSine | None:

@@ -129,7 +129,7 @@ def half_slopes(n):
 
 
 def test_slopes_of_a_rank_and_in_half_precision():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="bfloat16 arrays of NumPy need ml_dtypes")
     card = identify(lambda n, size, rank: np.split(half_slopes(n), size)[rank], "rank_slopes")
     assert repr(card.encoding) == "ALiBi(12)", str(card)
     rounded = identify(
@@ -154,7 +154,7 @@ def rounded_rotation(kind):
 
 
 def test_a_rotation_with_bfloat16_tables_is_found_and_called_so():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="bfloat16 arrays of NumPy need ml_dtypes")
     fn = rounded_rotation(ml_dtypes.bfloat16)
     card = identify(fn, **NEAR)
     assert card.encoding == PLAIN, str(card)

@@ -20,7 +20,15 @@ def tables(w=W, *, on_cos=1.0, positions=lambda p: p):
 
 
 def half(values):
-    return np.asarray(values).astype(pytest.importorskip("ml_dtypes").bfloat16).astype(float)
+    return (
+        np.asarray(values)
+        .astype(
+            pytest.importorskip(
+                "ml_dtypes", reason="bfloat16 arrays of NumPy need ml_dtypes"
+            ).bfloat16
+        )
+        .astype(float)
+    )
 
 
 def one_wrong():
