@@ -15,6 +15,8 @@ if __name__ != "posenc_ref.backends":
 
 from typing import TYPE_CHECKING, Any
 
+from posenc_ref._text import shown
+
 from .array_api_strict import BACKEND as _STRICT
 from .backend import Backend
 from .cupy import BACKEND as _CUPY
@@ -70,6 +72,6 @@ def backend(name: str) -> Backend:
     ValueError
         The name is unknown; the message lists those that are known.
     """
-    if name not in _BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(_BACKENDS)}, got {name!r}")
+    if not isinstance(name, str) or name not in _BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(_BACKENDS)}, got {shown(name)}")
     return _BACKENDS[name]

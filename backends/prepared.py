@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import Array, dtype_name, is_array, is_lazy, library
+from posenc_ref._text import shown
 
 from .kernels.jax_rotary import JaxTables
 from .kernels.tensor_layouts import heads_first
@@ -82,8 +83,9 @@ class Prepared:
             start = operator.index(start)
         except TypeError:
             raise TypeError(
-                f"start must be an integer, the table row of x's first position, got {start!r}; "
-                "for positions that are not consecutive rows, pass positions to fused(encoding)"
+                "start must be an integer, the table row of x's first position, got "
+                f"{shown(start)}; for positions that are not consecutive rows, pass positions to "
+                "fused(encoding)"
             ) from None
         if start < 0 or start + count > self._rows:
             raise ValueError(

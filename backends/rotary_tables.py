@@ -63,9 +63,9 @@ class RotaryTables:
             return ""
         if library(x) != "numpy":
             return f"no fast path: x is an array of {library(x)}"
-        if type(x) is not np.ndarray or not x.dtype.isnative:
+        if type(x) not in (np.ndarray, np.memmap) or not x.dtype.isnative:
             return "no fast path: x is an np.ndarray subclass or not in native byte order"
-        if x.strides[-1] != x.itemsize and x.size:
+        if x.ndim and x.strides[-1] != x.itemsize and x.size:
             return "no fast path: the last axis of x is not contiguous"
         return ""
 

@@ -39,7 +39,9 @@ def rotate(x: Array, view: Array, tables: Tables, layout: str, out: Array | None
     else:
         into = out if view is x else heads_first(out, layout, tables.dim)
     if x.size:
-        numpy_rotary.rotate(view, tables, into)
+        # Without the class of a memory-mapped array, whose every slice takes Python code.
+        given = np.asarray(view)
+        numpy_rotary.rotate(given, tables, given if into is view else np.asarray(into))
     return out
 
 

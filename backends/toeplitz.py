@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from posenc_ref import Bias
 from posenc_ref import _validate as validate
-from posenc_ref._namespace import finish, library
+from posenc_ref._namespace import class_of, finish, is_array, library
 
 from .kernels import numba_loops
 from .kernels.output import checked_shape, empty_floats
@@ -42,6 +42,7 @@ class FusedBias:
         """
         q_len = validate.integer("q_len", q_len, minimum=0)
         k_len = validate.integer("k_len", k_len, minimum=0)
+        validate.elements("the positions", (k_len,))
         if not self.encoding.relative or 0 in (q_len, k_len):
             return self._specification(q_len, k_len, dtype, out, explain)
         row = self.encoding.toeplitz(q_len, k_len)
@@ -104,9 +105,15 @@ def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        The row has another length.
+    TypeError, ValueError
+        The row is no NumPy array or has another length, or a length is below 1.
     """
+    if not isinstance(row, np.ndarray) or not is_array(row):
+        raise TypeError(f"row must be a NumPy array, got {class_of(row)}")
+    if not row.ndim:
+        raise ValueError("row must have at least one axis, got a single number")
+    q_len = validate.integer("q_len", q_len, minimum=1)
+    k_len = validate.integer("k_len", k_len, minimum=1)
     if row.shape[-1] != q_len + k_len - 1:
         raise ValueError(
             f"row must have q_len + k_len - 1 = {q_len + k_len - 1} numbers, got {row.shape[-1]}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
+
+from posenc_ref._text import one_line, printable
 
 from .isolation.group import end_all_on_signals
 from .isolation.judge import Child
@@ -24,16 +27,20 @@ INTERNAL = 70
 def main() -> None:
     """Run the command line and exit with its exit code."""
     arguments = sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        # A Windows console may have no character for a name: print an escape, do not fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     end_all_on_signals()
     try:
         sys.exit(_run(arguments))
     except Exception as error:
         if os.environ.get("POSENC_DEBUG"):
             traceback.print_exception(error)
-            print(*error.args[1:], file=sys.stderr)  # the traceback of the other process
-        text = " ".join(
-            f"{type(error).__name__}: {error.args[0] if error.args else error}".split()
-        )[:300]
+            of_the_child = map(printable, error.args[1:])
+            print(*of_the_child, file=sys.stderr)
+        what = one_line(error.args[0] if error.args else error)
+        text = " ".join(f"{type(error).__name__}: {what}".split())[:300]
         print(
             f"posenc: error of posenc itself, and no verdict: {text}; please report it with the "
             "command and the traceback that POSENC_DEBUG=1 prints",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
-from .calling import bind, takes
+from .calling import NoConvention, bind, takes
 from .diagnosis.reproduce_fn import runnable
 from .harness.driver import Driver, Malformed, Refused
 from .harness.foreign import said, tame
@@ -21,7 +22,7 @@ from .harness.nearest import did_you_mean
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
-from .harness.tensor_layouts import TENSOR_LAYOUTS
+from .harness.tensor_layouts import LAID_OUT, TENSOR_LAYOUTS
 from .harness.to_host import on_host
 from .surfaces import Declared, refuse
 
@@ -105,10 +106,10 @@ def check(
     HarnessError
         A program of :func:`from_command` could not be judged at all.
     """
-    bound = fn if isinstance(fn, Implementation) else None
     if not callable(fn):
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
-    fn = bound or tame(fn)
+    fn = tame(fn)
+    bound = fn if isinstance(fn, Implementation) else None
     encoding = encoding or (bound.encoding if bound else None)
     if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
         raise TypeError(
@@ -135,26 +136,23 @@ def check(
             "properties alone)"
         )
     require_reach(surface, max_position)
-    run = make_run(
-        fn,
-        encoding,
-        surface,
-        backend=backend,
-        dtype=dtype,
-        tensor_layout=tensor_layout,
-        device=device,
-        angles=angles,
-        precision=precision,
-        head_dim=head_dim,
-        max_position=max_position,
-        inplace=inplace,
-        strict=strict,
-        accept_limits=accept_limits,
-        factory=factory,
-        seed=seed,
-        name=name,
-    )
-    return complete(run, bound.problems if bound else None)
+    settings: dict[str, Any] = {
+        "backend": backend, "dtype": dtype, "tensor_layout": tensor_layout, "device": device,
+        "angles": angles, "precision": precision, "head_dim": head_dim,
+        "max_position": max_position, "inplace": inplace, "strict": strict,
+        "accept_limits": accept_limits, "factory": factory, "seed": seed, "name": name,
+    }  # fmt: skip
+    run = make_run(fn, encoding, surface, **settings)
+    report = complete(run, bound.problems if bound else None)
+    several = isinstance(encoding, Rotary) and encoding.num_axes > 1 and surface == "apply"
+    if bound is None and several and report.codes == ["raises"] and not report.executed:
+        with suppress(NoConvention):  # it may take whole grids alone
+            whole = bind(
+                fn, encoding, surface, signature="x-grid", tensor_layout=tensor_layout,
+                backend=backend, dtype=dtype, name=name,
+            )  # fmt: skip
+            return check(whole, encoding, surface, **settings)
+    return report
 
 
 def require_reach(surface: str, max_position: int | None) -> None:
@@ -198,9 +196,9 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
         run.add(error.code, str(error), "a similar call returned the right shape before")
     except KeyboardInterrupt:
         raise
+    except Exception as error:  # a fault of the judge, which must not lose its findings
+        run.broke_off(error)
     except BaseException as error:
-        if isinstance(error, Exception):
-            raise
         run.add("raises", "what a call returned raises an exception when it is read", said(error))
     for problem in problems() if problems else ():
         run.add("raises", *problem)
@@ -241,6 +239,11 @@ def make_run(
     _choice("angles", angles, (None, *ANGLES))
     layout = tensor_layout or bound.tensor_layout
     _choice("tensor_layout", layout, TENSOR_LAYOUTS)
+    if layout != "bhsd" and surface not in LAID_OUT and SIGNATURES[surface].one_map:
+        raise ValueError(
+            f"tensor_layout must be 'bhsd' on surface {surface!r}, whose functions take vectors "
+            f"(B, H, S, D), got {layout!r}: transpose them in a wrapper of the function"
+        )
     library = backend or bound.backend
     several = encoding.num_axes if isinstance(encoding, Rotary) else 1
     driver = Driver(
@@ -282,7 +285,10 @@ def make_run(
     )
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     report.called = bound.how
-    return Run(driver, encoding, settings, Ledger(report))
+    ledger = Ledger(report)
+    for text in bound.limits:
+        ledger.limit(text)
+    return Run(driver, encoding, settings, ledger)
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

@@ -15,6 +15,7 @@ from posenc_ref import (
     T5Bias,
     Table,
     XPos,
+    softmax_scale,
 )
 
 from .harness.signatures import SURFACES
@@ -67,6 +68,8 @@ def refuse(surface: str, declared: Declared) -> None:
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )
+    if isinstance(declared, ModelEncoding):
+        _refuse_model(surface, declared)
     if isinstance(declared, Table):
         if surface == "grid":
             declared.grid_positions(1, 1)  # raises where a table has no grid
@@ -91,6 +94,19 @@ def refuse(surface: str, declared: Declared) -> None:
             f"{type(declared).__name__}; re-rotate the raw "
             "keys instead (surface 'key_cache')"
         )
+
+
+def _refuse_model(surface: str, model: ModelEncoding) -> None:
+    """Raise a ValueError if a model does not state what the surface needs."""
+    if surface == "layers" and not model.layer_types:
+        raise ValueError(
+            "surface 'layers' is for models with layer_types, the type of each layer; "
+            f"{model.name} has none: pass from_config(...) of the model's own config.json"
+        )
+    if surface == "softmax_scale":
+        softmax_scale(model)  # raises if the model has none
+    if surface == "scores" and any(e is not None for e in model.encodings.values()):
+        model.only  # noqa: B018  (raises if layers of different types have different encodings)
 
 
 def _listed(families: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from . import _validate as validate
 from ._namespace import (
     FLOATING,
+    INTEGER,
     Array,
     astype,
     class_of,
@@ -21,6 +22,7 @@ from ._namespace import (
     library,
     namespace,
     send,
+    to_host,
 )
 
 
@@ -38,10 +40,22 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
     fits = len(sizes) == len(shape) and all(
         n > 0 and (isinstance(s, str) or n == s) for n, s in zip(sizes, shape, strict=True)
     )
-    if not fits:
+    if fits:
+        validate.elements(name, sizes)
+    else:
         empty = ", not empty" if 0 in sizes else ""
         raise ValueError(f"{name} must have shape {shown}{empty}, got {sizes}")
     return value
+
+
+def real_numbers(name: str, value: Any, shape: str) -> np.ndarray:
+    """Return a float64 copy of an array of integers or floats; ``shape`` is for the message."""
+    if not is_array(value):
+        raise TypeError(f"{name} must be an array {shape}, got {class_of(value)}")
+    if dtype_name(value) not in FLOATING + INTEGER:
+        raise TypeError(f"{name} must have integers or real floats, got {dtype_name(value)}")
+    validate.elements(name, tuple(value.shape))
+    return np.array(to_host(value), dtype=np.float64)
 
 
 def _kind(value: Any) -> str:
@@ -56,6 +70,8 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
             raise TypeError(f"{name} must be a real floating array, got {_kind(x)}")
+        if not x.ndim or x.shape[-1] == 0:
+            raise ValueError(f"{name} must have at least one channel, got shape {tuple(x.shape)}")
     if library(q) != library(k):
         raise TypeError(f"q and k must share a library, got {library(q)} and {library(k)}")
     if q.ndim < 2 or k.ndim < 2 or q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
@@ -81,6 +97,17 @@ def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> 
             f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = {batch} and "
             f"q of shape {tuple(q.shape)}"
         )
+
+
+def check_scale(scale: Any) -> Any:
+    """Return the factor on ``q . k``: a number, or an array without axes, which may be traced."""
+    if isinstance(scale, int | float | np.number) or not is_array(scale):
+        return validate.real("scale", scale)
+    if scale.ndim or dtype_name(scale) not in FLOATING:
+        raise TypeError(
+            f"scale must be a real number, got {dtype_name(scale)} of shape {tuple(scale.shape)}"
+        )
+    return scale
 
 
 def check_place(name: str, array: Array, other: str, x: Array) -> None:

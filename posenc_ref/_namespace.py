@@ -19,6 +19,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ._text import one_line, shown
+from .limits import SHOWN
+
 Array: TypeAlias = Any  # an array of any Array API library
 Namespace: TypeAlias = Any
 DType: TypeAlias = Any
@@ -69,7 +72,7 @@ def as_namespace(xp: Namespace) -> Namespace:
         return np
     probe = xp.empty(0) if hasattr(xp, "empty") else None
     if probe is None or not is_array(probe):
-        raise TypeError(f"xp must be an array library such as numpy or torch, got {xp!r}")
+        raise TypeError(f"xp must be an array library such as numpy or torch, got {shown(xp)}")
     return namespace(probe)
 
 
@@ -104,7 +107,7 @@ def dtype_name(array_or_dtype: Any) -> str:
             array_or_dtype.__name__, array_or_dtype.__name__
         )
     dtype = getattr(array_or_dtype, "dtype", array_or_dtype)
-    name = getattr(dtype, "name", None) or str(dtype)
+    name = getattr(dtype, "name", None) or one_line(dtype)
     return str(name).rpartition(".")[2].strip("'>")
 
 
@@ -186,7 +189,16 @@ def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
 def astype(array: Array, dtype: DType) -> Array:
     """Return ``array`` cast to ``dtype``: a dtype of its library, or a dtype's name."""
     xp = namespace(array)
-    return xp.astype(array, dtype_like(xp, dtype) if isinstance(dtype, str) else dtype)
+    dtype = dtype_like(xp, dtype) if isinstance(dtype, str) else dtype
+    # The function np.astype of NumPy 2.0 refuses scalars.
+    return array.astype(dtype) if xp is np else xp.astype(array, dtype)
+
+
+def cumulative_sum(array: Array, axis: int) -> Array:
+    """Return the sums of ``array`` along ``axis`` up to each element."""
+    xp = namespace(array)
+    # The function np.cumulative_sum is missing in NumPy 2.0.
+    return np.cumsum(array, axis=axis) if xp is np else xp.cumulative_sum(array, axis=axis)
 
 
 def working_dtype(array: Array) -> DType:
@@ -216,6 +228,8 @@ def finish(values: Array, dtype: DType) -> Array:
     """Return ``values`` cast to the floating ``dtype``, or unchanged for None."""
     if dtype is None:
         return values
-    if dtype_name(dtype) not in FLOATING:
-        raise TypeError(f"dtype must be one of {', '.join(FLOATING)}, got {dtype_name(dtype)}")
-    return astype(values, dtype)
+    name = dtype_name(dtype)
+    if name not in FLOATING:
+        what = one_line(name, SHOWN)
+        raise TypeError(f"dtype must be one of {', '.join(FLOATING)}, got {what}")
+    return astype(values, name)

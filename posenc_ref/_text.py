@@ -18,6 +18,8 @@ _LIST = re.compile(r"^(\d{1,9})([.)])(?= |$)")
 #: The beginning of a mention, an issue's number, a link or an address.
 _LINKED = re.compile(r"@|#(?=\d)|(?i:\bgh-(?=\d)|\bwww(?=\.)|\w(?=://)|\bmailto(?=:))")
 _APART = "<!-- -->"
+#: The name of a class, even if its metaclass has a ``__name__`` of its own.
+_NAME = type.__dict__["__name__"]
 
 
 def one_line(text: Any, limit: int = TEXT) -> str:
@@ -27,9 +29,11 @@ def one_line(text: Any, limit: int = TEXT) -> str:
     such as ``\n``, ``\x1b``, ``\u202e`` and ``\ud800``.  Longer text is cut in the middle.
     """
     try:
-        text = str(text)
-    except Exception as error:  # a foreign __str__ may raise anything
-        text = f"<{type(text).__name__}, whose __str__ raises {type(error).__name__}>"
+        text = str.__str__(str(text))  # of a subclass of str, which may hide its characters
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a foreign __str__ may raise anything
+        text = f"<{class_name(text)}, whose __str__ raises {class_name(error)}>"
     text = cut(text, limit)
     return text if text.isprintable() else "".join(map(_printable, text))
 
@@ -65,9 +69,16 @@ def shown(value: Any) -> str:
     """Return the ``repr`` of a foreign value for a message, cut in the middle if it is long."""
     try:
         text = repr(value)
-    except Exception:  # an integer of 5000 digits, 1000 lists in each other, a foreign __repr__
-        text = f"<{type(value).__name__}>"
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # 5000 digits, 1000 lists in each other, or a foreign __repr__
+        text = f"<{class_name(value)}>"
     return one_line(text, SHOWN)
+
+
+def class_name(value: Any) -> str:
+    """Return the name of a value's class, which the class cannot change or hide."""
+    return str.__str__(_NAME.__get__(type(value)))
 
 
 def near(word: Any, names: Iterable[str], most: int = 1) -> list[str]:

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from ._text import shown
 from .angles import ERROR_BOUND
 
 #: Roundoff (half a unit in the last place of 1.0) of each floating dtype.
@@ -64,11 +65,11 @@ class Truth:
     def unit(self, dtype: str, *, angles: str | None = None, precision: str | None = None) -> Any:
         """Return the error unit of each element for outputs of ``dtype``."""
         if dtype not in ROUNDOFF:
-            raise ValueError(f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}")
+            raise ValueError(f"dtype must be one of {', '.join(ROUNDOFF)}, got {shown(dtype)}")
         u_out = max(ROUNDOFF[dtype], ROUNDOFF[precision or dtype])
         angles = angles or ("float64" if dtype == "float64" else "float32")
         if angles not in ANGLES:
-            raise ValueError(f"angles must be one of {', '.join(ANGLES)}, got {angles!r}")
+            raise ValueError(f"angles must be one of {', '.join(ANGLES)}, got {shown(angles)}")
         # Below the smallest normal number the roundoff is constant.
         unit = np.asarray(np.maximum(self.terms, TINY[dtype]))
         unit *= u_out

@@ -68,7 +68,7 @@ class AxialLearned(LearnedTable):
 
     def __post_init__(self) -> None:
         if not isinstance(self.tables, tuple | list) or len(self.tables) < 2:
-            raise TypeError(f"tables must be two or more arrays, got {self.tables!r}")
+            raise TypeError(f"tables must be two or more arrays, got {shown(self.tables)}")
         tables = tuple(self.tables)
         for axis, table in enumerate(tables):
             check_numbers(f"tables[{axis}]", table, "rows", "columns")

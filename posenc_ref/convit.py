@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import check_numbers, check_queries_and_keys, dot, like
+from ._arrays import check_numbers, check_queries_and_keys, check_scale, dot, like
 from ._namespace import Array, astype, device_of, namespace, send, widen, working_dtype
 from ._network import sigmoid
 from .accuracy import Truth
@@ -77,7 +77,7 @@ class ConViTBias(WindowBias):
         check_queries_and_keys(q, k)
         if k.shape[-2] == 0:
             raise ValueError(f"k must hold at least one key, got shape {tuple(k.shape)}")
-        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else check_scale(scale)
         wide = widen(q)
         bias = self._like_logits(wide, k, q_positions, k_positions)
         s = sigmoid(like("gate", self.gate, wide))[:, None, None]
@@ -94,9 +94,10 @@ class ConViTBias(WindowBias):
         )
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        xp = namespace(self.weight)
         dy, dx = (astype(d, working_dtype(d)) for d in (dy, dx))
-        dy, dx = (send(d, xp, device_of(self.weight)) for d in (dy, dx))
+        here, device = namespace(self.weight), device_of(self.weight)
+        dy, dx = (send(d, here, device) for d in (dy, dx))
+        xp = namespace(dx)
         w, c = (like(n, getattr(self, n), dx) for n in ("weight", "proj_bias"))
         by_x, by_y, by_d, c = (v[:, None, None] for v in (w[:, 0], w[:, 1], w[:, 2], c))
         dy, dx = (xp.expand_dims(d, axis=-3) for d in (dy, dx))

@@ -20,6 +20,7 @@ from ._namespace import (
     wide_integer,
 )
 from .score import Score
+from .t5 import first_power
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +112,7 @@ class DeBERTa(Score):
     def own_scale(self, dim: int) -> float:
         """Return ``1 / sqrt(n d)``, n the number of terms."""
         terms = sum(t is not None for t in (self.relative_keys, self.relative_queries))
-        return float((dim * (1 + terms)) ** -0.5)
+        return float((validate.integer("dim", dim, minimum=1) * (1 + terms)) ** -0.5)
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
@@ -123,10 +124,8 @@ class DeBERTa(Score):
             return ()
         mid, starts = self.buckets // 2, [self.buckets // 2 + 1]
         for t in range(1, self.buckets - mid):
-            r = starts[-1]
-            while r ** (mid - 1) * mid**t <= (self.max_position - 1) ** t * mid ** (mid - 1):
-                r += 1
-            starts.append(r)
+            most = (self.max_position - 1) ** t * mid ** (mid - 1) // mid**t
+            starts.append(first_power(mid - 1, most, starts[-1]))
         return tuple(starts)
 
     def bucket(self, relative_position: Any) -> Array:

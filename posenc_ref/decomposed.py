@@ -9,6 +9,7 @@ from typing import Any
 from . import _validate as validate
 from ._arrays import check_numbers, gathered, like, product
 from ._namespace import Array, is_lazy, namespace
+from ._text import shown
 from .score import Score
 
 
@@ -90,6 +91,6 @@ def check_tokens(q_at: Array, k_at: Array, count: int, what: str) -> None:
 def validate_grid(name: str, value: Any) -> tuple[int, int]:
     """Return ``value`` as (height, width), two positive integers."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
-        raise TypeError(f"{name} must be (height, width), got {value!r}")
+        raise TypeError(f"{name} must be (height, width), got {shown(value)}")
     h, w = (validate.integer(f"{name}[{a}]", n, minimum=1) for a, n in enumerate(value))
     return h, w

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, is_array, is_lazy, namespace, to_host, widen
+from ._namespace import Array, cumulative_sum, is_array, is_lazy, namespace, to_host, widen
 from .axis_sinusoids import AxisSinusoids
 
 TWO_PI = 6.283185307179586
@@ -102,7 +102,7 @@ class DETRSine(AxisSinusoids):
         xp: Any = namespace(mask)
         valid = widen(mask)
         valid = xp.where((valid == 0) | (valid == 1), valid, xp.full_like(valid, float("nan")))
-        y, x = (xp.cumulative_sum(valid, axis=axis) for axis in (-2, -1))
+        y, x = (cumulative_sum(valid, axis=axis) for axis in (-2, -1))
         if self.normalize:
             y, x = self._normalized(y, y[..., -1:, :]), self._normalized(x, x[..., -1:])
         return xp.stack([y, x])

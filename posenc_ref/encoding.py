@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from ._arrays import check_queries_and_keys
+from . import _validate as validate
+from ._arrays import check_queries_and_keys, check_scale
 from ._json import decode, encode
 from ._namespace import Array, astype, dtype_name, is_array, widen
 from ._registry import register
@@ -118,7 +119,7 @@ class Encoding(Value, abstract=True):
 
     def own_scale(self, dim: int) -> float:
         """Return the default scale of ``scores``, 1/sqrt(d)."""
-        return float(dim**-0.5)
+        return float(validate.integer("dim", dim, minimum=1) ** -0.5)
 
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
@@ -129,7 +130,7 @@ class Encoding(Value, abstract=True):
         if q's device has no float64) and rounded once to q's dtype.
         """
         check_queries_and_keys(q, k)
-        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else check_scale(scale)
         return astype(self._logits(widen(q), widen(k), q_positions, k_positions, scale), q.dtype)
 
     def _logits(

@@ -10,7 +10,7 @@ import numpy as np
 from . import _validate as validate
 from ._arrays import check_numbers, check_place, like, lookup, product
 from ._cached import cached_property
-from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
+from ._namespace import Array, astype, cumulative_sum, namespace, to_host, widen, working_dtype
 from ._network import softplus
 from .accuracy import Truth
 from .bias import Bias
@@ -76,6 +76,9 @@ class ForgettingBias(Bias):
     @classmethod
     def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:
         """Return the bias of CABLE for hidden states x (S, D), weight (H, D) and bias (H,)."""
+        heads = check_numbers("weight", weight, "H", "D").shape[0]
+        if bias is not None:
+            check_numbers("bias", bias, heads)
         return cls.of(x, -weight, None if bias is None else -bias, scaled=False)
 
     @property
@@ -97,7 +100,7 @@ class ForgettingBias(Bias):
         """The sums (S, H) of the log gates from position 0 up to each position."""
         wide = astype(self.log_gates, working_dtype(self.log_gates))
         xp: Any = namespace(wide)
-        return xp.matrix_transpose(xp.cumulative_sum(wide, axis=-1))
+        return xp.matrix_transpose(cumulative_sum(wide, axis=-1))
 
     def _of_pairs(self, q: Array, k: Array) -> Array:
         check_place("positions", q, "the table", self._sums)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -9,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import real_numbers
 from ._cached import cached_property
-from ._namespace import Array, Namespace, astype, from_host, is_array, send, to_host
+from ._namespace import Array, Namespace, astype, from_host, send
 from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, TWO_PI, Turns, check_domain, decimal_context, tables, turns
@@ -80,9 +82,7 @@ class FourierFeatures(ComputedTable):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not is_array(self.matrix):
-            raise TypeError(f"matrix must be an array (pairs, A), got {type(self.matrix).__name__}")
-        matrix = np.array(to_host(self.matrix), dtype=np.float64)
+        matrix = real_numbers("matrix", self.matrix, "(pairs, A)")
         if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all():
             raise ValueError(f"matrix must be finite, of shape (pairs, A), got {matrix.shape}")
         layout = validate.choice("layout", self.layout, LAYOUTS, {"half": "concat"})
@@ -161,15 +161,16 @@ class FourierFeatures(ComputedTable):
     def truth(self, positions: Any) -> Truth:
         """Return ``table`` with the coefficients A and B of its rounding error."""
         value = self.table(np.asarray(positions))
-        v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, -1), 0, -1)
+        places = math.prod(value.shape[:-1])
+        v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, places), 0, -1)
         u = np.abs(self.position_scale) * (np.abs(v) + abs(self.offset))
         size = u @ np.abs(self.matrix).T * float(UNITS[self.unit]) * abs(self.scale)
-        size = size.reshape(*value.shape[:-1], -1)
+        size = size.reshape(*value.shape[:-1], size.shape[-1])
         terms, angle, amplitude = np.abs(value), np.zeros_like(value), np.zeros(self.dim)
         for at in self.columns():
             angle[..., at], amplitude[at] = size, abs(self.scale)
         if self.include_input:
-            terms[..., : self.num_axes] = u.reshape(*value.shape[:-1], -1)
+            terms[..., : self.num_axes] = u.reshape(*value.shape[:-1], self.num_axes)
         return Truth(value, terms, angle, amplitude)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from ._arrays import check_numbers, like, product
 from ._namespace import Array, astype, is_array, namespace, to_host, widen
 from ._network import sigmoid
 from ._positions import as_pairs
+from ._text import shown
 from .accuracy import Truth
 from .score import Score
 from .t5 import T5Bias
@@ -59,7 +60,7 @@ class GatedBias(Score):
 
     def __post_init__(self) -> None:
         if not isinstance(self.bias, T5Bias):
-            raise TypeError(f"bias must be a T5Bias, got {self.bias!r}")
+            raise TypeError(f"bias must be a T5Bias, got {shown(self.bias)}")
         check_numbers("weight", self.weight, 2, "d")
         check_numbers("linear_bias", self.linear_bias, 2)
         check_numbers("scale", self.scale, self.bias.num_heads)

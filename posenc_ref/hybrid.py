@@ -10,6 +10,7 @@ import numpy as np
 from . import _validate as validate
 from ._namespace import Array, DType, Namespace, astype, device_of, finish, namespace, send, widen
 from ._positions import Positions, as_positions
+from ._text import shown
 from .accuracy import Truth
 from .table import Table
 
@@ -47,7 +48,7 @@ class Hybrid(Table):
     def __post_init__(self) -> None:
         parts = tuple(self.parts) if isinstance(self.parts, tuple | list) else ()
         if len(parts) < 2 or not all(isinstance(part, Table) for part in parts):
-            raise TypeError(f"parts must be two or more table encodings, got {self.parts!r}")
+            raise TypeError(f"parts must be two or more table encodings, got {shown(self.parts)}")
         combine = validate.choice("combine", self.combine, ("sum", "concat"))
         dims = [part.dim for part in parts]
         if combine == "sum" and len(set(dims)) > 1:

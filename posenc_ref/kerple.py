@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _validate as validate
 from ._namespace import Array, device_of, from_host, namespace
+from ._text import shown
 from .accuracy import Truth
 from .bias import Bias
 from .limits import FACTOR
@@ -60,7 +61,7 @@ class Kerple(Bias):
             )
         form = validate.choice("form", self.form, ("log", "power"))
         if form == "power" and max(r2) > 2:
-            raise ValueError(f"r2 must be at most 2 where form is 'power', got {max(r2)!r}")
+            raise ValueError(f"r2 must be at most 2 where form is 'power', got {shown(max(r2))}")
         self._set(r1=r1, r2=r2, form=form, causal=validate.boolean("causal", self.causal))
 
     @property

@@ -22,6 +22,7 @@ import numpy as np
 
 from . import _validate as validate
 from ._namespace import Array, device_of, from_host, is_array, namespace
+from ._text import shown
 from .rope import LAYOUT_ALIASES, LAYOUTS
 
 
@@ -53,7 +54,7 @@ def layout_permutation(
     TypeError, ValueError
         A layout is unknown, rotary_dim is odd, or the rotated channels do not fit into head_dim.
     """
-    head_dim = validate.integer("head_dim", head_dim, minimum=2)
+    head_dim = validate.size("head_dim", head_dim, minimum=2)
     first = validate.integer("rotary_start", rotary_start, minimum=0)
     if first > head_dim - 2:
         raise ValueError(f"rotary_start must be at most head_dim - 2 = {head_dim - 2}, got {first}")
@@ -220,7 +221,7 @@ def permute_fused_weights(
     head_dim = validate.integer("head_dim", head_dim, minimum=2)
     groups = validate.integer("groups", groups, minimum=1)
     if not isinstance(sizes, Sequence) or len(sizes) != 3:
-        raise ValueError(f"sizes must be the rows of q, k and v in one group, got {sizes!r}")
+        raise ValueError(f"sizes must be the rows of q, k and v in one group, got {shown(sizes)}")
     q, k, v = (validate.integer("sizes", size, minimum=1) for size in sizes)
     for name, size in (("q", q), ("k", k)):
         if size % head_dim:

@@ -11,6 +11,7 @@ from ._namespace import (
     INTEGER,
     Array,
     astype,
+    cumulative_sum,
     dtype_name,
     is_array,
     namespace,
@@ -87,9 +88,8 @@ class Learned(LearnedTable):
             raise ValueError("padding_idx must be given for ids_from_tokens(), got None")
         if not is_array(input_ids) or dtype_name(input_ids) not in INTEGER:
             raise TypeError(f"input_ids must be an integer array, got {type(input_ids).__name__}")
-        xp = namespace(input_ids)
-        real = astype(input_ids != self.padding_idx, wide_integer(xp))
-        return xp.cumulative_sum(real, axis=-1) * real + (self.padding_idx - self.offset)
+        real = astype(input_ids != self.padding_idx, wide_integer(namespace(input_ids)))
+        return cumulative_sum(real, axis=-1) * real + (self.padding_idx - self.offset)
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
         return as_positions(positions, x=x, integers=True)

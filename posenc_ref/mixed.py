@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, is_array, to_host
+from ._arrays import real_numbers
+from ._namespace import Array
 from .angles import check_domain, decimal_context, tables, turns
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
@@ -49,9 +50,7 @@ class MixedRoPE(Rotary):
 
     def __post_init__(self) -> None:
         head_dim = validate.size("head_dim", self.head_dim, minimum=2)
-        if not is_array(self.weight):
-            raise TypeError(f"weight must be an array (A, P), got {type(self.weight).__name__}")
-        weight = np.array(to_host(self.weight), dtype=np.float64)
+        weight = real_numbers("weight", self.weight, "(A, P)")
         if weight.ndim != 2 or 0 in weight.shape or 2 * weight.shape[1] > head_dim:
             raise ValueError(
                 f"weight must have shape (A, P) with 1 <= P <= head_dim / 2 = {head_dim // 2}, got "

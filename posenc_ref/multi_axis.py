@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._text import shown
 from .angles import decimal_context
 from .rope import LAYOUT_ALIASES, LAYOUTS, check_scaling, check_start, layout_pairs
-from .rotary import Rotary
+from .rotary import Rotary, length_of
 from .schedules.scaling import FrequencySchedule, standard_schedule
 
 ARRANGEMENTS = ("chunked", "interleaved")
@@ -117,7 +118,7 @@ class MultiAxisRoPE(Rotary):
     def _consistent(self) -> None:
         if "blockwise" in (self.layout, self.output_layout) and self.arrangement != "chunked":
             raise ValueError(
-                f"layout 'blockwise' needs arrangement 'chunked', got {self.arrangement!r}"
+                f"layout 'blockwise' needs arrangement 'chunked', got {shown(self.arrangement)}"
             )
         if self.spacing != "restart" and isinstance(self.base, tuple):
             raise ValueError(
@@ -185,11 +186,11 @@ class MultiAxisRoPE(Rotary):
     def _schedule(self, base: float, dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         if self.scaling is None:
             return standard_schedule(base, dim)
-        return self.scaling.schedule(base, dim, seq_len)
+        return self.scaling.schedule(base, dim, length_of(seq_len))
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """Return the factor m on cos and sin: that of the scaling, or 1."""
-        return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
+        return 1.0 if self.scaling is None else self.scaling.magnitude(length_of(seq_len))
 
     @property
     def depends_on_length(self) -> bool:
@@ -204,7 +205,7 @@ def _is_sequence(value: Any) -> bool:
 
 def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
     if not _is_sequence(values):
-        raise TypeError(f"{name} must be a sequence of integers, got {values!r}")
+        raise TypeError(f"{name} must be a sequence of integers, got {shown(values)}")
     return tuple(validate.integer(f"{name}[{i}]", v, minimum=minimum) for i, v in enumerate(values))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _validate as validate
+from ._arrays import check_place, like
 from ._namespace import FLOATING, Array, astype, dtype_name, is_array, namespace, widen
 from .rotary import Rotary
 
@@ -57,7 +58,8 @@ def normed_apply(
             f"weight must have shape (head_dim,) = ({encoding.head_dim},), got "
             f"{tuple(weight.shape)}"
         )
+    check_place("weight", weight, "x", x)
     eps = validate.real("eps", eps, minimum=0.0)
     xp, wide = namespace(x), widen(x)
     size = xp.sqrt(xp.mean(wide * wide, axis=-1, keepdims=True) + eps)
-    return astype(encoding.apply(astype(weight, wide.dtype) * (wide / size), positions), x.dtype)
+    return astype(encoding.apply(like("weight", weight, wide) * (wide / size), positions), x.dtype)

@@ -79,6 +79,7 @@ def packed(lengths: Any) -> np.ndarray:
     lengths = _integers("lengths", lengths)
     if lengths.ndim != 1 or (lengths < 0).any():
         raise ValueError(f"lengths must be a flat list of counts, at least 0, got {lengths}")
+    validate.elements("the positions", (sum(lengths.tolist()),))
     starts = np.cumsum(lengths) - lengths
     return np.asarray(np.arange(lengths.sum()) - np.repeat(starts, lengths))
 
@@ -103,7 +104,9 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
     TypeError, ValueError
         ``prompt_len`` or ``n_steps`` is negative or not an integer, or has more than one axis.
     """
-    steps = np.arange(validate.integer("n_steps", n_steps, minimum=0), dtype=np.int64)
+    n_steps = validate.integer("n_steps", n_steps, minimum=0)
+    validate.elements("the positions", (np.size(prompt_len), n_steps))
+    steps = np.arange(n_steps, dtype=np.int64)
     if isinstance(prompt_len, int | np.integer):
         return steps + validate.integer("prompt_len", prompt_len, minimum=0)
     lengths = _integers("prompt_len", prompt_len)
@@ -157,6 +160,7 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
             f"every length in cu_seqlens must be a multiple of 2 * cp_size = {2 * size}, got "
             f"{uneven[0]}: pad the sequence"
         )
+    validate.elements("the indices", (int(bounds[-1]) // size,))
     parts = [np.zeros(0, np.int64)]
     for start, length in zip(bounds[:-1].tolist(), lengths.tolist(), strict=True):
         chunk = length // (2 * size)

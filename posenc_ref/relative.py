@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import check_place
 from ._namespace import (
     FLOATING,
     Array,
@@ -21,8 +22,10 @@ from ._namespace import (
     from_host,
     is_array,
     namespace,
+    send,
     widen,
 )
+from ._text import shown
 
 
 def relative_row(dy: Array, dx: Array, h: int, w: int) -> Array:
@@ -61,8 +64,9 @@ def relative_index(window: Any) -> np.ndarray:
     """
     sizes = (window, window) if isinstance(window, int | np.integer) else window
     if isinstance(sizes, str) or not isinstance(sizes, Sequence | np.ndarray) or len(sizes) != 2:
-        raise TypeError(f"window must be (height, width) or one number, got {window!r}")
+        raise TypeError(f"window must be (height, width) or one number, got {shown(window)}")
     h, w = (validate.integer(f"window[{a}]", n, minimum=1) for a, n in enumerate(sizes))
+    validate.elements("the index", (h * w, h * w))
     y, x = np.divmod(np.arange(h * w), w)
     dy, dx = y[:, None] - y, x[:, None] - x
     return np.asarray(relative_row(dy, dx, h, w))
@@ -144,7 +148,8 @@ def relative_scores(q: Array, rel: Array) -> Array:
             f"rel must have shape (2S - 1, d) = {(2 * size - 1, int(q.shape[-1]))} to go with q of "
             f"shape {tuple(q.shape)}, got {tuple(rel.shape)}"
         )
-    xp = namespace(q)
+    check_place("rel", rel, "q", q)
+    xp, rel = namespace(q), send(rel, namespace(q), device_of(q))
     by_offset = xp.matmul(widen(q), xp.matrix_transpose(widen(rel)))
     i, j = np.arange(size)[:, None], np.arange(size)
     index = size - 1 - i + j

@@ -12,6 +12,7 @@ import numpy as np
 from . import _validate as validate
 from ._arrays import check_numbers
 from ._namespace import Array, astype, device_of, namespace, send, working_dtype
+from ._text import shown
 
 MODES = ("bicubic", "bilinear", "nearest")
 Kernel = Callable[[Fraction], Fraction]
@@ -73,6 +74,7 @@ def resize_matrix(
         raise ValueError("align_corners must be False with antialias=True or scale=")
     if mode == "nearest" and (antialias or align_corners):
         raise ValueError("antialias and align_corners must be False with mode 'nearest'")
+    validate.elements("the matrix", (new_size, size))
     ratio = Fraction(size, new_size)
     if scale is not None:
         ratio = 1 / Fraction(validate.real("scale", scale, above=0.0))
@@ -170,7 +172,7 @@ def resize_table(
 
 def _grid(name: str, sizes: Any) -> tuple[int, ...]:
     if not isinstance(sizes, tuple | list) or len(sizes) not in (1, 2):
-        raise TypeError(f"{name} must be (length,) or (height, width), got {sizes!r}")
+        raise TypeError(f"{name} must be (length,) or (height, width), got {shown(sizes)}")
     return tuple(validate.integer(name, size, minimum=1) for size in sizes)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from .rotary import Rotary
+from ._text import shown
+from .rotary import Rotary, length_of
 from .schedules.scaling import FrequencySchedule, standard_schedule
 
 LAYOUTS = ("interleaved", "half")
@@ -117,11 +118,11 @@ class RoPE(Rotary):
         assert self.rotary_dim is not None
         if self.scaling is None:
             return standard_schedule(self.base, self.rotary_dim)
-        return self.scaling.schedule(self.base, self.rotary_dim, seq_len)
+        return self.scaling.schedule(self.base, self.rotary_dim, length_of(seq_len))
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """Return the factor m on cos and sin: that of the scaling, or 1."""
-        return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
+        return 1.0 if self.scaling is None else self.scaling.magnitude(length_of(seq_len))
 
     @property
     def depends_on_length(self) -> bool:
@@ -152,6 +153,6 @@ def check_scaling(scaling: Any) -> FrequencySchedule | None:
     """Return ``scaling``; raise unless it is a schedule or None."""
     if scaling is not None and not isinstance(scaling, FrequencySchedule):
         raise TypeError(
-            f"scaling must be None or a schedule such as LinearScaling(4.0), got {scaling!r}"
+            f"scaling must be None or a schedule such as LinearScaling(4.0), got {shown(scaling)}"
         )
     return scaling

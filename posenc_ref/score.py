@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ._arrays import check_counts
+from ._arrays import check_counts, check_queries_and_keys, check_scale
 from ._namespace import (
     Array,
+    class_of,
     is_array,
     namespace,
     to_host,
@@ -79,11 +80,12 @@ class Score(Encoding, abstract=True):
         ``scores`` rounds to q's dtype.
         """
         self._check(q, k)
+        check_queries_and_keys(q, k)
         q, k = widen(q), widen(k)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=self.integers, x=q)
         batch = None if q_at.ndim == 1 else q_at.shape[0]
         check_counts(q, k, (q_at.shape[-1], k_at.shape[-1]), batch)
-        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else check_scale(scale)
         if batch is None:
             at = q_at.values[:, None], k_at.values[None, :]
             return self._of_pairs(q, k, *at, scale)
@@ -129,6 +131,8 @@ class Score(Encoding, abstract=True):
     def _check(self, q: Array, k: Array) -> None:
         heads, d = self.heads, self.head_dim
         for name, x in (("q", q), ("k", k)):
+            if not is_array(x):
+                raise TypeError(f"{name} must be a real floating array, got {class_of(x)}")
             fits = x.ndim >= 3 and x.shape[-1] == d and heads in (None, x.shape[-3])
             if not fits:
                 shown = "H" if heads is None else f"H = {heads} heads"

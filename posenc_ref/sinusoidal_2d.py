@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._text import shown
 from .axis_sinusoids import AxisSinusoids
 from .vision_positions import grid_positions, linspace_positions
 
@@ -149,7 +150,9 @@ class Sinusoidal3D(AxisSinusoids):
 
     def __post_init__(self) -> None:
         if not isinstance(self.sections, tuple | list) or len(self.sections) != 3:
-            raise TypeError(f"sections must be three integers (t, h, w), got {self.sections!r}")
+            raise TypeError(
+                f"sections must be three integers (t, h, w), got {shown(self.sections)}"
+            )
         sections = tuple(validate.size("sections", s, minimum=2) for s in self.sections)
         if any(s % 2 for s in sections):
             raise ValueError(f"sections must be even (sin and cos for each axis), got {sections}")

@@ -33,11 +33,20 @@ def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
     me = nb // 2
     starts = list(range(1, me + 1))
     for t in range(1, nb - me):
-        n = starts[-1]
-        while n ** (nb - me) * me**t < max_distance**t * me ** (nb - me):
-            n += 1
-        starts.append(n)
+        below = (max_distance**t * me ** (nb - me) - 1) // me**t
+        starts.append(first_power(nb - me, below, starts[-1]))
     return tuple(starts)
+
+
+def first_power(exponent: int, most: int, least: int) -> int:
+    """Return the smallest integer n, at least ``least``, with ``n ** exponent > most``."""
+    low = high = least
+    while high**exponent <= most:
+        low, high = high + 1, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if middle**exponent <= most else (low, middle)
+    return low
 
 
 @dataclass(frozen=True, eq=False, repr=False)

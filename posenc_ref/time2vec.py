@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import real_numbers
 from ._cached import cached_property
-from ._namespace import Array, Namespace, astype, is_array, send, to_host
+from ._namespace import Array, Namespace, astype, send
 from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, Turns, tables, turns
@@ -47,10 +48,7 @@ class Time2Vec(ComputedTable):
 
     def __post_init__(self) -> None:
         for name in ("weight", "bias"):
-            values = getattr(self, name)
-            if not is_array(values):
-                raise TypeError(f"{name} must be an array (dim,), got {type(values).__name__}")
-            copy = np.array(to_host(values), dtype=np.float64)
+            copy = real_numbers(name, getattr(self, name), "(dim,)")
             if copy.ndim != 1 or copy.size < 2 or not np.isfinite(copy).all():
                 raise ValueError(f"{name} must be finite, of shape (dim,), got {copy.shape}")
             copy.setflags(write=False)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import check_numbers, clip, like, product
+from ._arrays import check_numbers, check_queries_and_keys, check_scale, clip, like, product
 from ._namespace import Array, astype, device_of, from_host, is_array, namespace, widen
+from ._text import shown
 from .accuracy import Truth
 from .score import Score
 from .sinusoidal import Sinusoidal
@@ -64,7 +65,7 @@ class TransformerXL(Score):
     def __post_init__(self) -> None:
         h, d, width = check_numbers("projection", self.projection, "H", "d", "D").shape
         if not isinstance(self.sinusoid, Sinusoidal):
-            raise TypeError(f"sinusoid must be a Sinusoidal, got {self.sinusoid!r}")
+            raise TypeError(f"sinusoid must be a Sinusoidal, got {shown(self.sinusoid)}")
         if self.sinusoid.dim != width:
             raise ValueError(
                 f"sinusoid must have the {width} columns that projection takes, got "
@@ -191,7 +192,9 @@ class XLNet(TransformerXL):
         """
         if self.segments is None:
             raise ValueError("segments must be given for segment_term(), got None")
-        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        self._check(q, q)
+        check_queries_and_keys(q, q)
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else check_scale(scale)
         xp, wide = namespace(q), widen(q)
         both = like("segment_bias", self.segment_bias, wide)[:, None, :] + wide
         e = like("segments", self.segments, wide)

@@ -7,8 +7,10 @@ from typing import Self
 
 import numpy as np
 
+from . import _validate as validate
 from ._arrays import check_numbers, like, lookup, product
 from ._namespace import Array, device_of, from_host, namespace
+from ._text import shown
 from .score import Score
 from .t5 import T5Bias
 
@@ -55,7 +57,7 @@ class TUPE(Score):
         shape = check_numbers("position_queries", self.position_queries, "rows", "H", "d").shape
         check_numbers("position_keys", self.position_keys, *shape)
         if self.bias is not None and not isinstance(self.bias, T5Bias):
-            raise TypeError(f"bias must be a T5Bias, got {self.bias!r}")
+            raise TypeError(f"bias must be a T5Bias, got {shown(self.bias)}")
         if self.bias is not None and self.bias.num_heads != shape[1]:
             raise ValueError(f"bias must have {shape[1]} heads, got {self.bias.num_heads}")
         if (self.cls_to_others is None) != (self.others_to_cls is None):
@@ -81,7 +83,7 @@ class TUPE(Score):
 
     def own_scale(self, dim: int) -> float:
         """Return ``1 / sqrt(2d)``."""
-        return float((2 * dim) ** -0.5)
+        return float((2 * validate.integer("dim", dim, minimum=1)) ** -0.5)
 
     def _of_pairs(
         self, q: Array, k: Array, q_at: Array, k_at: Array, scale: float

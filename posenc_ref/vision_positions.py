@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._namespace import FLOATING, INTEGER, dtype_name
+from ._text import shown
+from .angles import MAX_POSITION
 
 
 def grid_positions(
@@ -56,7 +59,7 @@ def grid_positions(
         Sizes that are not integers or are below 1; a merge size that does not divide height and
         width.
     """
-    height, width = _size(height, width)
+    height, width, frames = _size(height, width, frames)
     m = validate.integer("merge_size", merge_size, minimum=1)
     if height % m or width % m:
         raise ValueError(
@@ -93,7 +96,7 @@ def patch_centres(height: int, width: int) -> np.ndarray:
     TypeError, ValueError
         A size that is not an integer or is below 1.
     """
-    axes = [(2 * np.arange(n) + 1 - n) / n for n in _size(height, width)]
+    axes = [(2 * np.arange(n) + 1 - n) / n for n in _size(height, width)[:2]]
     return np.stack(np.meshgrid(*axes, indexing="ij")).reshape(2, -1)
 
 
@@ -139,12 +142,13 @@ def linspace_positions(
     Raises
     ------
     TypeError, ValueError
-        Sizes that are not integers or are below 1; ``start`` or ``stop`` is not two finite numbers;
-        ``stop`` is not greater than ``start``.
+        Sizes that are not integers or are below 1; ``start`` or ``stop`` is not two numbers of
+        at most 2**40; ``stop`` is not greater than ``start``.
     """
     axes = []
+    height, width, frames = _size(height, width, frames)
     for n, low, high, axis in zip(
-        _size(height, width), _pair("start", start), _pair("stop", stop), ("h", "w"), strict=True
+        (height, width), _pair("start", start), _pair("stop", stop), ("h", "w"), strict=True
     ):
         if high <= low:
             raise ValueError(f"stop must be greater than start on axis {axis}, got {low}..{high}")
@@ -175,24 +179,31 @@ def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndar
         The positions do not have the shape (A, N), or a count is negative.
     """
     positions = np.asarray(positions)
+    if dtype_name(positions) not in FLOATING + INTEGER:
+        raise TypeError(f"positions must be integers or real floats, got {positions.dtype}")
     if positions.ndim != 2:
         raise ValueError(f"positions must have shape (A, N), got {positions.shape}")
     before = validate.integer("before", before, minimum=0)
     after = validate.integer("after", after, minimum=0)
+    validate.elements("the positions", (positions.shape[0], positions.shape[1] + before + after))
     return np.pad(positions, ((0, 0), (before, after)))
 
 
-def _size(height: Any, width: Any) -> tuple[int, int]:
-    return (
+def _size(height: Any, width: Any, frames: Any = None) -> tuple[int, int, int | None]:
+    sizes = [
         validate.integer("height", height, minimum=1),
         validate.integer("width", width, minimum=1),
-    )
+    ]
+    count = None if frames is None else validate.integer("frames", frames, minimum=1)
+    validate.elements("the positions", (2 if count is None else 3 * count, *sizes))
+    return sizes[0], sizes[1], count
 
 
 def _pair(name: str, values: Any) -> tuple[float, float]:
     if isinstance(values, str) or not hasattr(values, "__len__") or len(values) != 2:
-        raise TypeError(f"{name} must be two numbers, for height and width, got {values!r}")
-    return validate.real(name, values[0]), validate.real(name, values[1])
+        raise TypeError(f"{name} must be two numbers, for height and width, got {shown(values)}")
+    low, high = (validate.real(name, value, maximum=MAX_POSITION) for value in values)
+    return low, high
 
 
 def _axis(n: int, origin: Any) -> np.ndarray:
@@ -204,9 +215,8 @@ def _axis(n: int, origin: Any) -> np.ndarray:
     return np.arange(first, first + n, dtype=np.int64)
 
 
-def _in_frames(plane: np.ndarray, frames: Any, dtype: Any) -> np.ndarray:
+def _in_frames(plane: np.ndarray, frames: int | None, dtype: Any) -> np.ndarray:
     if frames is None:
         return plane
-    frames = validate.integer("frames", frames, minimum=1)
     time = np.repeat(np.arange(frames, dtype=dtype), plane.shape[1])
     return np.concatenate([time[None], np.tile(plane, frames)])

@@ -21,6 +21,8 @@ from .pair_runs import PairRun, unrotated
 _TILE, _WIDENED = 512 * 1024, 256 * 1024
 #: An array of at most this many bytes is one tile.
 _SMALL = 64 * 1024
+#: NumPy 2.0, whose reshape has no ``copy``.
+_NUMPY_2_0 = np.__version__.startswith("2.0.")
 
 
 @dataclass(slots=True)
@@ -142,10 +144,22 @@ def _tile(
     np.multiply(wide, sin, out=crossed)
     np.multiply(wide, cos, out=result)
     halves = (*x.shape[:-1], 2, half)
-    ends = result.reshape(halves, copy=False)
-    np.add(ends, crossed.reshape(halves, copy=False)[..., ::-1, :], out=ends)
+    ends = _reshaped(result, halves)
+    np.add(ends, _reshaped(crossed, halves)[..., ::-1, :], out=ends)
     if result is not out:
         np.copyto(out, result, casting="unsafe")
+
+
+def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a view of ``array``; raise ValueError if its strides allow none of this ``shape``."""
+    if not _NUMPY_2_0:
+        return array.reshape(shape, copy=False)
+    view = array.view()
+    try:
+        view.shape = shape  # deprecated in NumPy 2.5
+    except AttributeError as error:
+        raise ValueError(str(error)) from None
+    return view
 
 
 def _planes(
@@ -155,7 +169,7 @@ def _planes(
     if factors[0].ndim == 2:
         try:
             shape = (-1, *x.shape[-2:])
-            flat = np.reshape(x, shape, copy=False), np.reshape(out, shape, copy=False)
+            flat = _reshaped(x, shape), _reshaped(out, shape)
         except ValueError:  # the strides do not allow one axis of heads
             pass
         else:

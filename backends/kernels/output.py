@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import Array, dtype_name, is_array, library
+from posenc_ref._text import shown
 
 
 def checked_like(out: Any, x: Array) -> Any:
@@ -57,7 +58,8 @@ def _address(x: Any) -> int | None:
 
 def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return ``out``; raise unless it is a NumPy float array of this shape (and of ``dtype``)."""
-    if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
+    arrays = (np.ndarray, np.memmap)
+    if not isinstance(out, arrays) or type(out) not in arrays or dtype_name(out) not in _FLOATS:
         hint = "; for a tensor on the CPU, pass tensor.numpy()" if library(out) == "torch" else ""
         raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
     if out.shape != shape:
@@ -90,12 +92,12 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
     found: np.dtype | None
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):  # text that is no dtype, a list of lists
         found = None
     if found is None or dtype_name(found) not in _FLOATS:
         raise TypeError(
             f"dtype must be one of NumPy's {', '.join(_FLOATS)} (bfloat16 after import ml_dtypes), "
-            f"got {dtype!r}"
+            f"got {shown(dtype)}"
         )
     return found
 

@@ -16,8 +16,7 @@ from posenc_ref.conformance.calling.facts import Facts
 from posenc_ref.conformance.calling.positions import ONE_ROW
 from posenc_ref.conformance.calling.roles import Unbound, parameters
 from posenc_ref.conformance.calling.rotations import Rotation
-from posenc_ref.conformance.calling.rows import ONE_TABLE
-from posenc_ref.conformance.calling.tables import Source
+from posenc_ref.conformance.calling.tables import ONE_TABLE, Source
 from posenc_ref.conformance.calling.trial import ALIKE, MOVES, driver_of, score
 from posenc_ref.conformance.calling.ways import roles_in_call, ways
 

@@ -98,7 +98,8 @@ def judge_bias(run: Run) -> None:
     if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
-        run.explain(own.get(type(encoding), diagnose_other), finite)
+        if finite:
+            run.explain(own.get(type(encoding), diagnose_other), finite)
     if encoding.up_to_constant and not run.failures:
         row_constants(run, (_constants(encoding, case) for case in cases))
 

@@ -15,12 +15,12 @@ from posenc_ref._namespace import namespace, to_host
 from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
-from .grids import SIZES, Grid, grids_of
+from .grid_search import grids_of
+from .grids import SIZES, Grid
 from .roles import role_of
-from .rows import Rows
 from .signatures import signature_of
 from .table_search import ROWS, NoTable, form_of, template_of
-from .tables import Source, trail
+from .tables import Rows, Source, trail
 
 #: How positions (A, S) of a row of the batch are passed to what makes a table.
 ARRANGEMENTS = ("(A, S)", "(S, A)", "(1, S, A)", "(A, 1, S)", "each (S,)", "tuple of (S,)")
@@ -161,7 +161,8 @@ def _trials(
             yield AxesSource(call, facts, words, kind)
     grids = [grid] if grid is not None else []
     if not grids and (roles & set(SIZES) or not {"positions", "length"} & roles):
-        grids = list(grids_of(call, owner, facts, axes))
+        every = grids_of(call, owner, facts, axes)
+        grids = [each for each in every if not each.before]
     for each in grids:
         yield AxesSource(call, facts, words, "grid", grid=each, called=called)
 

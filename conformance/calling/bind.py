@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_ref import Encoding, ModelEncoding, Rotary
+from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
+from posenc_ref.conformance.harness.foreign import said
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
 
@@ -166,7 +168,15 @@ def _stated(facts: Facts, **arguments: Any) -> dict[str, Any]:
 
 def _found(request: Request, facts: Facts, dim: int) -> tuple[int, Implementation | None]:
     """Return the best way of calling the target: rotations first, then other functions."""
-    subjects = list(subjects_of(request, facts, dim))
+    try:
+        subjects = list(subjects_of(request, facts, dim))
+    except (KeyboardInterrupt, ValueError, TypeError, ImportError):
+        raise
+    except BaseException as error:
+        raise NoConvention(
+            f"the attributes of {class_name(request.target)} cannot be read ({said(error)}): wrap "
+            "it in a function"
+        ) from error
     for sizes, rotates in itertools.product(SIZES, (True, False)):
         for subject in subjects:
             rows = [c for c in _fitting(subject) if c.rotates is rotates]

@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.tensor_layouts import AXES
 
 from .conventions import Convention
 from .facts import other_default
-from .grids import SIZES, grids_of
+from .grid_search import grids_of, sides_by_trial
+from .grids import SIZES, Grid
 from .libraries import Library
 from .positions import FLAT
 from .roles import Unbound, role_of
@@ -24,7 +28,14 @@ from .subject import Subject, same_call
 from .table_search import NoTable
 from .tables import Source
 from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
+from .trial import SIZES as TRIED
 from .ways import grid_ways, roles_in_call, ways
+
+#: What is not judged of a function that takes positions.
+_NUMBERED = (
+    "the function refuses positions that are no whole grid: only whole grids are judged, "
+    "row by row",
+)
 
 
 def rotations(
@@ -62,15 +73,16 @@ def rotations(
             yield points, subject.implementation(library, direct, "apply", layout, how)
     surface = request.surface or convention.surfaces[0]
     if convention.grid:
-        every = _grid_ways(subject, function, order, fixed, layouts)
+        tried = _grid_ways(subject, library, function, order, fixed, layouts)  # one by one
     else:
-        every = ways(function, order, subject.facts, layouts, sources, request.part)
-    limited = [replace(way, limit=subject.limit) for way in every]
-    for way in limited:
+        tried = ways(function, order, subject.facts, layouts, sources, request.part)
+    limited = (replace(way, limit=subject.limit) for way in tried)
+    every = [] if convention.grid else [*limited]
+    for way in limited if convention.grid else every:
         for points, found in _scored(subject, library, way, surface, fixed):
             others = _others(subject, library, way, sources) if points >= PERFECT else []
             more = f"; also possible: {', '.join(others)} (--table chooses)" if others else ""
-            rows = _with_rows(subject, library, way, limited) if points >= PERFECT else None
+            rows = _with_rows(subject, library, way, every) if points >= PERFECT else None
             if rows is not None and way.layout == "thd":  # rows that no flat call has are judged
                 yield from _scored(subject, library, rows, surface, fixed)
             elif rows is not None:
@@ -83,6 +95,7 @@ def rotations(
 
 def _grid_ways(
     subject: Subject,
+    library: Library,
     function: Callable[..., Any],
     order: Mapping[str, str],
     fixed: Mapping[str, Any],
@@ -97,9 +110,34 @@ def _grid_ways(
             call = same_call(made.again(sizes), subject.function)
             return functools.partial(call, **fixed) if fixed else call
 
-        return grid_ways(function, order, facts, layouts, [made.grid], again, request.part)
-    grids = list(grids_of(subject.function, subject.owner, facts, request.axes))
-    return grid_ways(function, order, facts, layouts, grids, None, request.part)
+        yield from grid_ways(function, order, facts, layouts, [made.grid], again, request.part)
+        return
+    if "positions" in order.values():  # it may take those of whole grids alone
+        grids = [Grid(request.axes), Grid(request.axes, square=True)]
+    else:
+        grids = list(grids_of(subject.function, subject.owner, facts, request.axes))
+    yield from grid_ways(function, order, facts, layouts, grids, None, request.part)
+    where = {"positions", "offset"} & {*order.values()} or {*SIZES} & {*order.values()}
+    if request.axes != 2 or where or subject.sizes != TRIED[0]:
+        return
+    for layout in layouts:  # the only grid may be stated nowhere
+
+        def tokens(count: int, layout: str = layout) -> np.ndarray | None:
+            row = [Grid(2, own=(1, count))]
+            (way,) = grid_ways(function, order, facts, [layout], row, None, None)
+            driver = driver_of(library.wrapped(way), library.backend, request.dtype, layout, 2)
+            cells = np.stack([np.zeros((1, count), np.int64), np.arange(count)[None]])
+            x = np.ones((1, subject.sizes[1], count, subject.dim))
+            try:
+                rows: np.ndarray = driver.apply(x, cells)[0, 0]
+            except (Malformed, Refused):
+                return None
+            return rows
+
+        sides = sides_by_trial(tokens)
+        if sides is not None:
+            one = [Grid(2, own=sides)]
+            yield from grid_ways(function, order, facts, [layout], one, None, request.part)
 
 
 def _others(
@@ -182,7 +220,11 @@ def _scored(
     call = library.wrapped(final.both if pair else final)
     surface = "apply_qk" if pair else "apply"
     how = _words(subject, way, fixed)
-    yield points, subject.implementation(library, call, surface, way.layout, how)
+    found = subject.implementation(library, call, surface, way.layout, how)
+    if way.grid is not None:
+        numbered = "positions" in way.order.values()
+        found = replace(found, limits=(*way.grid.limits, *(_NUMBERED if numbered else ())))
+    yield points, found
 
 
 def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], dict[str, Any]]:

@@ -8,7 +8,7 @@ the row and the column of a cell, after the number of the frame if there are thr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,18 +19,14 @@ from posenc_ref.conformance.harness.foreign import OwnLimit
 
 from .facts import Facts
 from .roles import role_of
-from .signatures import signature_of
-from .size_order import width_first
 
 #: The roles of parameters that state the size of a grid.
-SIZES = ("frames", "grid_height", "grid_width", "grid", "grid_thw", "side", "image_size",
-         "grid_tokens")  # fmt: skip
+SIZES = ("frames", "grid_height", "grid_width", "grid", "grid_thw", "grid_of_each", "side",
+         "image_size", "grid_tokens")  # fmt: skip
 #: Those of one parameter that gets height and width.
 PAIRS = ("grid", "image_size")
 #: The most tokens of a grid, and the most numbers of all grids in a call.
 MOST_TOKENS, MOST_NUMBERS = 2**12, 2**22
-#: The sides of square grids to try for objects that do not state theirs.
-_SIDES = (14, 16, 7, 8, 24, 32, 12, 10, 18, 20, 27, 28, 37, 48, 64)
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,7 @@ class Grid:
     merge: int = 1  #: the side of the blocks of patches that come one after the other
     pair: str = ""  #: the name of the parameter that gets both sizes, if there is one
     turned: bool | None = False  #: whether the pair is (width, height); None if nothing says it
+    before: int = 0  #: the number of tokens, such as a class token, that come before the patches
 
     @property
     def words(self) -> str:
@@ -60,7 +57,15 @@ class Grid:
             if self.turned is None:
                 why = f"whether height or width is first in {self.pair} is not known"
                 what += f" ({why}{'' if self.square else ': height is taken'})"
+        if self.before:
+            what += " after a class token"
         return f"{what}, {order}; positions are {names}"
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Return what is not judged, in words."""
+        text = "grids of unequal sides are not judged: the function states one side"
+        return (text,) if self.square else ()
 
     def _stated(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         return (*sizes[:-2], sizes[-1], sizes[-2]) if self.turned else sizes
@@ -106,6 +111,13 @@ class Grid:
         cell = (block * m + row % m) * m + column % m
         return np.asarray(cell + (frame[0] * height * width if frame else 0))
 
+    def places(self, sizes: tuple[int, ...], batch: int) -> np.ndarray:
+        """Return the positions (A, B, S) of all tokens of ``batch`` grids."""
+        every = np.indices(sizes).reshape(self.axes, -1)
+        found = np.empty_like(every)
+        found[:, self.cells(every, sizes)] = every
+        return np.repeat(found[:, None], batch, axis=1)
+
     def facts(self, facts: Facts, sizes: tuple[int, ...]) -> Facts:
         """Return the facts about a grid of these sizes besides those that are known."""
         height, width = sizes[-2:]
@@ -124,8 +136,11 @@ class Grid:
         }
         return replace(facts, by_role={**facts.by_role, **known})
 
-    def arguments(self, sizes: tuple[int, ...], like: Any) -> dict[str, Any]:
-        """Return values by role for the parameters of a call with arrays such as ``like``."""
+    def arguments(self, sizes: tuple[int, ...], like: Any, batch: int = 1) -> dict[str, Any]:
+        """Return values by role for the parameters of a call with arrays such as ``like``.
+
+        ``batch`` is the number of grids in the call.
+        """
         height, width = sizes[-2:]
         xp, frames = namespace(like), sizes[0] if self.axes == 3 else 1
         return {
@@ -137,6 +152,7 @@ class Grid:
             "image_size": height if self.one_number else self._stated(sizes),
             "grid_tokens": height * width,
             "grid_thw": xp.asarray([[frames, height, width]], dtype=xp.int64),
+            "grid_of_each": xp.asarray([[frames, height, width]] * batch, dtype=xp.int64),
         }
 
 
@@ -154,7 +170,7 @@ def whole(
     at = to_host(positions)
     sizes = grid.sizes(at)
     flat = layout in ("thd", "t(hd)")
-    cells, tokens = grid.cells(at, sizes).reshape(-1), math.prod(sizes)
+    cells, tokens = grid.before + grid.cells(at, sizes).reshape(-1), grid.before + math.prod(sizes)
     batch = 1 if flat else at.shape[1]
     row = np.zeros_like(cells) if flat else np.repeat(np.arange(batch), at.shape[2])
     row = row + batch * _occurrences(row * tokens + cells)  # each cell has one token
@@ -186,71 +202,6 @@ def whole(
         return _in_layout(y.reshape((batch, at.shape[2], *y.shape[1:])), layout)
 
     return _each([call(shaped, sizes)], back)
-
-
-def grids_of(call: Callable[..., Any], owner: Any, facts: Facts, axes: int) -> Iterator[Grid]:
-    """Yield the grids to try for a call, or for what a class makes, by its parameters."""
-    if not rows_and_columns(facts):
-        return
-    merge = _merge(call, owner, facts)
-    names = [name for name in signature_of(call).parameters if name not in facts.by_name]
-    stated = {role_of(name) for name in names} & set(SIZES)
-    pair = next((name for name in names if role_of(name) in PAIRS), "")
-    if stated:
-        turned = width_first(call, pair) if pair else False
-        some = Grid(axes, merge=merge, pair=pair, turned=turned)
-        if "side" not in stated and stated != {"grid_tokens"} and turned is not None:
-            yield some
-        yield replace(some, square=True)
-        if pair:
-            yield replace(some, one_number=True, square=True)
-    own = list(dict.fromkeys(_own(call, owner, facts, merge))) if axes == 2 else []
-    yield from own
-    if not own and not stated and axes == 2:
-        yield Grid(axes, square=True, merge=merge)
-        yield from (Grid(axes, own=(side, side), merge=merge) for side in _SIDES)
-
-
-def rows_and_columns(facts: Facts) -> bool:
-    """Return whether positions may be the rows and columns of a grid: no encoding scales them."""
-    return bool(facts.fields.get("position_scale", 1.0) == 1.0)
-
-
-def _own(call: Callable[..., Any], owner: Any, facts: Facts, merge: int) -> Iterator[Grid]:
-    """Yield the grids that an object was made for: those it states, then those of its tables."""
-    values = {**getattr(owner, "__dict__", {}), **facts.by_name}
-    by_role = {role_of(name): value for name, value in values.items()}
-    patch = by_role.get("patch", 1)
-    if {"grid_height", "grid_width"} <= by_role.keys():
-        both = (by_role["grid_height"], by_role["grid_width"])
-        yield from (Grid(2, own=sizes, merge=merge) for sizes in _pair(both, 1))
-    for role in ("grid", "side", "image_size"):
-        for name in [name for name in values if role_of(name) == role][-1:]:
-            turned = width_first(type(owner) if owner is not None else call, name)
-            for sizes in _pair(values[name], patch if role == "image_size" else 1):
-                known = Grid(2, own=sizes[::-1] if turned else sizes, merge=merge)
-                square = sizes[0] == sizes[1]
-                yield known if square else replace(known, pair=name, turned=turned)
-    arrays = [*values.values(), *getattr(owner, "_buffers", {}).values()]
-    for array in arrays:
-        shape = tuple(getattr(array, "shape", ()))
-        for rows in shape[:-1]:
-            if rows >= 25 and math.isqrt(rows) ** 2 == rows:
-                yield Grid(2, own=(math.isqrt(rows), math.isqrt(rows)), merge=merge)
-
-
-def _pair(value: Any, patch: Any) -> Iterator[tuple[int, ...]]:
-    both = value if isinstance(value, tuple | list) else (value, value)
-    if len(both) == 2 and all(isinstance(n, int) for n in (*both, patch)):
-        yield (both[0] // patch, both[1] // patch)
-
-
-def _merge(call: Callable[..., Any], owner: Any, facts: Facts) -> int:
-    """Return the side of merged blocks: what is given, the object's, or the call's default."""
-    defaults = {name: p.default for name, p in signature_of(call).parameters.items()}
-    values = {**defaults, **getattr(owner, "__dict__", {}), **facts.by_name}
-    found = (v for n, v in values.items() if role_of(n) == "merge" and isinstance(v, int))
-    return next(found, 1)
 
 
 def _tokens(x: Any, layout: str) -> Any:

@@ -14,7 +14,8 @@ import numpy as np
 from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .facts import Facts
-from .grids import SIZES, Grid, grids_of, rows_and_columns
+from .grid_search import grids_of, rows_and_columns
+from .grids import SIZES, Grid
 from .libraries import dtype_for
 from .roles import Unbound, role_of
 from .signatures import signature_of

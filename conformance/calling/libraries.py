@@ -6,11 +6,14 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .signatures import inner
 
@@ -54,7 +57,10 @@ _ALSO = {"flax": "jax", "equinox": "jax", "jaxtyping": "jax"}
 
 def libraries_of(target: Any) -> list[Library]:
     """Return the libraries whose arrays ``target`` may take, the most likely first."""
-    found = dict.fromkeys(_roots(target))
+    found: dict[str, None] = {}
+    with suppress(Refused), refusals():  # attributes of foreign objects may raise anything
+        for root in _roots(target):
+            found[root] = None
     every = [
         LIBRARIES[_ALSO.get(root, root)] for root in found if _ALSO.get(root, root) in LIBRARIES
     ]
@@ -85,7 +91,9 @@ def _roots(target: Any) -> Iterator[str]:
 
 
 def _module_of(value: Any) -> str:
-    module = getattr(value, "__module__", None)
+    module = None
+    with suppress(Refused), refusals():
+        module = getattr(value, "__module__", None)
     return module if isinstance(module, str) else ""
 
 

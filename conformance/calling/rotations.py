@@ -17,9 +17,8 @@ from .facts import Facts
 from .grids import Grid, whole
 from .positions import FLAT, ONE_ROW, every_axis, formed, require_indices, window_start
 from .roles import role_of
-from .rows import ONE_TABLE, Rows
 from .signatures import signature_of
-from .tables import Source
+from .tables import ONE_TABLE, Rows, Source
 
 #: Roles of a single parameter that holds a whole table.
 TABLES = ("turns", "cos_sin", "sin_cos", "table")
@@ -197,7 +196,9 @@ class Rotation:
     def _where(self, x: Any, positions: Any) -> dict[str, Any]:
         """Return the arguments that say where the vectors stand."""
         if self.grid is not None:
-            return self.grid.arguments(positions, x)
+            batch = {"thd": 1, "t(hd)": 1}.get(self.layout, x.shape[self.layout == "sbhd"])
+            where = self.grid.arguments(positions, x, batch)
+            return {**where, "positions": namespace(x).asarray(self.grid.places(positions, batch))}
         found: dict[str, Any] = {}
         wants = set(self.order.values())
         if self.source is not None and self.positions and self.axes == 1:  # it selects rows

@@ -13,26 +13,28 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _INSIDE = ("__wrapped__", "_torchdynamo_inline", "pyfunc")
 
 
-def inner(function: Any) -> Any:
+def inner(function: Any, *outside: Any) -> Any:
     """Return the function that a wrapper or a compiled function has inside, or the function itself.
 
     A wrapper ``f(*args, **kwargs)`` that does not name it has it in its closure, as the only
-    function there.
+    function there.  ``outside`` are the wrappers around ``function``; a loop of them ends here.
     """
+    if any(function is wrapper for wrapper in outside):
+        return function
     if inspect.isclass(function) or hasattr(function, "__signature__"):
         return function
     if inspect.ismethod(function):
-        inside = inner(function.__func__)
+        inside = inner(function.__func__, *outside, function)
         changed = inspect.isfunction(inside) and inside is not function.__func__
         return types.MethodType(inside, function.__self__) if changed else function
     for name in _INSIDE:
         if callable(inside := getattr(function, name, None)):
-            return inner(inside)
+            return inner(inside, *outside, function)
     if not inspect.isfunction(function) or _named(inspect.signature(function)):
         return function
     held = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
     inside = [value for value in held if is_function(value)]
-    return inner(inside[0]) if len(inside) == 1 else function
+    return inner(inside[0], *outside, function) if len(inside) == 1 else function
 
 
 def is_function(target: Any) -> bool:

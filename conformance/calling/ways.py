@@ -13,9 +13,8 @@ from .grids import SIZES, Grid
 from .positions import AXES_FORMS, FORMS
 from .roles import Unbound, role_of
 from .rotations import ONE_TOKEN, SETTINGS, TABLES, VECTORS, Rotation
-from .rows import SHAPES
 from .signatures import signature_of
-from .tables import Source
+from .tables import SHAPES, Source
 
 #: Roles of positions.
 _PLACES = ("positions", "offset", *EACH)
@@ -32,7 +31,11 @@ def grid_ways(
     part: tuple[int, int] | None,
 ) -> Iterator[Rotation]:
     """Yield every way to call a rotation of whole grids."""
-    order = {n: r for n, r in order.items() if r in VECTORS or r in SIZES}
+    needed = _required(function)
+    order = {
+        n: r for n, r in order.items()
+        if r in VECTORS or r in SIZES or (r == "positions" and n in needed)
+    }  # fmt: skip
     if "packed" in order.values():
         layouts = [layout for layout in layouts if layout == "bshd"]
     parts = [None, part] if part is not None else [None]

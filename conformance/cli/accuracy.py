@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options.output import usage_error
+from .options.output import say, usage_error
 
 
 def accuracy_command(
@@ -27,7 +27,7 @@ def accuracy_command(
         raise usage_error(error) from None
     if as_json:
         body = [asdict(row) | {"passed": row.passed} for row in rows]
-        typer.echo(json.dumps(body, indent=1))
+        say(json.dumps(body, indent=1))
     else:
-        typer.echo(format_table(rows))
+        say(format_table(rows))
     raise typer.Exit(0 if all(row.passed for row in rows) else 1)

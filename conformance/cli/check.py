@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,10 +21,11 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
 from posenc_ref.conformance.surfaces import Declared
 
-from .options.apart import MEMORY, InProcess, Memory, Printed, Started, Timeout
+from .options.apart import InProcess, Memory, Printed, Started, Timeout, memory_limit
 from .options.delivery import known_deviation, printed
 from .options.loading import (
     UsageError,
+    command_words,
     is_onnx,
     load_encoding,
     load_target,
@@ -247,12 +247,12 @@ def check_command(
         )
     if command is not None:
         fn = from_command(
-            shlex.split(command),
+            command_words(command),
             chosen or "apply",
             declared,
             tensor_layout=tensor_layout or "bhsd",
             timeout=TIMEOUT if timeout is None else timeout,
-            memory=MEMORY if memory is None else memory,
+            memory=memory_limit(memory),
         )
     bound = isinstance(fn, Implementation)
     chosen = chosen or fn.surface

@@ -24,7 +24,7 @@ from .check import check_command
 from .options.apart import InProcess, NoVerdict, Printed, judged
 from .options.loading import UsageError
 from .options.manifest import Asked, Keys, read_manifest
-from .options.output import show, usage_errors
+from .options.output import say, show, usage_errors
 
 
 @usage_errors(UsageError, ValueError, OSError)
@@ -82,13 +82,13 @@ def ci_command(
     begin = time.perf_counter()
     facts: dict[str, Any] = {"source": str(manifest), "select": select}
     with junit_file(junit) as outcomes, recording(ndjson, "ci", **facts) as record:
-        typer.echo(f"posenc: {manifest}, checks to run: {len(chosen)}", err=True)
+        say(f"posenc: {manifest}, checks to run: {len(chosen)}", err=True)
 
         def completed(new: list[Outcome]) -> None:
             for one in new:
                 if isinstance(one, Checked):
                     outcomes.append(one)
-                    typer.echo(_line(one, len(outcomes), len(chosen)), err=True)
+                    say(_line(one, len(outcomes), len(chosen)), err=True)
                     if record is not None:
                         record.case(one)
 
@@ -97,7 +97,7 @@ def ci_command(
         if record is not None:
             record.batch(found)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
+        say(json.dumps(found.to_dict(), indent=1))
     else:
         show(found.parts(), found.exit_code)
     raise typer.Exit(found.exit_code)

@@ -17,7 +17,7 @@ from posenc_ref.conformance.weights.heads import CONVENTIONS, read_model, resolv
 from posenc_ref.conformance.weights.plan import ARRANGEMENTS
 
 from .options.loading import UsageError
-from .options.output import progress, usage_errors
+from .options.output import progress, say, usage_errors
 
 _LAYOUTS = ", ".join(CONVENTIONS)
 
@@ -86,7 +86,7 @@ def convert_command(
         if from_ is not None and to is not None:
             layouts = (resolve("--from", from_, model), resolve("--to", to, model))
         found = compare_checkpoints(source, other, layouts=layouts, model=model)
-        typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
+        say(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
         raise typer.Exit(found.exit_code)
     if other is not None:
         raise UsageError(f"one checkpoint is converted at a time, got {source} and {other}")
@@ -114,6 +114,6 @@ def convert_command(
                 progress=shown,
             )
     except ConversionError as error:
-        typer.echo(f"posenc: nothing was written: {error}", err=True)
+        say(f"posenc: nothing was written: {error}", err=True)
         raise typer.Exit(1) from None
-    typer.echo(json.dumps(done.to_dict(), indent=1) if as_json else str(done))
+    say(json.dumps(done.to_dict(), indent=1) if as_json else str(done))

@@ -12,7 +12,7 @@ from posenc_ref.models.context import Described
 
 from .options.loading import UsageError
 from .options.models import LEARNED, load_described, refuse_idle
-from .options.output import usage_errors
+from .options.output import say, usage_errors
 
 _SOURCE = "A preset, a name on the Hub, a config.json or its folder, or a .gguf file."
 _OVERRIDE = "Entries that replace those of {}, as vLLM's --hf-overrides: JSON or @file.json."
@@ -52,7 +52,7 @@ def diff_command(
     converted = files[0] if len(files) == 1 else ""
     names = (_named(a, override_a), _named(b, override_b))
     found = diff(one, other, names=names, converted=converted, rules=rules)
-    typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
+    say(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
     raise typer.Exit(found.exit_code)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from posenc_ref.conformance.guide.explain import explain
 
-from .options.output import usage_errors
+from .options.output import say, usage_errors
 
 
 @usage_errors(ValueError)
@@ -22,4 +22,4 @@ def explain_command(
     ] = None,
 ) -> None:
     """Explain a surface, an encoding, a frequency scaling, or a finding and its remedy."""
-    typer.echo(explain(name))
+    say(explain(name))

@@ -19,7 +19,7 @@ from posenc_ref.conformance.harness.whole import write_whole
 
 from .options.loading import UsageError, load_encoding
 from .options.models import encoding_of, load_model
-from .options.output import usage_errors
+from .options.output import say, usage_errors
 
 
 @usage_errors(UsageError, ValueError, ImportError, OSError)
@@ -69,15 +69,15 @@ def export_command(
     except ModuleNotFoundError as error:
         raise UsageError(f'{error}; pip install "posenc-ref[runtimes]"') from None
     if not report.passed:
-        typer.echo(report.to_json(indent=1) if as_json else str(report))
-        typer.echo(f"posenc: {output} was not written: the model deviates", err=True)
+        say(report.to_json(indent=1) if as_json else str(report))
+        say(f"posenc: {output} was not written: the model deviates", err=True)
         raise typer.Exit(report.exit_code)
     write_whole(output, written)
     if as_json:
         body = {"file": str(output), "bytes": len(written), "report": report.to_dict()}
-        typer.echo(json.dumps(body, indent=1))
+        say(json.dumps(body, indent=1))
     else:
-        typer.echo(_summary(output, model, written, declared, report))
+        say(_summary(output, model, written, declared, report))
 
 
 def _declared(text: str, layer_type: str | None, facts: list[str]) -> Encoding:

@@ -10,7 +10,7 @@ import typer
 
 from posenc_ref.conformance.harness.whole import write_whole
 
-from .options.output import progress, usage_error
+from .options.output import progress, say, usage_error
 
 
 def gallery_command(
@@ -45,5 +45,5 @@ def gallery_command(
         write_whole(markdown, document(found))
     if json_file is not None:
         write_whole(json_file, json.dumps(found.to_dict(), indent=1) + "\n")
-    typer.echo(plain(found))
+    say(plain(found))
     raise typer.Exit(found.exit_code)

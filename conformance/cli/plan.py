@@ -15,7 +15,7 @@ from posenc_ref.conformance.configurations.plot import plot as draw
 
 from .options.loading import UsageError
 from .options.models import LEARNED, load_described, refuse_idle
-from .options.output import usage_errors
+from .options.output import say, usage_errors
 
 
 @usage_errors(UsageError, ValueError, ImportError, OSError)
@@ -89,7 +89,7 @@ def plan_command(
             raise UsageError("--plot needs an encoding with frequencies; this model has none")
         draw(plans, plot)
     data: dict[str, Any] = {name: made.to_dict() for name, made in plans}
-    typer.echo(json.dumps(data, indent=1) if as_json else "\n\n".join(parts))
+    say(json.dumps(data, indent=1) if as_json else "\n\n".join(parts))
 
 
 def _alike(shipped: Encoding | None, planned: RoPE | MultiAxisRoPE) -> RoPE | MultiAxisRoPE | None:

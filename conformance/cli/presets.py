@@ -8,7 +8,7 @@ import typer
 
 from .options.loading import UsageError
 from .options.models import PART, describe, load_model, preset_list
-from .options.output import usage_errors
+from .options.output import say, usage_errors
 
 
 @usage_errors(UsageError)
@@ -24,6 +24,6 @@ def presets_command(
 ) -> None:
     """List the models whose positional encoding is known, or show one with its sources."""
     if name is None:
-        typer.echo(preset_list(as_json))
+        say(preset_list(as_json))
     else:
-        typer.echo(describe(load_model(name, part, override=override), as_json))
+        say(describe(load_model(name, part, override=override), as_json))

@@ -14,7 +14,7 @@ from posenc_ref.conformance.surveys.show import plain
 from posenc_ref.conformance.surveys.tables import plain_text
 from posenc_ref.conformance.surveys.verify import Verification
 
-from .options.output import usage_errors
+from .options.output import say, usage_errors
 
 
 def report_command(
@@ -32,16 +32,16 @@ def report_command(
     with usage_errors(NdjsonError, OSError):
         recorded = [read_ndjson(path) for path in files]
     if as_markdown:
-        typer.echo(markdown(recorded), nl=False)
+        say(markdown(recorded), nl=False)
     else:
         for one in recorded:
             result = one.result
             if isinstance(result, Batch):
-                typer.echo(plain_text(result.parts()))
+                say(plain_text(result.parts()))
             else:
-                typer.echo(plain(result) if isinstance(result, Verification) else result)
+                say(plain(result) if isinstance(result, Verification) else result)
     found = zip(files, recorded, strict=True)
     empty = [str(path) for path, one in found if not one.footer["executed"]]
     if empty:
-        typer.echo(f"posenc: no case was executed in {', '.join(empty)}", err=True)
+        say(f"posenc: no case was executed in {', '.join(empty)}", err=True)
         raise typer.Exit(3)

@@ -10,7 +10,7 @@ import typer
 
 from posenc_ref.conformance.vectors import VectorCase, load_vectors
 
-from .options.output import usage_error, usage_errors
+from .options.output import say, usage_error, usage_errors
 
 
 def vectors_command(
@@ -41,7 +41,7 @@ def vectors_command(
             from posenc_ref.conformance.vectors.verify import verify_vectors
 
             found = verify_vectors(folder)
-            typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
+            say(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
             raise typer.Exit(0 if found.passed else 1)
         if generate_to is not None:
             from posenc_ref.conformance.vectors.files import shipped
@@ -51,7 +51,7 @@ def vectors_command(
                 generate(generate_to, folder or shipped())
             folder = generate_to
         cases = load_vectors(folder=folder)
-    typer.echo((_listed if list_cases else _summary)(cases, as_json))
+    say((_listed if list_cases else _summary)(cases, as_json))
 
 
 #: The keys in the JSON of a case, each with the attribute of its value.

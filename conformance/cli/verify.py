@@ -13,7 +13,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 from posenc_ref.conformance.surveys.show import parts
 from posenc_ref.conformance.surveys.verify import Options, verify
 
-from .options.output import progress, require_among, show, usage_error, usage_errors
+from .options.output import progress, require_among, say, show, usage_error, usage_errors
 
 
 def verify_command(
@@ -53,7 +53,7 @@ def verify_command(
             f"no check has {only!r} in its name" if only else "no backend has this dtype"
         )
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
+        say(json.dumps(found.to_dict(), indent=1))
     else:
         show(parts(found), found.exit_code)
     raise typer.Exit(found.exit_code)

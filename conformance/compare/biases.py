@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from posenc_ref.conformance.identify.logits import Logits
 from posenc_ref.conformance.oracle.apply import exactly, identical
 
 from .comparison import CONTEXTS
-from .inputs import Call
-from .side import Side, Two, normwise
+from .side import Side, Two
 
 #: Values up to this count as masked.
 _MASK = -1e4
@@ -180,25 +178,3 @@ def compare_buckets(two: Two) -> None:
     d = two.difference
     d.what, d.first, d.every = "distance", int(off.min()) if off.size else None, True
     two.run.reached(int(np.abs(r).max()))
-
-
-def compare_values(two: Two, calls: list[Call], required: bool) -> None:
-    """Compare the results of the same calls, element by element.
-
-    Floating results may differ by roundings of the largest element, integers not at all. B may
-    refuse the first call unless it is ``required``.
-    """
-    for n, (name, arguments) in enumerate(calls):
-
-        def call(side: Side, arguments: tuple[Any, ...] = arguments) -> np.ndarray:
-            result = side.run.driver.call(*arguments)
-            parts = result if isinstance(result, tuple | list) else [result]
-            each = [side.run.driver.array(part) for part in parts]
-            return each[0] if len(each) == 1 else np.concatenate([e.ravel() for e in each])
-
-        def truth(value: np.ndarray) -> Truth:
-            return identical(value) if value.dtype.kind in "iub" else normwise(value)
-
-        two.judge(call, name, truth, required=required and not n)
-        if two.run.report.codes:
-            return

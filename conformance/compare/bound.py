@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_ref.conformance.calling import NoConvention, bind, takes
+from posenc_ref.conformance.harness.foreign import tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
 
@@ -25,7 +26,7 @@ def bound(
 ) -> tuple[Implementation, Implementation]:
     """Return both functions as implementations, with one size of a head if they share any.
 
-    A function of queries and keys is compared with one of x by its queries.
+    A function of x that is compared with one of queries and keys is called for each of them.
     """
     a = _one(fn_a, surface, settings[0], head_dim, options)
     try:
@@ -34,10 +35,7 @@ def bound(
         b = _one(fn_b, surface, settings[1], head_dim, options)
         a = _one(fn_a, surface, settings[0], head_dim or b.head_dim, options)
     if {a.surface, b.surface} == {"apply", "apply_qk"}:
-        a, b = (
-            replace(one, call=one.queries, surface="apply") if one.surface == "apply_qk" else one
-            for one in (a, b)
-        )
+        a, b = (one.of_pairs() if one.surface == "apply" else one for one in (a, b))
     return a, b
 
 
@@ -48,6 +46,7 @@ def _one(
     backend, tensor_layout, name = settings
     if not callable(fn):
         raise TypeError(f"fn_a and fn_b must be callable, got {type(fn).__name__}")
+    fn = tame(fn)
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
     given = isinstance(fn, Implementation)

@@ -25,6 +25,7 @@ from .findings import against_measured, beyond, convert, excuse, explain
 from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
+from .values import compare_values
 from .words import differences
 
 _CHANNELS = ("apply", "scores", "add")
@@ -217,7 +218,7 @@ class Comparing:
                     for fn, seen in ((self.a, two.a), (self.b, two.b))
                 )
                 own = Two(a, b, two.difference, two.both)
-                biases.compare_values(own, calls(self._run(self.a)), self.surface not in VIEWS)
+                compare_values(own, calls(self._run(self.a)), self.surface not in VIEWS)
         except (Refused, Malformed, Unidentified) as error:
             two.run.add("raises", "a call fails, although a similar call was accepted", str(error))
 

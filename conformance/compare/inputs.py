@@ -39,10 +39,9 @@ def _named(arguments: tuple[Any, ...]) -> str:
 
 
 def _sized(run: Run, *more: tuple[int, int, int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield x (B, H, S, D) and positions (S,), in the tensor layout of the function."""
+    """Yield x (B, H, S, D) and positions (S,)."""
     for size in (*SIZES, *more):
-        x = run.random((*size, _dim(run)), sum(size))
-        yield run.driver.arguments(x, np.arange(size[-1]))
+        yield run.random((*size, _dim(run)), sum(size)), np.arange(size[-1])
 
 
 def _dim(run: Run) -> int:
@@ -53,8 +52,11 @@ def _qk(run: Run) -> Iterator[tuple[Any, ...]]:
     for x, at in _sized(run, (2, 5, 5), (1, 8, 60)):
         yield x, -x, at, at
         yield x, -x, at + 3, at
-    x, at = run.driver.arguments(run.random((2, 6, 4, _dim(run)), 1), np.arange(4))
-    y, _ = run.driver.arguments(run.random((2, 2, 4, _dim(run)), 2), at)
+    x, y, at = (
+        run.random((2, 6, 4, _dim(run)), 1),
+        run.random((2, 2, 4, _dim(run)), 2),
+        np.arange(4),
+    )
     yield x, y, at, at
 
 
@@ -79,7 +81,7 @@ def _several_calls(run: Run) -> Iterator[tuple[Any, ...]]:
 def _chunks(run: Run) -> Iterator[tuple[Any, ...]]:
     for chunks in ([5], [3, 1, 1], [16, 1, 1, 1, 4]):
         x = run.random((2, 3, sum(chunks), _dim(run)), len(chunks))
-        yield run.driver.arguments(x, np.arange(sum(chunks)))[0], chunks
+        yield x, chunks
 
 
 def _deltas(run: Run) -> Iterator[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.oracle.apply import apply_truth
 
 from .comparison import CONTEXTS
-from .side import RANDOM, SAMPLED, Side, Two, normwise, search
+from .side import RANDOM, Side, Two, judged, normwise, sampled, search
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 
@@ -118,8 +118,8 @@ def judge_logits(q: Two, k: Two, like: Rotary | None) -> None:
     ``q`` and ``k`` are the functions that rotate queries and keys, the same ones for ``apply``.
     """
     run, dim, d = q.run, q.run.settings.head_dim or 0, q.difference
-    highest, agreed = q.reach(SAMPLED[-1] - 1), []
-    for n in (n for n in SAMPLED if n <= highest + 1):
+    agreed = []
+    for n in sampled(q):
         last = error_window(n)
         middle = np.arange(n // 2, min(n // 2 + 4, n - 10))
         keys = np.unique(np.concatenate([np.arange(4), middle, last]))
@@ -130,6 +130,9 @@ def judge_logits(q: Two, k: Two, like: Rotary | None) -> None:
         agreed.append(agrees)
         if n in CONTEXTS:
             d.errors[n] = off / dim**0.5
+    if d.off and agreed and all(agreed):
+        n = sampled(q)[-1]
+        agreed.append(_logits(q, k, like, (error_window(n), judged(q, n)), rotate)[1])
     several = run.driver.axes > 1
     d.inputs = f"{RANDOM[:-1]}, with equal positions on all axes)" if several else RANDOM
     if len(agreed) < FEWEST:

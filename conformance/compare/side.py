@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF, VISIBLE, Truth
+from posenc_ref.conformance.diagnosis.same_logits import FEWEST
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import REPORTED, SCAN
+from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, SCAN, WINDOWS
 from posenc_ref.conformance.harness.reach import Access, Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.accuracy_by_length import first_visible
@@ -18,7 +19,7 @@ from posenc_ref.conformance.phases.accuracy_by_length import first_visible
 from .comparison import CONTEXTS, Difference
 
 #: The contexts in which logits must agree; the largest ones are reported.
-SAMPLED = (16, 64, 100, 256, 500, 1024, *CONTEXTS)
+_SAMPLED = (16, 64, 100, 256, 500, 1024, *CONTEXTS)
 #: The inputs for which logits of rotated queries and keys are compared.
 RANDOM = " (q . k / sqrt(d) of random q and k)"
 #: The forms of positions from general to special; every function accepts calls from position 0.
@@ -152,6 +153,29 @@ class Two:
             assert side.access is not None
             wanted = side.access.reach(wanted)
         return wanted
+
+
+def sampled(two: Two) -> list[int]:
+    """Return the contexts whose logits are compared, as long as both functions accept them.
+
+    Short functions get more of the short ones, so that there are ``FEWEST``.
+    """
+    longest = two.reach(_SAMPLED[-1] - 1) + 1
+    found = {n for n in _SAMPLED if n <= longest}
+    if found:
+        found.add(longest)
+    if found and len(found) < FEWEST:
+        found |= {*np.linspace(_SAMPLED[0], longest, FEWEST, dtype=int).tolist()}
+    return sorted(found)
+
+
+def judged(two: Two, below: int) -> np.ndarray:
+    """Return the positions at which results were judged: logits must agree there too."""
+    first = two.difference.first
+    near = [] if first is None else [np.arange(max(first - 2, 0), first + 3)]
+    windows = [np.arange(start, start + 9) for start in WINDOWS]
+    every = np.unique(np.concatenate([GENERIC, *windows, *near]))
+    return np.asarray(every[every < below])
 
 
 def search(two: Two, error: Callable[[np.ndarray], np.ndarray]) -> None:

@@ -19,7 +19,7 @@ from posenc_ref.conformance.oracle.apply import angle_size, exactly
 from posenc_ref.conformance.oracle.calls import logits
 
 from .comparison import CONTEXTS
-from .side import RANDOM, SAMPLED, Side, Two, search
+from .side import RANDOM, Side, Two, judged, sampled, search
 
 #: Returns the rows of a function's table at positions (S,).
 Rows = Callable[[Side, np.ndarray], np.ndarray]
@@ -180,9 +180,9 @@ def _finish(two: Two, rows: Rows, unit: Unit, place: Place | None) -> None:
     if place is None:
         return
     agree, compared = True, 0
-    for n in (n for n in SAMPLED if n <= two.reach(SAMPLED[-1] - 1) + 1):
+    for n in sampled(two):
         last = error_window(n)
-        keys = np.unique(np.concatenate([np.arange(4), last]))
+        keys = np.unique(np.concatenate([judged(two, n), np.arange(min(n, 2050)), last]))
         placed = []
         for side in (two.a, two.b):
             parts = [(at, rows(side, at)) for at in (last, keys)]

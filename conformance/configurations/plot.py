@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
+
+from posenc_ref.conformance.harness.whole import write_whole
 
 from .plan import INSIDE, NEW, SEEN, Plan
 
@@ -52,5 +55,9 @@ def plot(plans: Sequence[tuple[str, Plan]], path: Path) -> None:
             panel.axhline(length, color="black", linestyle=style, label=f"{word} length {length}")
         panel.set(yscale="log", xlabel="pair", ylabel="wavelength, tokens", title=name)
         panel.legend(fontsize="small")
-    figure.savefig(path)
-    plt.close(figure)
+    drawn = io.BytesIO()
+    try:
+        figure.savefig(drawn, format=path.suffix[1:] or None)
+    finally:
+        plt.close(figure)
+    write_whole(path, drawn.getvalue())

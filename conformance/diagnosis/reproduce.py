@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.transforms import Derived
 
 from .reproduce_fn import declaration
 
@@ -23,7 +25,9 @@ def add(run: Run, access: Access) -> None:
     """Add code that reproduces the first error of the report, if a single token shows it."""
     findings = run.report.findings
     first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
-    if first is None or run.encoding is None or run.encoding.num_axes > 1:
+    if first is None or run.encoding is None:
+        return
+    if isinstance(run.encoding, Derived):  # its repr is not valid code
         return
     if findings[first].reproduce:  # another check has found lines of its own
         return
@@ -32,7 +36,10 @@ def add(run: Run, access: Access) -> None:
             run = replace(run, driver=run.driver.fresh())
             access = replace(access, run=run)
         stale = findings[first].code == "state"
-        lines = _after_others(run) if stale else _lines(run, access)
+        if run.encoding.num_axes > 1:
+            lines = "" if stale else _on_axes(run)
+        else:
+            lines = _after_others(run) if stale else _lines(run, access)
     except (Refused, Malformed):
         return
     if lines:
@@ -59,6 +66,29 @@ def _lines(run: Run, access: Access) -> str:
         values = float(y[channel, 0, 0, out]), float(truth.value[channel, 0, 0, out])
         call = (0, position + 1) if access.mode == "prefix" else (position, 1)
         return "\n".join(_text(run, (), call, channel, out, values))
+    return ""
+
+
+def _on_axes(run: Run) -> str:
+    """Return code with one nonzero channel of one token, for an encoding of several axes.
+
+    The token's position is 0 on most axes, if errors show there.
+    """
+    e = run.encoding
+    near = itertools.product(*[range(min(4, run.settings.up_to(3) + 1))] * e.num_axes)
+    for at in sorted(near, key=lambda at: (np.count_nonzero(at), sum(at))):
+        x = np.eye(e.head_dim)[:, None, None, :]
+        places = np.broadcast_to(np.array(at)[:, None, None], (e.num_axes, e.head_dim, 1)).copy()
+        try:
+            y = run.driver.apply(x, places)
+        except (Refused, Malformed):
+            continue
+        truth = apply_truth(e, x, places)
+        wrong = run.scores(y, truth) > run.budget
+        if wrong.any():
+            channel, _, _, out = largest(np.where(wrong, np.abs(y - truth.value), 0.0))
+            values = float(y[channel, 0, 0, out]), float(truth.value[channel, 0, 0, out])
+            return "\n".join(_text(run, (), (0, 1), channel, out, values, at))
     return ""
 
 
@@ -103,8 +133,12 @@ def _text(
     channel: int,
     out: int,
     values: tuple[float, float],
+    at: tuple[int, ...] = (),
 ) -> list[str]:
-    """Return the lines for calls (first position, tokens); the last token of the last is shown."""
+    """Return the lines for calls (first position, tokens); the last token of the last is shown.
+
+    ``at`` is the position of the only token if there are several axes.
+    """
     first, length = call
     row, dim = length - 1, run.encoding.head_dim
     names, shown = declaration(run.encoding)
@@ -117,7 +151,10 @@ def _text(
     printed = f"got[{here.format(out)}]", f"expected[0, 0, {row}, {out}]"
     if run.driver.backend_name != "numpy":
         printed = f"float({printed[0]})", printed[1]
-    positions = _written(first, length)
+    positions = declared = _written(first, length)
+    if at:
+        declared = f"np.array({[[[p]] for p in at]})"
+        positions = declared if "b" in axes else f"np.array({[[p] for p in at]})"
 
     def zeros(tokens: int) -> str:
         shape = tuple((sizes | {"s": tokens})[axis] for axis in axes)
@@ -131,7 +168,7 @@ def _text(
         f"x = {zeros(length)}",
         f"x[{here.format(channel)}] = 1",
         f"got = fn(x{'.copy()' if run.driver.inplace else ''}, {positions})",
-        f"expected = encoding.apply(x{reshaped}, {positions})",
+        f"expected = encoding.apply(x{reshaped}, {declared})",
         f"print({', '.join(printed)})  # {values[0]:.7g} {values[1]:.7g}",
     ]
 

@@ -69,8 +69,9 @@ def definition(driver: Driver, name: str, declared: str = "") -> tuple[list[str]
     own = {"fn": "theirs"}.get(name, f"their_{name}") if library != "numpy" else name
     if isinstance(fn, Implementation) and fn.how and fn.bound is not None:
         imports, call = _bound(fn.bound, f"{name}_target", what, declared)
-        queries = getattr(fn.call, "__func__", None) is Implementation.queries
-        lines = [f"{own} = {call}{'.queries' * queries}"]
+        method = getattr(getattr(fn.call, "__func__", None), "__name__", "")
+        views = (Implementation.queries.__name__, Implementation.pair.__name__)
+        lines = [f"{own} = {call}{f'.{method}' * (method in views)}"]
     else:
         imports, lines = imported(fn, own, what), []
     if library == "numpy":

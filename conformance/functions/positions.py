@@ -170,7 +170,7 @@ _BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
 
 def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     padding = encoding.padding_idx
-    room = max(min(encoding.rows - padding - 1, 24), 1)
+    room = max(min(encoding.rows - padding - 1, 40), 1)  # past LEAST_POSITION of floor.py
     rng = np.random.default_rng(seed)
 
     def ids(real: Any) -> np.ndarray:

@@ -51,10 +51,15 @@ def load_onnx(path: Path | str, node: str | None = None, head_dim: int | None = 
         ) from None
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    model = Model(path)
-    found = find(model, head_dim)
-    if not found.sites and not found.problems:
-        found = Found(whole(model), [], found.near)
+    try:
+        model = Model(path)
+        found = find(model, head_dim)
+        if not found.sites and not found.problems:
+            found = Found(whole(model), [], found.near)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} must be an ONNX model, got one with a name that is no text ({error.reason})"
+        ) from None
     if node is not None:
         return _chosen(found, node, path)
     if not found.sites:

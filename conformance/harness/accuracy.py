@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from posenc_ref._text import one_line
@@ -52,6 +53,8 @@ class Accuracy:
         """Return the lines of a report."""
         score = f"{self.worst:.3g} {'unit' if self.worst == 1 else 'units'}"
         lines = [f"accuracy  worst {score} (budget {self.budget:g}), {self.where}"]
+        if math.isinf(self.worst):
+            lines = [f"accuracy  not in units: not finite, or not an exact copy, {self.where}"]
         if self.where == NOTHING:
             lines = ["accuracy  not measured: no value was judged"]
         if self.precision:

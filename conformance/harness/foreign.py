@@ -20,6 +20,8 @@ from posenc_ref._namespace import dtype_name
 MOST = 2**26
 #: The most characters of an exception's message.
 _SHOWN = 200
+#: The attributes of a function that are read to find its parameters.
+_READ = ("__signature__", "__wrapped__", "_torchdynamo_inline", "pyfunc", "schema")
 
 
 class Refused(Exception):
@@ -79,9 +81,16 @@ def refusals() -> Iterator[None]:
 
 
 def tame(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a foreign function; if its attributes cannot be read, a plain one that calls it."""
+    """Return a foreign function; if its attributes cannot be read, a plain one that calls it.
+
+    What cannot be called is returned as it is.
+    """
+    if not callable(fn):
+        return fn
     try:
         with refusals():
+            for name in _READ:
+                getattr(fn, name, None)
             names = [getattr(fn, name, "") for name in ("__name__", "__qualname__", "__module__")]
             if all(isinstance(name, str | None) for name in (*names, fn.__class__.__name__)):
                 with suppress(TypeError, ValueError):  # no signature, as of functions in C

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posenc_ref import Encoding, ModelEncoding
@@ -46,6 +46,8 @@ class Implementation:
     bound : mapping, optional
         The arguments of :func:`posenc_ref.conformance.bind` that made it, for code that makes it
         again.
+    limits : tuple[str, ...]
+        What its calls leave unjudged, for the report.
     """
 
     call: Callable[..., Any]
@@ -61,6 +63,7 @@ class Implementation:
     how: str = ""
     problems: Callable[[], list[tuple[str, str]]] | None = None
     bound: Mapping[str, Any] | None = None
+    limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", one_line(self.name))
@@ -70,6 +73,24 @@ class Implementation:
         """Return the rotated queries of an implementation of ``apply_qk``."""
         copied = x.clone() if hasattr(x, "clone") else x.copy()
         return self.call(x, copied, positions, positions)[0]
+
+    def pair(self, q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
+        """Return the rotated queries and keys of an implementation of ``apply``."""
+        return self.call(q, q_positions), self.call(k, k_positions)
+
+    def of_pairs(self) -> Implementation:
+        """Return an implementation of ``apply`` as one of ``apply_qk``."""
+        factory = self.factory
+
+        def again() -> Implementation:
+            assert factory is not None
+            made: Any = factory()
+            call = made.call if isinstance(made, Implementation) else made
+            return replace(self, call=call, factory=None).of_pairs()
+
+        return replace(
+            self, call=self.pair, surface="apply_qk", factory=None if factory is None else again
+        )
 
     def __call__(self, *args: Any) -> Any:
         """Call the implementation."""

@@ -12,11 +12,15 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
-from .driver import Driver, Refused
+from .driver import Driver, Malformed, Refused
+from .foreign import said
 from .ledger import DIRECT, Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
 from .signatures import SIGNATURES, Surface
+
+#: What a judge has not done that raised before its end.
+WHOLE = "the whole judging"
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,8 @@ class Run:
             return
         actual, truth, live = self.ledger.sample
         at = tuple(np.argwhere(live)[-1]) if live.any() else tuple(0 for _ in actual.shape)
-        moved, holed = np.array(actual), np.array(actual)
+        kind = actual.dtype if actual.dtype.kind in "fc" else np.dtype(np.float64)
+        moved, holed = np.array(actual, kind), np.array(actual, kind)
         step = 2 * self.budget * self.unit(truth)[at] if live.any() else 1.0
         moved[at], holed[at] = truth.value[at] + step, np.nan
         changed = {"one element off by twice the tolerance": moved, "one NaN": holed}
@@ -193,8 +198,15 @@ class Run:
         """Run a diagnosis; if it raises on malformed results, the verdict stands."""
         try:
             diagnose(self, *args)
-        except (ArithmeticError, IndexError, ValueError) as error:
-            self.limit(f"the diagnosis broke off ({type(error).__name__}: {error}); please report")
+        except (Malformed, Refused):
+            raise
+        except Exception as error:
+            self.limit(f"the diagnosis broke off ({said(error)}); please report")
+
+    def broke_off(self, error: Exception) -> None:
+        """Report that the judge itself raised: what it has found stands, but nothing conforms."""
+        self.report.required += (WHOLE,)
+        self.limit(f"the judging broke off ({said(error)}); please report")
 
     def finish(self) -> Report:
         """Return the complete report: negative controls, dtypes, overwritten inputs, accuracy."""

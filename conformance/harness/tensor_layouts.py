@@ -14,6 +14,8 @@ AXES = {
     "bs(hd)": "(B, S, H * D)",
 }
 TENSOR_LAYOUTS = tuple(AXES)
+#: The surfaces whose functions may take vectors in any of them; others take (B, H, S, D).
+LAID_OUT = ("apply", "apply_qk", "apply_vjp")
 
 
 def in_layout(x: np.ndarray, layout: str) -> np.ndarray:

@@ -166,6 +166,8 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
 def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
     """Identify a bias that is not linear in the distance: a known curve, or buckets."""
     one, other, own = profile.side(-1), profile.side(1), profile.own[:, None]
+    if not one.r.size:
+        raise Unidentified("every key before the query is masked")
     _, i, j = np.intersect1d(one.r, other.r, return_indices=True)
     sizes = one.size[:, i] + other.size[:, j]
     differ = ruler.differ(other.values[:, j], one.values[:, i], sizes).any()

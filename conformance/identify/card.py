@@ -38,7 +38,9 @@ def require_same(first: np.ndarray, again: Any) -> None:
 
 
 def require_finite(values: np.ndarray) -> None:
-    """Raise Unidentified if a result contains NaN or infinity."""
+    """Raise Unidentified if a result contains NaN or infinity, or complex numbers."""
+    if values.dtype.kind == "c":
+        raise Unidentified("the result contains complex numbers")
     if not np.isfinite(values).all():
         raise Unidentified("the result contains NaN or infinity")
 

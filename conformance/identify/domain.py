@@ -146,7 +146,7 @@ def _accepts(driver: Driver, batch: int, heads: int, at: np.ndarray, dim: int) -
 def _form(at: np.ndarray, batch: int) -> np.ndarray:
     """Return positions (axes, S) as (S,), or as (axes, B, S) for several axes."""
     if len(at) == 1:
-        return at[0]
+        return np.asarray(at[0])
     return np.asarray(np.repeat(at[:, None], batch, axis=1))
 
 

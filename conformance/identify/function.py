@@ -12,6 +12,7 @@ from posenc_ref import ALiBi, Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.foreign import said, tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
@@ -82,7 +83,7 @@ def identify(
         return _card(fn, surface, head_dim, axes, to, options, defects=True)
 
     if surface is None and not isinstance(fn, Implementation):
-        return best(fn, one, SURFACES if head_dim is None else _CHANNELS)
+        return best(tame(fn), one, SURFACES if head_dim is None else _CHANNELS)
     return one(surface)
 
 
@@ -110,6 +111,7 @@ def _card(
 ) -> Card:
     from . import hints, names  # slow to import
 
+    fn = tame(fn)
     bound = fn if isinstance(fn, Implementation) else None
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
@@ -141,17 +143,16 @@ def _card(
     if report.called:
         card.facts["called"] = report.called
     with np.errstate(all="ignore"):
-        narrow = narrowed(run) if surface == "apply" else None
-        if narrow is not None:
-            fn = narrow[0]
-            card.limits.append(narrow[1])
-            run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **_own(options))
-            options = _own(options)
-        seen = viewed(run) if surface in EVERY else run
-        coarse = half_precision(seen, measured_as(surface))
-        if coarse is not None:
-            run = replace(run, settings=replace(run.settings, precision=coarse))
         try:
+            narrow = narrowed(run) if surface == "apply" else None
+            if narrow is not None:
+                fn, options = narrow[0], _own(options)
+                card.limits.append(narrow[1])
+                run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
+            seen = viewed(run) if surface in EVERY else run
+            coarse = half_precision(seen, measured_as(surface))
+            if coarse is not None:
+                run = replace(run, settings=replace(run.settings, precision=coarse))
             card.fill(identifier(surface), run)
             if coarse is not None and not _looked_up(card.encoding):
                 options = {**options, "precision": coarse}
@@ -161,6 +162,9 @@ def _card(
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
             card.unknown += hints.for_tables(run, surface, error)
+        except Exception as error:  # a fault of identify, which must not lose what is measured
+            card.encoding, card.function = None, ""
+            card.unknown.append(f"the measurement broke off ({said(error)}); please report")
     card.limits += [text for text in report.limits if text not in card.limits]
     if has_function(surface):
         confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
@@ -247,9 +251,8 @@ def _confirm(
         return
     try:
         report = judged(declaration(card, head_dim))
-    except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
-        # An error in the check itself must not lose the card.
-        card.unknown.append(f"the check against the encoding failed ({error!r}); please report")
+    except ValueError as error:  # the encoding cannot be declared for this surface
+        card.unknown.append(f"the check against the encoding failed ({said(error)}); please report")
         return
     card.report = report
     known = {f.code for f in report.findings}

@@ -119,7 +119,9 @@ def origin(phases: Phases, dtype: str) -> float:
     """Return the position whose angles the function uses for position 0."""
     w, start = phases.frequencies, phases.start
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
-    if (np.abs(start) <= error).all() or not phases.linear or not w.any():
+    if (np.abs(start) <= error).all() or not phases.linear:
+        return 0.0
+    if not w.any():
         return 0.0
     # Start with the slowest of the fast pairs, which has the fewest whole turns.
     turning = np.flatnonzero(np.abs(w) > np.abs(w).max() / 64)

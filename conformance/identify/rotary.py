@@ -103,6 +103,8 @@ def explain(
     run: Run, card: Card, every: list[Structure], phases: Phases, factor: Factor, sign: int
 ) -> tuple[Measurement, np.ndarray]:
     """Fill in the encoding; return the fitted measurement and the index of each measured pair."""
+    if not (np.isfinite(phases.frequencies).all() and np.isfinite(factor.short)):
+        raise Unidentified("the measured frequencies or factors are not finite")
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
     tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
     # Prefer the layout with a published base.
@@ -186,7 +188,11 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
         known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)
         scaling = pr.GivenFrequencies(tuple(known.frequencies().tolist()), attention_factor=size)
         base = 10000.0
-    encoding = RoPE(base=base, scaling=scaling, sign=sign, **found.fields)
+    try:
+        encoding = RoPE(base=base, scaling=scaling, sign=sign, **found.fields)
+    except ValueError as error:
+        card.unknown.append(f"no encoding has the measured frequencies: {error}")
+        return None
     same = list(identify_names.same_as(encoding, m))
     card.aliases += tuple(other for other in same if not isinstance(other, str))
     card.relations += tuple(text for text in same if isinstance(text, str))

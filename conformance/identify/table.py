@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.reach import Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
-from .card import Card, require_finite, require_same
+from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor
 from .length import Lengths
 from .measure import amplitude, unequal
@@ -27,6 +27,8 @@ def cos_sin(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(positions) -> (cos, sin)``."""
     layouts: list[str] = []
     access = open_table(run, pairs_of(run, layouts))
+    if not access.rows(access.within(np.arange(5))).any():
+        raise Unidentified("cos and sin are 0")
 
     def both(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
@@ -114,8 +116,15 @@ def asked(run: Run) -> Ask:
         if length not in called:
             result, factor = run.driver.call(*length), 1.0
             if isinstance(result, tuple):
-                result, factor = result[0], float(run.driver.array(result[1]))
+                if len(result) != 2:
+                    raise Malformed(f"expected frequencies and a factor, got {len(result)} results")
+                result, size = result[0], run.driver.array(result[1])
+                if size.size != 1 or size.dtype.kind == "c":
+                    raise Malformed(f"expected a real factor, got shape {size.shape}")
+                factor = float(size.reshape(()))
             w = run.driver.array(result)
+            if w.dtype.kind == "c":
+                raise Malformed("expected real frequencies, got complex numbers")
             if w.ndim != 1 or not w.size:
                 raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
             sizes = [before.size for before, _ in called.values()]

@@ -19,7 +19,8 @@ from typing import Any
 MARK = "POSENC_GROUP"
 #: The most seconds to wait for killed processes to be gone.
 _GONE = 2.0
-_LINUX = sys.platform.startswith("linux")
+#: Whether the memory and the session of other processes are known.
+LINUX = sys.platform.startswith("linux")
 _live: weakref.WeakSet[Group] = weakref.WeakSet()
 
 
@@ -76,7 +77,7 @@ class Group:
 
     def memory(self) -> int:
         """Return the bytes of memory that the group uses (0 where that is not known)."""
-        page = os.sysconf("SC_PAGE_SIZE") if _LINUX else 0
+        page = os.sysconf("SC_PAGE_SIZE") if LINUX else 0
         used = 0
         for pid in _in_session(self.process.pid):
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -143,7 +144,7 @@ def _marked(token: bytes) -> Iterator[int]:
 
 
 def _processes() -> Iterator[int]:
-    if _LINUX:
+    if LINUX:
         with contextlib.suppress(OSError):
             yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
 

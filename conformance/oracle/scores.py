@@ -136,6 +136,7 @@ class Scored:
     def own(self, values: np.ndarray) -> np.ndarray:
         """Return the values at each query's own key, (B, H, Q, 1)."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
+        values = np.broadcast_to(values, (*values.shape[:-2], n_q, n_k))  # 0 is one number
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:

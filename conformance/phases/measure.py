@@ -248,7 +248,7 @@ def unaliased(tables: Tables, dtype: str) -> Phases:
         finer = unwrap(tables, dtype, FRACTION)
     except (Refused, Malformed):
         return phases
-    return finer if finer.linear and np.abs(finer.frequencies).max() >= np.pi else phases
+    return finer if finer.linear and np.abs(finer.frequencies).max(initial=0) >= np.pi else phases
 
 
 def wrap(angle: np.ndarray) -> np.ndarray:

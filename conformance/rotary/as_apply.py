@@ -12,7 +12,6 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.report import Finding
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.transforms import Derived
 
 from . import judge as judge_apply
 
@@ -54,8 +53,6 @@ def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
     """Return the finding with code that reproduces the failure through ``recipe``."""
     if "got = fn(" not in finding.reproduce:
         return finding
-    if isinstance(encoding, Derived):  # its repr is not valid code
-        return replace(finding, reproduce="")
     first, *rest = finding.reproduce.replace("got = fn(", "got = apply(").splitlines()
     return replace(finding, reproduce="\n".join([first, f"apply = {recipe}", *rest]))
 

@@ -146,7 +146,7 @@ def _called(run: Run, call: Scored) -> np.ndarray:
     if y.shape != shape:
         raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
     run.reached(call.k.shape[2] - 1)
-    return y
+    return y.astype(np.float64) if y.dtype.kind == "b" else y  # NumPy subtracts no booleans
 
 
 def _judged(run: Run, call: Scored, actual: np.ndarray, case: str) -> np.ndarray | None:

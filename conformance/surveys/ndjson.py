@@ -1,12 +1,14 @@
 """Reports as NDJSON: a header, a line for each event, and a footer.
 
-The header is written before anything is judged, and replaces an older file: after an interrupted
-run there is a file without a footer.  ``schemas/report.json`` defines the lines of reports.
+The header is written before anything is judged, and replaces an older file as a whole: after an
+interrupted run there is a file without a footer, never an older verdict.  ``schemas/report.json``
+defines the lines of reports.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import platform
@@ -20,6 +22,7 @@ from posenc_ref import Encoding, ModelEncoding
 from posenc_ref._documents import naming, parse_json, read_bytes
 from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Report, _finite
+from posenc_ref.conformance.harness.whole import write_whole
 from posenc_ref.limits import FILE, LINE
 
 from .batch import Batch, Checked
@@ -64,6 +67,10 @@ class NdjsonWriter:
         unique = next(name for name in every if name not in self._ids)
         self._ids.add(unique)
         self._line({"event": event, "id": unique, **body})
+
+    def continue_in(self, file: BinaryIO) -> None:
+        """Write the following events to another file."""
+        self._file = file
 
     def report(self, report: Report, seconds: float) -> None:
         """Write the report of ``check`` as events, then the footer."""
@@ -159,11 +166,14 @@ def recording(
             encoding = encoding.to_dict()
         facts["encoding"] = encoding
     require_own(path, _HEADER, "recorded report")
-    with path.open("wb") as file:
-        writer = NdjsonWriter(file, kind)
-        head = {"format": FORMAT, "kind": kind, "versions": versions() | dict(libraries or {})}
-        head["platform"] = f"{platform.system()} {platform.machine()}"
-        writer.write("header", "header", **head, **facts)
+    head = {"format": FORMAT, "kind": kind, "versions": versions() | dict(libraries or {})}
+    head["platform"] = f"{platform.system()} {platform.machine()}"
+    first = io.BytesIO()
+    writer = NdjsonWriter(first, kind)
+    writer.write("header", "header", **head, **facts)
+    write_whole(path, first.getvalue())
+    with path.open("ab") as file:
+        writer.continue_in(file)
         yield writer
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from posenc_ref._text import one_line
+
 from .runner import Progress
 
 #: Seconds to the first line, and between two lines. A short command prints none.
@@ -21,7 +23,7 @@ def lines() -> Progress:
         now = time.monotonic()
         last = done == total and due > begin + FIRST
         if now >= due or last:
-            at = f", last: {name}" if name else ""
+            at = f", last: {one_line(name)}" if name else ""
             text = f"posenc: {done} of {total} parts done after {now - begin:.0f} s{at}"
             print(text, file=sys.stderr, flush=True)
             due = now + EVERY

@@ -50,7 +50,7 @@ def judge_cos_sin(run: Run) -> None:
     if first is None:
         return
     _table_values(run, access, truth)
-    columns = np.arange(pairs)
+    columns = np.flatnonzero(encoding.frequencies())  # the others are constant
     tables = diagnose_table.tables_of(access, (columns + pairs, columns))
     cos, sin = tables(access.within(ONE_HOT))
     m = encoding.attention_factor()
@@ -62,7 +62,7 @@ def judge_cos_sin(run: Run) -> None:
     measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run):
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
-    if not run.failures or run.report.findings:
+    if not run.failures or run.report.findings or not columns.size:
         return
     cos, sin = tables(np.arange(1))
     if np.abs(cos).max() < 0.5 < np.abs(sin).min():

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from posenc_ref import _validate as validate
 from posenc_ref._text import shown
+from posenc_ref.limits import LAYERS
 
 PHASES = ("last", "first", "from-end")
 
@@ -158,7 +161,7 @@ def rope_layers(
         )
     flags = _one_per_layer("no_rope_layers", no_rope_layers, num_layers)
     for i, flag in enumerate(flags):
-        if flag not in (0, 1):
+        if not isinstance(flag, int | float | np.number) or flag not in (0, 1):
             raise ValueError(
                 "no_rope_layers must hold one 0 or 1 for each layer, 1 where the layer uses RoPE "
                 f"(it is not a list of layer numbers), got {shown(flag)} for layer {i}"
@@ -167,11 +170,12 @@ def rope_layers(
 
 
 def _layers(num_layers: Any) -> int:
-    return validate.integer("num_layers", num_layers, minimum=0)
+    return validate.integer("num_layers", num_layers, minimum=0, maximum=LAYERS)
 
 
 def _one_per_layer(name: str, values: Any, num_layers: int) -> list[Any]:
-    if isinstance(values, str) or not hasattr(values, "__len__"):
+    flat = hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1
+    if isinstance(values, str) or not flat:
         raise TypeError(f"{name} must be a sequence with one entry per layer, got {shown(values)}")
     if len(values) < num_layers:
         raise ValueError(

@@ -80,28 +80,36 @@ class ModelEncoding(Value):
         for layer_type, encoding in self.encodings.items():
             if encoding is not None and not isinstance(encoding, Encoding):
                 raise TypeError(
-                    f"encodings[{layer_type!r}] must be an encoding, or None for a layer without "
-                    f"one, got {shown(encoding)}"
+                    f"encodings[{shown(layer_type)}] must be an encoding, or None for a layer "
+                    f"without one, got {shown(encoding)}"
                 )
-        if isinstance(self.layer_types, str) or not isinstance(self.layer_types, Sequence):
-            raise TypeError(
-                f"layer_types must be a sequence of names, got {shown(self.layer_types)}"
-            )
+        names = self.layer_types
+        if (
+            isinstance(names, str)
+            or not isinstance(names, Sequence)
+            or not all(isinstance(name, str) for name in names)
+        ):
+            raise TypeError(f"layer_types must be a sequence of names, got {shown(names)}")
         for layer_type, value in self.query_scale.items():
             if layer_type not in self.encodings:
                 raise ValueError(
-                    f"query_scale has the unknown layer type {layer_type!r}; encodings have "
+                    f"query_scale has the unknown layer type {shown(layer_type)}; encodings have "
                     f"{', '.join(self.encodings)}"
                 )
             if not isinstance(value, QueryScale):
                 raise TypeError(
-                    f"query_scale[{layer_type!r}] must be a query scale such as "
-                    f"QueryTemperature(...), got {value!r}"
+                    f"query_scale[{shown(layer_type)}] must be a query scale such as "
+                    f"QueryTemperature(...), got {shown(value)}"
+                )
+        for key, text in self.provenance.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                raise TypeError(
+                    f"provenance[{shown(key)}] must be text for a name, got {shown(text)}"
                 )
         scale = self.softmax_scale
         self._set(
             encodings=MappingProxyType(dict(self.encodings)),
-            layer_types=tuple(map(str, self.layer_types)),
+            layer_types=tuple(map(str, names)),
             softmax_scale=None if scale is None else validate.real("softmax_scale", scale, above=0),
             query_scale=MappingProxyType(dict(self.query_scale)),
             provenance=MappingProxyType(dict(self.provenance)),
@@ -157,12 +165,14 @@ class ModelEncoding(Value):
     def _layer_type(self, layer_type: str | None) -> str:
         if layer_type is None and len(self.encodings) == 1:
             return next(iter(self.encodings))
+        if layer_type is not None and not isinstance(layer_type, str):
+            raise TypeError(f"layer_type must be a string, got {shown(layer_type)}")
         if layer_type in self.encodings:
             return str(layer_type)
         if layer_type in self.layer_types:
-            raise ValueError(f"layers of type {layer_type!r} have no softmax attention")
+            raise ValueError(f"layers of type {shown(layer_type)} have no softmax attention")
         listed = ", ".join(map(repr, self.encodings))
-        raise ValueError(f"layer_type must be one of {listed}, got {layer_type!r}")
+        raise ValueError(f"layer_type must be one of {listed}, got {shown(layer_type)}")
 
     # -- forms -------------------------------------------------------------------------------
 

@@ -41,7 +41,9 @@ def rows(encoding: Table, seq_len: int) -> Array:
     if not isinstance(encoding, Table):
         raise TypeError(f"encoding must be a table encoding, got {type(encoding).__name__}")
     table: Any = encoding
-    return table.table(np.arange(validate.integer("seq_len", seq_len, minimum=0)))
+    count = validate.integer("seq_len", seq_len, minimum=0)
+    validate.elements("the rows", (count, table.dim))
+    return table.table(np.arange(count))
 
 
 def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:

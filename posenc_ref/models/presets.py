@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from posenc_ref import _validate as validate
 from posenc_ref._json import from_dict
+from posenc_ref._text import shown
 from posenc_ref.encoding import Encoding
 from posenc_ref.schedules.scaling import FrequencySchedule
 
@@ -129,7 +130,7 @@ def resolve(name: str) -> str:
     Return ``name`` itself if there is none.
     """
     if not isinstance(name, str):
-        raise TypeError(f"name must be a string, got {name!r}")
+        raise TypeError(f"name must be a string, got {shown(name)}")
     wanted = name.lower().removeprefix("https://huggingface.co/").rstrip("/")
     if wanted in _table()["presets"]:
         return wanted
@@ -167,7 +168,7 @@ def _entry(name: str) -> Mapping[str, Any]:
         near = near or [n for n in known if wanted.rpartition("/")[2] in n]
         hint = f"did you mean {', '.join(map(repr, near[:5]))}? " if near else ""
         raise ValueError(
-            f"preset {name!r} is not known; {hint}presets() lists all {len(known)}, and "
+            f"preset {shown(name)} is not known; {hint}presets() lists all {len(known)}, and "
             "from_config reads any config.json"
         )
     found: Mapping[str, Any] = known[name]
@@ -240,7 +241,7 @@ def changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
         for fact, value in facts.items():
             validate.choice("fact", fact, allowed)
             if fact == "scaling" and not isinstance(value, FrequencySchedule | None):
-                raise TypeError(f"scaling must be a schedule such as YaRN(...), got {value!r}")
+                raise TypeError(f"scaling must be a schedule such as YaRN(...), got {shown(value)}")
         encodings[layer_type] = encoding.replace(**facts)
     return ModelEncoding(
         made.name,

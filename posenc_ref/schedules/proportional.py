@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import shown
 from posenc_ref.angles import decimal_context
 
 from .scaling import FrequencySchedule, standard_schedule
@@ -42,7 +43,7 @@ class Proportional(FrequencySchedule):
     def __post_init__(self) -> None:
         fraction = validate.real("fraction", self.fraction, minimum=0.0)
         if fraction > 1:
-            raise ValueError(f"fraction must be at most 1, got {self.fraction!r}")
+            raise ValueError(f"fraction must be at most 1, got {shown(self.fraction)}")
         self._set(fraction=fraction, factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:

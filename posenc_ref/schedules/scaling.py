@@ -9,6 +9,7 @@ from typing import Any
 
 from posenc_ref import _validate as validate
 from posenc_ref._namespace import is_array, to_host
+from posenc_ref._text import shown
 from posenc_ref.angles import decimal_context, geometric
 from posenc_ref.encoding import Scaling
 
@@ -50,7 +51,7 @@ def real_tuple(
     if is_array(values):
         values = to_host(values).tolist()
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise TypeError(f"{name} must be a sequence of numbers, got {values!r}")
+        raise TypeError(f"{name} must be a sequence of numbers, got {shown(values)}")
     if not values:
         raise ValueError(f"{name} must have one number for each channel pair, got none")
     return tuple(

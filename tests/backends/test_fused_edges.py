@@ -118,7 +118,7 @@ def at_five(fast):
     return lambda t: fast(t, range(5))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_tables_of_fake_tensors_are_not_kept(rng):
     torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     from torch._subclasses.fake_tensor import FakeTensorMode

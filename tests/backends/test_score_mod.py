@@ -14,7 +14,7 @@ flex = pytest.importorskip(
 # Without torch.compile it materialises the scores and warns about that.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
-    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit"),
     # The compiler reads .grad of every tensor; torch warns once per process if one is no leaf.
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]

@@ -125,7 +125,7 @@ def test_a_start_known_when_the_graph_runs(name, rng):
         whole(lambda x, start: ready(x, start))(x, torch.tensor(1.0))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_inductor_does_not_overwrite_kept_tables(rng):
     fast, x = fused(ROTARY["half"]), tensor(rng, 1, 1, 6, D)
     call = whole(lambda x, at: fast(x, at) * 2 + 1, "inductor")

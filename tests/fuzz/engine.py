@@ -110,6 +110,9 @@ def verdict(target: Target, given: Any) -> tuple[bool, str]:
             target.check(given, result)
         except AssertionError as error:
             return True, f"wrong value: {str(error)[:300]}"
+        except Exception as error:
+            what = f"{type(error).__name__} at {_place(error)}"
+            return True, f"the check of its value fails with {what}: {str(error)[:200]}"
     return True, ""
 
 

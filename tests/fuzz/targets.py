@@ -19,8 +19,9 @@ from posenc_ref.conformance.vectors.verify import verify_vectors
 from posenc_ref.conformance.weights.checkpoint import open_checkpoint
 from posenc_ref.models.config import described_config
 from posenc_ref.models.gguf_metadata import described_metadata
-from tests.fuzz import checks, mutate, seeds
+from tests.fuzz import calls, checks, independent, mutate, seeds
 from tests.fuzz.engine import Target
+from tests.fuzz.mutate_calls import calls as of_calls
 
 PROMISE = "ValueError or TypeError"
 FILE = "ValueError that names the file"
@@ -237,5 +238,21 @@ TARGETS = {
     ),
     "declarations": Target(
         "--encoding", "UsageError", seeds.texts, of_text, declaration, (UsageError,),
+    ),
+    "constructors": Target(
+        "constructors", PROMISE, calls.constructors, of_calls(seeds.value_keys, calls.constructors),
+        calls.construct, check=independent.constructed,
+    ),
+    "methods": Target(
+        "methods", PROMISE, calls.methods, of_calls(seeds.value_keys, calls.methods),
+        calls.method, check=independent.method,
+    ),
+    "functions": Target(
+        "functions", PROMISE, calls.functions, of_calls(seeds.value_keys, calls.functions),
+        calls.function, check=independent.function,
+    ),
+    "fused": Target(
+        "`fused`", PROMISE, calls.fused, of_calls(seeds.value_keys, calls.fused),
+        calls.fast, check=independent.fast,
     ),
 }  # fmt: skip

@@ -18,7 +18,10 @@ from tests.fuzz.engine import Target, fuzz, verdict
 from tests.fuzz.targets import TARGETS
 
 #: Inputs by day.  Files cost more, and Python imports what reads them.
-DAY = {"from-dict": 300, "gguf-metadata": 200, "config": 60, "answers": 100}
+DAY = {
+    "from-dict": 300, "gguf-metadata": 200, "config": 60, "answers": 100, "constructors": 100,
+    "methods": 60, "functions": 60, "fused": 30,
+}  # fmt: skip
 OTHERS = 12
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -49,10 +52,12 @@ def test_many_mutated_inputs(area):
 
 def kept(area, entry):
     """Return the input of an entry of the corpus: JSON, bytes, or a text that repeats."""
+    if "deep" in entry:
+        given = {entry["key"]: mutate.deep(entry["deep"])}
+        call = entry.get("value")
+        return {**call, "with": call["with"] | given} if call else given
     if "value" in entry:
         return entry["value"]
-    if "deep" in entry:
-        return {entry["key"]: mutate.deep(entry["deep"])}
     if "text" in entry:
         text = entry["text"] * entry["times"]
         return text if area == "declarations" else text.encode()

@@ -1,6 +1,7 @@
 """Foreign text reaches a terminal, a report or a page as plain characters only."""
 
 import html
+import sys
 
 import pytest
 from markdown_it import MarkdownIt
@@ -42,6 +43,50 @@ class Broken:
         raise RuntimeError("no")
 
     __repr__ = __str__
+
+
+class Leaves(type):
+    """A metaclass whose classes end Python if they are asked for their name."""
+
+    @property
+    def __name__(cls):
+        sys.exit(0)
+
+
+class Hostile(str, metaclass=Leaves):
+    """Text that says of itself that it is printable and short."""
+
+    def isprintable(self):
+        return True
+
+    def __len__(self):
+        return 1
+
+    def __str__(self):
+        return self
+
+
+class Exits(metaclass=Leaves):
+    def __str__(self):
+        sys.exit(0)
+
+    def __repr__(self):
+        raise GeneratorExit
+
+
+def test_objects_that_cheat_or_exit():
+    assert one_line(Hostile("a\nCONFORMS \u202e")) == r"a\nCONFORMS \u202e"
+    assert type(one_line(Hostile("a"))) is str
+    assert one_line(Hostile("a" * 5000), 10) == "aaaaa ... aaaaa"
+    assert one_line(Exits()) == "<Exits, whose __str__ raises SystemExit>"
+    assert shown(Exits()) == "<Exits>"
+    Exits.__str__ = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        one_line(Exits())
+
+
+def interrupt(self):
+    raise KeyboardInterrupt
 
 
 def test_objects_that_cannot_be_shown():

@@ -19,16 +19,17 @@ from typing import Annotated, Any
 
 import typer
 
-from posenc_ref._text import printable
 from posenc_ref.conformance.external.process import HarnessError, NotStarted
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.received import report_of
 from posenc_ref.conformance.harness.report import Report
+from posenc_ref.conformance.isolation import group
 from posenc_ref.conformance.isolation.conversation import Limits
 from posenc_ref.conformance.isolation.judge import Child, Died, Raised
 
 from .isolation import own_modules
 from .loading import UsageError
+from .output import say, waiting
 
 #: The default limits of judging one function.
 SECONDS, MEMORY = 600.0, 8192.0
@@ -141,15 +142,16 @@ def shown(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
 
     @functools.wraps(judge)
     def command(**asked: Any) -> None:
+        targets = [str(asked[name]) for name in ("target", "a", "b") if asked.get(name)]
         try:
-            found = judged(judge, asked)
+            with waiting(f"judging {' and '.join(targets)} ..."):
+                found = judged(judge, asked)
         except NoVerdict as error:
-            targets = [str(asked[name]) for name in ("target", "a", "b") if asked.get(name)]
             found = lost(error, " and ".join(targets), asked)
         if isinstance(found, Report):
             text = found.to_json(indent=1) if asked["as_json"] else str(found)
             found = Printed(text, found.exit_code)
-        typer.echo(printable(found.text))
+        say(found.text)
         raise typer.Exit(found.code)
 
     return command
@@ -191,8 +193,8 @@ def _in_child(
     """Yield what ``judge`` yields in the other process."""
     assert _child is not None
     limits = Limits(
-        _positive(asked, "timeout", "seconds", SECONDS),
-        _positive(asked, "memory", "MiB", MEMORY),
+        _positive(asked.get("timeout"), "timeout", "seconds", SECONDS),
+        memory_limit(asked.get("memory")),
     )
     name = judge.__module__, judge.__name__
     try:
@@ -219,8 +221,14 @@ def _in_child(
         raise InternalError(str(error), error.trace) from None
 
 
-def _positive(asked: Mapping[str, Any], name: str, unit: str, default: float) -> float:
-    value = asked.get(name)
+def memory_limit(given: float | None) -> float:
+    """Return the memory limit in MiB; raise UsageError for one that would have no effect."""
+    if given is not None and not group.LINUX:
+        raise UsageError("--memory limits processes on Linux only: leave it out on this system")
+    return _positive(given, "memory", "MiB", MEMORY)
+
+
+def _positive(value: float | None, name: str, unit: str, default: float) -> float:
     if value is not None and not value > 0:
         raise UsageError(f"--{name} must be a positive number of {unit}, got {value!r}")
     return default if value is None else float(value)

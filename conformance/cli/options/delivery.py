@@ -21,6 +21,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .apart import NoVerdict, Printed, Started, judged, lost
 from .loading import UsageError
+from .output import say
 
 
 def printed(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
@@ -56,13 +57,13 @@ def printed(judge: Callable[..., Iterator[Any]]) -> Callable[..., None]:
             if isinstance(found, Printed):
                 if asked["junit"] or asked["ndjson"] or known:
                     raise UsageError(found.several)
-                typer.echo(found.text)
+                say(found.text)
                 raise typer.Exit(found.code)
             seconds = time.perf_counter() - begin
             if record is not None:
                 record.report(found, seconds)
             outcomes.append(Checked.of(found.subject, found, seconds))
-        typer.echo(found.to_json(indent=1) if asked["as_json"] else str(found))
+        say(found.to_json(indent=1) if asked["as_json"] else str(found))
         raise typer.Exit(found.exit_code)
 
     return command

@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import json
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -45,6 +46,19 @@ def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None
             raise UsageError(f"{option} {needed_by}")
 
 
+def command_words(command: str) -> list[str]:
+    """Return the program and the arguments of ``--exec``; quotes keep words together.
+
+    On Windows a backslash belongs to a path; elsewhere it escapes the next character.
+    """
+    try:
+        if os.name == "nt":
+            return [word.strip('"') for word in shlex.split(command, posix=False)]
+        return shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--exec is not a command line: {error}") from None
+
+
 def is_onnx(target: str | None) -> bool:
     """Return whether TARGET names an ONNX model."""
     return target is not None and target.lower().endswith(".onnx")
@@ -59,7 +73,8 @@ def load_target(target: str) -> Any:
     source, colon, name = target.rpartition(":")
     if len(one_line(target)) != len(target):
         raise UsageError(f"TARGET must be one line of printable characters, got {shown(target)}")
-    if not colon or not source or not name:
+    # C:\rope.py has a colon, and no function.
+    if not colon or not source or not name or {"/", "\\"} & {*name}:
         raise UsageError(
             f"TARGET must be file.py:function or package.module:function, got {target!r}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,9 +29,14 @@ COLOURS = {
 }  # fmt: skip
 
 
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print text that may have foreign parts: line breaks stay, other controls become escapes."""
+    typer.echo(printable(str(text)), err=err, nl=nl)
+
+
 def usage_error(message: object) -> typer.Exit:
     """Print a message, and return the exception that ends the command with exit code 2."""
-    typer.echo(f"posenc: {printable(cut(str(message), LONG_TEXT))}", err=True)
+    say(f"posenc: {cut(str(message), LONG_TEXT)}", err=True)
     return typer.Exit(2)
 
 
@@ -69,20 +75,38 @@ def progress() -> Iterator[Any]:
         )
 
 
+@contextmanager
+def waiting(text: str, after: float = 2.0) -> Iterator[None]:
+    """Within this context, show a line on standard error after so many seconds, on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    status = console.status(escape(text))
+    timer = threading.Timer(after, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
 def show(parts: list[TextTable | str], exit_code: int) -> None:
     """Print tables, paragraphs and a final summary, in colour on a wide terminal."""
     styled = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     if not styled or Console().width < _WIDTH:
-        typer.echo(plain_text(parts))
+        say(plain_text(parts))
         return
     console = Console()
     for part in parts[:-1]:
         if isinstance(part, str):
-            console.print(part, markup=False, highlight=False)
+            console.print(printable(part), markup=False, highlight=False)
         else:
             console.print(_coloured(part))
     colour = "bold red" if exit_code else "bold green"
-    console.print(parts[-1], style=colour, markup=False, highlight=False)
+    console.print(printable(str(parts[-1])), style=colour, markup=False, highlight=False)
 
 
 def _coloured(table: TextTable) -> rich.table.Table:
@@ -100,7 +124,11 @@ def _coloured(table: TextTable) -> rich.table.Table:
             overflow="fold",
             no_wrap=name in ("implementation", "dtype", "library"),
         )
+
+    def cell(text: str) -> str:
+        return escape(printable(text))
+
     for row in table.rows:
-        pairs = ((cell, "") if isinstance(cell, str) else cell for cell in row)
-        made.add_row(*(f"[{COLOURS[s]}]{escape(t)}[/]" if s else escape(t) for t, s in pairs))
+        pairs = ((one, "") if isinstance(one, str) else one for one in row)
+        made.add_row(*(f"[{COLOURS[s]}]{cell(t)}[/]" if s else cell(t) for t, s in pairs))
     return made

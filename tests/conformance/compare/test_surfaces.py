@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref.conformance import compare
+from posenc_ref.conformance import Implementation, compare
 from tests.conformance.handwritten import inv_freq, rope, sinusoid
 from tests.night import by_day
 
@@ -247,3 +247,41 @@ def test_a_size_is_not_a_length():
 def test_what_to_build_where_nothing_can_be_converted():
     found = compare(lambda: inv_freq(16, 500000.0), lambda: inv_freq(16), "frequencies")
     assert found.conversion == ["build the function with base=10000.0"]
+
+
+def of_layout(layout, keys=1.0):
+    """A rotation of queries and keys (2, 5, 5, 8), where no shape tells the layouts apart."""
+    turn = rope()
+    if layout == "bshd":
+        turn = lambda x, p: rope()(x.swapaxes(1, 2), p).swapaxes(1, 2)  # noqa: E731
+    call = lambda q, k, a, b: (turn(q, a), keys * turn(k, b))  # noqa: E731
+    return Implementation(call, "apply_qk", layout, tensor_layout=layout, head_dim=DIM)
+
+
+def test_tensor_layouts_of_equal_shapes():
+    assert compare(of_layout("bshd"), of_layout("bhsd"), max_position=512).passed
+    assert compare(of_layout("bshd", 2.0), of_layout("bhsd"), max_position=512).codes == [
+        "amplitude"
+    ]
+
+
+def test_keys_are_compared_with_a_function_of_x():
+    x = Implementation(rope(), "apply", "x", head_dim=DIM)
+    assert compare(of_layout("bhsd"), x, max_position=512).passed
+    for a, b in ((of_layout("bhsd", 2.0), x), (x, of_layout("bhsd", 2.0))):
+        assert compare(a, b, max_position=512).codes == ["amplitude"]
+
+
+def test_a_tensor_layout_needs_a_surface_that_has_them():
+    with pytest.raises(ValueError, match="tensor_layout must be 'bhsd' on surface 'decode'"):
+        compare(rope(), rope(), "decode", head_dim=DIM, tensor_layout=("bshd", None))
+
+
+def test_one_wrong_row_of_a_long_table_changes_logits():
+    """No end of a context has it."""
+    long = np.tile(ROWS, (4, 1))
+    other = long.copy()
+    other[1300, 3] += 0.01
+    found = compare(lambda p: other[p], lambda p: long[p], "table")
+    assert found.agreement == "tensors differ"
+    assert not found.passed

@@ -234,6 +234,13 @@ def test_other_encodings():
     assert "64 tokens fit" in other_plan(rows, 64)
 
 
+def test_a_plot_that_breaks_off_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda descriptor: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        plot([("llama 2", planned(LLAMA2, 8192, trained=4096))], tmp_path / "a.png")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_text_and_plot(tmp_path):
     rope = RoPE(64, layout="half", base=150000.0, scaling=YaRN(32.0, 4096, truncate=False))
     found = planned(rope, 131072)

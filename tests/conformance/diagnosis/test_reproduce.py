@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import posenc_ref
-from posenc_ref import GivenFrequencies, LinearScaling, RoPE, YaRN
+from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, YaRN
 from posenc_ref.conformance import bind, check
 from posenc_ref.conformance.cli.options.loading import load_target
 from posenc_ref.conformance.harness.implementation import Implementation
@@ -48,6 +48,19 @@ def test_they_print_what_they_say(wrong, declared):
     assert [float(f"{v:.7g}") for v in (got, expected)] == said(lines)
     assert got != expected
     assert "print(got[" in str(report)
+
+
+def test_positions_of_several_axes():
+    axial = MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
+
+    def fn(x, positions):
+        return axial.apply(x, positions[::-1] if positions.ndim > 2 else positions)
+
+    lines = check(fn, axial, "apply", max_position=128).findings[0].reproduce
+    assert "fn(x, np.array([[[0]], [[1]]]))" in lines
+    got, expected = run(lines, fn=fn)
+    assert [float(f"{v:.7g}") for v in (got, expected)] == said(lines)
+    assert got != expected
 
 
 def test_they_show_the_mistake_not_the_order_of_the_channels():

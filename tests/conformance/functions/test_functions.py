@@ -7,6 +7,8 @@ import posenc_ref as pr
 from posenc_ref.conformance import SURFACES, check
 from posenc_ref.conformance.functions.function import PlainCall
 from posenc_ref.conformance.functions.judge import ROWS
+from posenc_ref.conformance.functions.positions import POSITION_ROWS
+from posenc_ref.conformance.harness.floor import LEAST_POSITION, LEAST_TOKENS
 
 ROPE = pr.RoPE(16, layout="half", rotary_dim=8)
 YARN = pr.YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0)
@@ -190,3 +192,13 @@ def test_tables_of_a_few_rows(rows):
     assert report.verdict == "conforms", report
     assert not report.limits
     assert check(lambda ids: fn(ids, 0), table, "ids_from_tokens").verdict == "deviates"
+
+
+@pytest.mark.parametrize("name", POSITION_ROWS)
+def test_required_calls_reach_the_least_position_and_length(name):
+    """So a function that refuses every other call has met the rule of harness/floor.py."""
+    encoding = DECLARED.get(name, [None])[0]
+    calls = [p for p in POSITION_ROWS[name].probes(encoding, 0, "float32") if p.required]
+    results = [np.asarray(own(name, encoding)(*one.arguments)) for one in calls]
+    assert max(r.max(initial=0) for r in results) >= LEAST_POSITION
+    assert max(r.shape[-1] for r in results) >= LEAST_TOKENS

@@ -1,6 +1,7 @@
 """Which parts of a model are judged: equal ones once, one by name, and none with a reason."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,6 +11,8 @@ from posenc_ref import RoPE
 from posenc_ref.conformance import check
 from posenc_ref.conformance.graphs.load import from_onnx, load_onnx
 from tests.conformance.graphs.build import FLOAT, INT64, MICROSOFT, Graph, operator, tables
+
+ROOT = Path(__file__).parents[3]
 
 
 def saved(model, folder, **settings):
@@ -86,6 +89,14 @@ def test_a_model_without_a_rotation_names_what_was_looked_for_and_what_is_near(t
     x = g.input("x", FLOAT, "batch", 32)
     path = saved(g.model(g("Cos", x, name="wave")), tmp_path)
     with pytest.raises(ValueError, match=r"looked for RotaryEmbedding.*Related nodes: wave \(Cos"):
+        load_onnx(path)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    data = (ROOT / "examples/onnx/two_layers.onnx").read_bytes()
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(data.replace(b"layers.1.k", b"layers.\xb1.k"))
+    with pytest.raises(ValueError, match=r"damaged.onnx must be an ONNX model, got .* no text"):
         load_onnx(path)
 
 

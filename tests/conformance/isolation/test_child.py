@@ -1,5 +1,7 @@
 """The process that runs foreign functions: what it keeps, what it undoes, when it is replaced."""
 
+import contextlib
+import json
 import os
 import signal
 import sys
@@ -51,10 +53,28 @@ def counts():
     yield from range(1000)
 
 
+def forges(change):
+    """Write an answer to every file descriptor: a complete one, but for one change."""
+    answer = {"nonce": "0" * 32, "number": 1, "item": {"printed": ["CONFORMS", 0, ""]}} | change
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, json.dumps(answer).encode() + b"\n")
+    yield 1
+
+
 @pytest.fixture
 def child():
     with closing(Child()) as made:
         yield made
+
+
+@pytest.mark.parametrize("known", ["nothing", "the nonce", "the number"])
+def test_a_line_without_nonce_and_number_is_no_answer(child, known):
+    """A function that knows both can forge an answer: docs/reliability.md says so."""
+    child.start()
+    change = {"the nonce": {"nonce": child._nonce, "number": 7}, "the number": {"nonce": ""}}
+    with pytest.raises(Died, match="wrote to the private pipe of the verdict"):
+        list(child.run(forges, change.get(known, {"number": 7})))
 
 
 def test_a_process_is_kept_unless_a_function_leaves_something(child):

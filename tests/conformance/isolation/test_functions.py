@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from posenc_ref.conformance.cli import app
 from tests.conformance.isolation.hostile import HOSTILE
 from tests.conformance.isolation.running import (
     ENCODING,
@@ -64,7 +66,7 @@ def test_many_in_one_run(tmp_path):
     assert "was killed by SIGSEGV; it crashed in File" in reasons[2]
     assert "did not finish within 1.5 s" in reasons[3]
     assert cases[5]["report"]["printed"] == "1 line to standard output"
-    assert "| \\x1b[2J\\x1b]0;title\\x07\\x202e\n" in ran.err
+    assert "| \\x1b[2J\\x1b]0;title\\x07\\u202e\n" in ran.err
 
 
 def test_a_function_that_exits_at_import_has_a_verdict_and_files(tmp_path):
@@ -74,6 +76,18 @@ def test_a_function_that_exits_at_import_has_a_verdict_and_files(tmp_path):
     assert "error     the process that judged it ended with exit status 0\n" in ran.out
     assert '"verdict": "error"' in (tmp_path / "r.ndjson").read_text(encoding="utf-8")
     assert 'errors="1"' in (tmp_path / "r.xml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name", ["sys.exit 0, import", "sys.exit 0, first", "GeneratorExit, first"]
+)
+def test_an_exit_in_the_process_of_the_command_is_no_pass(name, tmp_path):
+    """With --in-process only what ends the process below Python leaves no verdict."""
+    target = f"{tmp_path}/{written(tmp_path, name)}"
+    words = ["check", target, "--encoding", ENCODING, *OPTIONS, "--in-process"]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code in ((3,) if "import" in name else (1,)), run.output
+    assert run.stdout.startswith(("ERROR", "DEVIATES")), run.output
 
 
 @pytest.mark.nightly

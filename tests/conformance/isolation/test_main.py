@@ -44,7 +44,7 @@ def test_a_reader_that_leaves_is_no_deviation():
 def test_output_cannot_pass_for_a_verdict_or_control_a_terminal(capsys):
     show_output("CONFORMS\n\x1b[2J\rx\u202e\u2028\x9b\ty\n".encode() + b"\xff")
     assert capsys.readouterr().err == (
-        "| CONFORMS\n| \\x1b[2J\\x0dx\\x202e\\x2028\\x9b\ty\n| \\xff\n"
+        "| CONFORMS\n| \\x1b[2J\\rx\\u202e\\u2028\\x9b\\ty\n| \\xff\n"
     )
 
 

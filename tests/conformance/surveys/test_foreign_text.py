@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from posenc_ref import RoPE
 from posenc_ref.conformance import Implementation, check
 from posenc_ref.conformance.cli import app
+from posenc_ref.conformance.cli.options.output import say
 from posenc_ref.conformance.surveys.batch import Checked
 from posenc_ref.conformance.surveys.junit import junit
 from posenc_ref.conformance.surveys.ndjson import read_ndjson, recording
@@ -111,6 +112,13 @@ def test_a_program_cannot_forge_a_verdict(tmp_path):
     assert run.exit_code == 1, run.output
     assert verdicts(run.stdout) == ["DEVIATES"]
     assert not unprintable(run.output)
+
+
+def test_whatever_a_command_prints_is_printable(capsys):
+    """The last door: what no report, card or error has made printable before."""
+    say("a\x1b[2J\u202e\nb")
+    say("\x9b", err=True)
+    assert capsys.readouterr() == ("a\\x1b[2J\\u202e\nb\n", "\\x9b\n")
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,16 @@ def test_a_run_that_breaks_off_leaves_a_header_and_no_verdict(tmp_path):
         read_ndjson(path)
 
 
+def test_a_header_that_cannot_be_written_leaves_the_older_file(tmp_path, monkeypatch):
+    path = record(tmp_path / "r.ndjson", right())
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda descriptor: 1 / 0)
+    with pytest.raises(ZeroDivisionError), recording(path, "check", HALF, **FACTS):
+        pass
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_no_file_is_written_where_none_is_wanted(tmp_path):
     with recording(None, "check", HALF) as writer:
         assert writer is None
