@@ -21,6 +21,8 @@ _BITS = {"bfloat16": 8, "float16": 11}
 
 def held(values: np.ndarray) -> str | None:
     """Return the half-precision dtype that holds all values without rounding, or None."""
+    if values.dtype.kind == "c":
+        return None
     values = values[np.isfinite(values) & (values != 0)]
     mantissa = np.abs(np.frexp(values)[0])
     if (mantissa != 0.5).sum() < _FEW:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from posenc_ref.conformance.calling import takes
+from posenc_ref.conformance.calling.bind import BOUND
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.signatures import SURFACES
 
@@ -14,6 +15,8 @@ from .card import Card
 
 #: Surfaces that accept almost any result: tried only if a parameter has the name of theirs.
 _WEAK = ("layers", "softmax_scale", "frequencies", "bucket")
+#: Names of arguments that many functions have.
+_VAGUE = {"x", "q", "k", "offset", "positions", "chunks"}
 #: The most surfaces to try.
 _MOST = 12
 #: Other names of the arguments of surfaces.
@@ -35,6 +38,12 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
     deviations. If none fits, the card is the one of the surface that ``one`` finds by itself.
     """
     first, failed = None, None
+    for surface in surfaces:
+        if surface not in BOUND and _same_names(fn, surface):
+            card = one(surface)
+            if card.found and card.exact:
+                card.facts = {"surface": _words(surface, [surface]), **card.facts}
+                return card
     try:
         first = one(None)
         if first.found:
@@ -67,6 +76,16 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
     if len(tried) > 1:
         first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
     return first
+
+
+def _same_names(fn: Callable[..., Any], surface: str) -> bool:
+    """Return whether the parameters are the arguments of a surface, with names that tell it."""
+    try:
+        names = tuple(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        return False
+    row = SURFACES.get(surface)
+    return row is not None and names == row.arguments and not set(names) <= _VAGUE
 
 
 def _words(found: str, tried: list[str]) -> str:
