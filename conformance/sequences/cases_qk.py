@@ -68,16 +68,15 @@ def cases(run: Run) -> Iterator[Probe]:
         at = np.arange(size[2])
         yield case(f"B, H, S = {size} at 0..{at[-1]}", (size, size), at, at, True)
     highest = run.settings.up_to(_XPOS_HIGHEST if isinstance(encoding, XPos) else 2**40)
-    for name, sizes, q_at, k_at in _optional(encoding.num_axes, run.settings.seed):
-        if "generic" in name:
-            q_at, k_at = q_at[q_at <= highest], k_at[k_at <= highest]
-            sizes = ((1, 2, q_at.size), (1, 2, k_at.size))
+    for name, sizes, q_at, k_at in _optional(encoding.num_axes, run.settings.seed, highest):
         ends = [int(p.max()) + 1 for p in (q_at, k_at)]
         if max(ends) - 1 <= highest and one_table(encoding, ends):
             yield case(name, sizes, q_at, k_at)
 
 
-def _optional(axes: int, seed: int) -> Iterator[tuple[str, Sizes, np.ndarray, np.ndarray]]:
+def _optional(
+    axes: int, seed: int, highest: int
+) -> Iterator[tuple[str, Sizes, np.ndarray, np.ndarray]]:
     """Yield a name, the sizes of queries and keys, and the positions of both."""
     window, rng = np.arange(4), np.random.default_rng(seed + 23)
     yield "fewer key heads", ((2, 6, 4), (2, 2, 4)), window, window
@@ -92,6 +91,6 @@ def _optional(axes: int, seed: int) -> Iterator[tuple[str, Sizes, np.ndarray, np
         grids = rng.integers(0, 64, (2, *shape))
         yield "positions (A, B, S)", ((2, 3, 5), (2, 3, 5)), *grids
     generic, wide = np.sort(GENERIC), np.arange(300)
-    sizes = ((1, 2, generic.size),) * 2
-    yield "generic positions", sizes, generic, np.roll(generic, 3)
+    q_at, k_at = (p[p <= highest] for p in (generic, np.roll(generic, 3)))
+    yield "generic positions", ((1, 2, q_at.size), (1, 2, k_at.size)), q_at, k_at
     yield "300 tokens", ((1, 2, 300), (1, 1, 300)), wide, wide

@@ -48,8 +48,8 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 class InTurn(Offset):
     """One call of a sequence of calls, with its index in the sequence."""
 
-    index: int = 0
-    sequence: tuple[Call, ...] = ()
+    index: int
+    sequence: tuple[Call, ...]
 
     @property
     def earlier(self) -> int:

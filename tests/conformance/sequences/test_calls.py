@@ -162,6 +162,42 @@ def test_a_wrong_shape_and_a_missing_part():
         assert "expected a list of" in report.findings[0].message
 
 
+def test_a_short_result_of_one_call_and_an_x_that_is_changed_in_place():
+    def short(calls):
+        return [y[:, :, :-1] for y in own("calls", HALF)(calls)]
+
+    report = check(short, HALF, "calls")
+    assert report.codes == ["shape"], report
+    assert "expected shape (2, 3, 5, 16), as x has, got (2, 3, 4, 16)" in str(report)
+
+    def changed(calls):
+        outputs = own("calls", HALF)(calls)
+        calls[-1][0][...] = 0
+        return outputs
+
+    report = check(changed, HALF, "calls")
+    assert "mutates-input" in report.codes, report
+
+
+def test_the_first_call_is_named_if_its_repetition_differs():
+    class Second:
+        """The second call that equals the very first one, in x and offset, is wrong."""
+
+        def __init__(self, surface):
+            self.surface, self.seen = surface, 0
+
+        def __call__(self, *args):
+            y = own(self.surface, HALF)(*args)
+            x, only = (args[0][0][0], y[0]) if self.surface == "calls" else (args[0], y)
+            if x.shape == (2, 3, 5, D) and (self.surface != "calls" or len(args[0]) == 1):
+                self.seen += 1
+                only[...] += self.seen > 1
+            return y
+
+    report = check(Second("calls"), HALF, "calls")
+    assert "call 1 of 1, B, H, S = (2, 3, 5) at offset 0, replayed" in str(report), report
+
+
 def test_an_offset_that_is_advanced_in_place():
     def advancing(x, offset):
         y = text(HALF, x, offset[:, None] + np.arange(x.shape[2]))
