@@ -65,6 +65,8 @@ def _values(run: Run, surface: str, at: np.ndarray) -> np.ndarray:
             return np.concatenate([driver.array(t).ravel() for t in result])
         case "table":
             return driver.array(driver.call(at)).ravel()
+        case "grid":
+            return driver.array(driver.call(5, 7)).ravel()
         case "slopes":
             return driver.array(driver.call(_HEADS)).ravel()
         case "bias":

@@ -143,7 +143,7 @@ def spaced(found: Sinusoids, axes: Axes, card: Card) -> dict[str, Any]:
     card.frequencies = w
     card.uncertainty = np.concatenate([p.sigma for p in found.phases])
     card.facts["frequencies"] = "; ".join(
-        f"axis {a}: {listed(p.frequencies)} rad/position" for a, p in enumerate(found.phases)
+        f"axis {a}: {listed(_shortened(p))} rad/position" for a, p in enumerate(found.phases)
     )
     rounding = ROUNDOFF[axes.run.coarse]
     size = float(np.median(first.amplitude))
@@ -169,6 +169,12 @@ def spaced(found: Sinusoids, axes: Axes, card: Card) -> dict[str, Any]:
             if all(m.agree(parts[axis]).all() for axis, m in enumerate(each)):
                 return {**fields, **spacing}
     raise Unidentified("no base and denominator give the frequencies of all axes")
+
+
+def _shortened(p: Phases) -> np.ndarray:
+    """Return the frequencies of one axis with no more digits than were measured."""
+    pairs = zip(p.frequencies.tolist(), (p.sigma / p.frequencies).tolist(), strict=True)
+    return np.array([nice(w, error) for w, error in pairs])
 
 
 def boxed(found: Sinusoids, axes: Axes, card: Card) -> BoxSine | None:

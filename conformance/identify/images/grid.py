@@ -11,6 +11,7 @@ import numpy as np
 
 from posenc_ref import AxialLearned, DETRSine, Encoding, Learned, Sinusoidal2D
 from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.bias.cases import Ruler
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify import sinusoid
@@ -228,6 +229,12 @@ def _learned(run: Run, grids: list[Grid], largest: Grid, card: Card) -> Encoding
         if table is not None:
             card.facts["learned"] = "a table for the rows of patches, and one for their columns"
             return table
+    summed = _summed(run, largest, kind)
+    if summed is not None:
+        card.facts["learned"] = (
+            "the sum of a table for the rows of patches and one for their columns"
+        )
+        return summed
     if len(grids) > 1 and not all(_prefix(g, largest) for g in grids):
         raise Unidentified(
             "the columns form no sinusoids of two axes, and the rows depend on the size of the grid"
@@ -258,6 +265,19 @@ def _wider(run: Run, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         grid.table[:, 0] if down is None else down,
         grid.table[0] if right is None else right,
     )
+
+
+def _summed(run: Run, grid: Grid, kind: str) -> AxialLearned | None:
+    """Return the sum of two tables that gives every patch, or None."""
+    down, right = _wider(run, grid)
+    if min(grid.size) < 3:
+        return None
+    tables = (down.astype(kind), (right - right[:1]).astype(kind))
+    whole = down[: grid.size[0], None] + (right - right[:1])[None, : grid.size[1]]
+    terms = np.abs(down).max() + 2 * np.abs(right).max()
+    if Ruler.of(run).differ(grid.table, whole, terms).any():
+        return None
+    return AxialLearned(tables, combine="sum")
 
 
 def _concatenated(parts: tuple[np.ndarray, np.ndarray], kind: str) -> Encoding | None:

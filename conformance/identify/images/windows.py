@@ -18,6 +18,7 @@ TOKENS = tuple(
     dict.fromkeys(
         [n * n + cls for n in (7, 8, 14, 16, 12, 24, 10, 6) for cls in (0, 1)]
         + [n * n + cls for n in range(2, 33) for cls in (0, 1)]
+        + [128, 512, 2048]
         + list(range(2, 65))
     )
 )
