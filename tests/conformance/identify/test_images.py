@@ -59,6 +59,19 @@ def test_one_grid_only_is_found_and_said():
     assert any("only grids of 14 x 14" in text for text in card.limits)
 
 
+def test_learned_tables_of_rows_and_columns_that_are_added():
+    rows, columns = np.random.default_rng(8).normal(size=(2, 20, 8)).astype(np.float32)
+
+    def fn(h, w):
+        return (rows[:h, None] + columns[None, :w]).reshape(h * w, -1)
+
+    card = identify(fn, "grid", max_position=400)
+    assert card.encoding.combine == "sum", str(card)
+    assert card.exact, str(card)
+    product = identify(lambda h, w: fn(h, w) ** 2, "grid")
+    assert "combine='sum'" not in repr(product.encoding), str(product)
+
+
 def test_columns_of_two_axes_at_once_are_no_sinusoids():
     card = identify(lambda h, w: grid()(h, w) * np.float32(1 + h), "grid")
     assert card.encoding is None, str(card)
