@@ -132,7 +132,8 @@ class Driver:
         if values.dtype == np.int32:
             kind = "int32"  # one probe sends int32; all other integers are int64
         if np.issubdtype(values.dtype, np.floating) and values.ndim and values.dtype == np.float32:
-            kind = "float32"  # fractional positions are always float32
+            # Fractional positions are float32, and float64 where angles must be.
+            kind = "float64" if self.dtype == "float64" else "float32"
         if values.dtype == np.bool_:
             return values
         return self.backend.asarray(values, kind, self.device)

@@ -137,7 +137,8 @@ class Run:
     def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
         """Judge an optional input; if only such inputs fail, the failure is a note.
 
-        Negative positions are such an input: as an index, they count from the end of a table.
+        Negative positions are such an input (as an index, they count from the end of a table), and
+        fractional ones (as an index, they are truncated).
         """
         self.count("optional inputs")
         score = self.scores(actual, truth)

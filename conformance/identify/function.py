@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref import ALiBi, Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
+from posenc_ref.conformance.harness.accuracy import first_error
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import said, tame
 from posenc_ref.conformance.harness.implementation import Implementation
@@ -266,5 +267,6 @@ def _confirm(
         if accuracy.precision:
             card.facts["angles"] = accuracy.precision
         if accuracy.degrades_at is not None:
-            card.facts["accuracy"] = f"first error over 2**-9 at position {accuracy.degrades_at}"
+            first = first_error(accuracy.degrades_at, accuracy.degrades_first)
+            card.facts["accuracy"] = first
         card.facts["judged"] = f"up to position {accuracy.highest}"

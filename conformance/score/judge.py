@@ -18,7 +18,7 @@ from posenc_ref.conformance.diagnosis.match import fits, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
@@ -68,11 +68,39 @@ def _constants(one: JudgedCall) -> RowConstants:
 
 def _probes(run: Run) -> Iterator[Probe]:
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    for size in (*SIZES, *OPTIONAL):
+    whole = _whole_grids(run)
+    for size in whole or (*SIZES, *OPTIONAL):
         call = of(run, size)
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
-            yield Probe("logits", case, call, size in SIZES)
+            yield Probe("logits", case, call, bool(whole) or size in SIZES)
+
+
+def _whole_grids(run: Run) -> tuple[Size, ...]:
+    """Return calls of whole grids, if the function of a grid's positions refuses all others."""
+    encoding = run.encoding
+    if getattr(encoding, "grid", None) is None or not isinstance(encoding, Score):
+        return ()
+    tokens = encoding.rows or 0
+    most = max(_MANY // tokens**2, 1)  # a large grid has few batch rows and heads
+    sizes = tuple(dict.fromkeys((min(b, most), min(h, most), tokens, tokens) for b, h, *_ in SIZES))
+    part, whole = _of_score(run, SIZES[0]), _of_score(run, sizes[0])
+    if part is None or whole is None:
+        return ()
+    try:
+        run.driver.call(part.q, part.k)
+    except Refused as error:
+        refused = error
+    else:
+        return ()
+    try:
+        run.driver.call(whole.q, whole.k)
+    except Refused:
+        return ()
+    run.limit(
+        f"calls of a part of the grid are refused ({refused}); judged in calls of whole grids"
+    )
+    return sizes
 
 
 def _of_score(run: Run, size: Size) -> Scored | None:
