@@ -65,7 +65,7 @@ class Comparison(Report):
     ----------
     subject, surface, backend, dtype, findings, accuracy, limits, executed, required, controls
         As in :class:`Report`.
-    failed, expected, error, printed
+    failed, expected, error, printed, crossed
         As in :class:`Report`.
     called : str
         How A and B were called, if not exactly as the surface says.

@@ -139,6 +139,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         run.add(
             row.otherwise,
             plural(len(wrong), "result is", "results are", len(calls))
-            + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}",
+            + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}"
+            + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )
