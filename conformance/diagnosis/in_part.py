@@ -154,10 +154,10 @@ def _of_elements(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str:
             made |= set(np.flatnonzero(wrong.any(axis=rest)).tolist())
             spared |= set(np.flatnonzero((other & ~wrong).any(axis=rest)).tolist())
         if made and not made & spared:
-            one, several = _AXES[letter]
+            names = _AXES[letter]
             if spared and max(spared) < min(made) and len(made) > 1:
-                return f"in {several} from {min(made)} on"
-            return f"in {_listed(sorted(made), max(made | spared), (one, several))}"
+                return f"in {names[1]} from {min(made)} on"
+            return f"in {_listed(sorted(made), max(made | spared), names)}"
     return ""
 
 

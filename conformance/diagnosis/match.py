@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.harness.run import Run, largest
+from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
 from .combine import IN_PART
 from .in_part import in_part
@@ -20,7 +20,9 @@ __all__ = ["explains", "failed", "fits", "judge_call", "likely", "match", "repor
 
 def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
     """Judge a call against the reference; return the call, for the diagnosis."""
-    run.judge(check, one.case, one.actual, one.truth, one.mask)
+    at = getattr(one.facts, "positions", None)
+    at = at if isinstance(at, np.ndarray) else None
+    run.judge(check, one.case, one.actual, one.truth, one.mask, at)
     return one
 
 
@@ -148,7 +150,7 @@ def _add(run: Run, mistake: Mistake, explained: list[JudgedCall]) -> None:
         mistake.code,
         mistake.message,
         f"{one.case}, index {at}: {one.actual[at]:.9g}, declared {one.truth.value[at]:.9g}; "
-        f"the mistake predicts {len(explained)} wrong result{'s' * (len(explained) > 1)}, to "
+        f"{PREDICTS} {len(explained)} wrong result{'s' * (len(explained) > 1)}, to "
         "rounding",
         remedy=mistake.remedy,
         equivalent=mistake.equivalent,

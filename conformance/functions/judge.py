@@ -33,6 +33,9 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
 
+#: Part of the message of a wrong result without a known cause.
+NO_CAUSE = "no known mistake explains"
+
 
 def judge(run: Run) -> None:
     """Judge the calls and the state of a plain function, then diagnose failures."""
@@ -149,6 +152,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         run.add(
             row.otherwise,
             plural(len(wrong), "result is", "results are", len(calls))
-            + f" wrong, and no known mistake explains {'it' if len(wrong) == 1 else 'them'}",
+            + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}"
+            + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )

@@ -64,6 +64,8 @@ def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
         yield Arguments(f"{len(lengths)} documents", (np.array(lengths),))
     yield Arguments("a document of 40000", (np.array([1, 40000, 3, 3, 600, 2, 9]),), False)
     yield Arguments("an empty document", (np.array([2, 0, 3]),), False)
+    for lengths in ([0, 3, 2, 4], [0, 0, 5, 1, 2], [3, 0, 0, 2, 4, 1], [2, 0, 3, 0, 0, 1, 6]):
+        yield Arguments("empty documents before several others", (np.array(lengths),), False)
     yield Arguments("no documents", (np.zeros(0, np.int64),), False)
 
 

@@ -12,17 +12,22 @@ import numpy as np
 
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
 from .angle_step import angle_step, frequency_step, value_step
+from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake, explain, report
-from .measure import Phases, Tables, unaliased
+from .measure import Phases, Tables, shown, unaliased
 from .position_map import large_angles, position_map
 from .precision import classify
+from .telling import Telling
+
+#: A smaller relative error of the frequencies may be measured at large positions only.
+_SMALL = 2.0**-8
 
 
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -62,9 +67,11 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if not run.report.findings:
             _not_linear(run, tables, declared)
         return
+    found = _constant(run, tables, declared, found)
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
-    evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
+    turns = shown(w[k], phases.sigma[k], 9)
+    evidence = f"pair {k} turns by {turns} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule.declared, evidence)
     _amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)
@@ -75,6 +82,22 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         return
     if not fits and not _held(run, tables, seen):
         position_map(run, tables, seen)
+
+
+def _constant(
+    run: Run, tables: Tables, declared: Declaration, found: list[FrequencyMistake]
+) -> list[FrequencyMistake]:
+    """Return a small error of the frequencies as the rule that large positions show, if any does.
+
+    At small positions, a base and a factor that are 1e-5 off have the same effect.
+    """
+    if len(found) != 1 or found[0].code == "sign":
+        return found
+    if np.abs(found[0].predicted / declared.frequencies - 1).max() > _SMALL:
+        return found
+    angles = Telling(run, tables, declared, TELLING[run.ledger.highest >= TELLING]).angles
+    rule = None if angles is None else recognise(angles, declared.schedule)
+    return found if rule is None else [rule]
 
 
 def _strict(run: Run) -> bool:

@@ -12,10 +12,10 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.rule import Variables
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
@@ -118,7 +118,7 @@ def judge(run: Run) -> None:
         return
     judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
     if run.failures and not run.report.codes:
-        name_pattern(run, alone, "decode-offset", "calls with an offset give wrong results")
+        name_place(run, alone, "decode-offset", "calls with an offset give wrong results")
 
 
 def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
@@ -182,7 +182,7 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
         return
     run.add(
         "state",
-        "a call that is right by itself is wrong after other calls",
+        f"a call that is right by itself is wrong after other calls{run.where()}",
         f"{len(wrong)} calls, {wrong[0].case} first",
         by=None,
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.phases.positions_used import name_positions
@@ -77,7 +77,7 @@ def _judge(
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
-        name_pattern(run, calls, otherwise, "sequences fed in several chunks give wrong results")
+        name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")
 
 
 def _code(cache: bool) -> str:

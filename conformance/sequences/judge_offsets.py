@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
@@ -60,7 +60,7 @@ def judge(run: Run) -> None:
         judge_as_apply(run, partial(_view, run), encoding, recipe)
     judge_repetition(run, calls[0], calls[0].facts.offset)
     if run.failures and not run.report.codes:
-        name_pattern(run, calls, "decode-offset", "calls with an offset give wrong results")
+        name_place(run, calls, "decode-offset", "calls with an offset give wrong results")
 
 
 def _called(run: Run, call: Offset) -> np.ndarray:

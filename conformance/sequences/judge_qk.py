@@ -20,6 +20,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
 from .cases_qk import cases, one_head
+from .crossed_qk import crossed
 from .qk_mistakes import qk_mistakes
 from .xpos_formula import xpos_steps
 from .xpos_mistakes import xpos_mistakes
@@ -37,6 +38,7 @@ def judge(run: Run) -> None:
     sides = drive(run, cases(run), partial(_called, run))
     if sides is None:
         return
+    sides += crossed(run, partial(_called, run))
     logits = [
         BothSides(q.case.removeprefix("queries, "), q.actual, k.actual, q.truth, k.truth)
         for q, k in zip(sides[::2], sides[1::2], strict=True)

@@ -13,10 +13,10 @@ from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
+from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
@@ -96,7 +96,7 @@ def judge(run: Run) -> None:
     judge_as_apply(short, partial(_view, run), shift(encoding), recipe)
     run.reached(highest)
     if run.failures and not run.report.codes:
-        name_pattern(run, calls, "stale-cache", "keys are not moved by delta")
+        name_place(run, calls, "stale-cache", "keys are not moved by delta")
 
 
 def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:

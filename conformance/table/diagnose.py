@@ -211,7 +211,9 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     wrong = int(np.argmax(used != at))
     run.add(
         "wrong-row",
-        plural(int((used != at).sum()), "row is", "rows are", at.size) + " of other positions",
+        plural(int((used != at).sum()), "row is", "rows are", at.size)
+        + " of other positions"
+        + run.where(),
         f"position {at[wrong]} gets the row of position {used[wrong]}",
     )
     return True
@@ -326,7 +328,9 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     if wrong.size:
         p = int(wrong[0])
         evidence = f"position {p} gets row {used[p]}, declared row {p + encoding.offset}"
-        run.add("wrong-row", f"{wrong.size} of {count} positions get wrong rows", evidence)
+        run.add(
+            "wrong-row", f"{wrong.size} of {count} positions get wrong rows" + run.where(), evidence
+        )
     else:
         p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
         evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
@@ -335,4 +339,6 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
                 text = f"the rows of the table are rounded to {half}"
                 run.add("table-precision", text, evidence, values={"measured": half})
                 return
-        run.add("inaccurate", "the values are not those of the table's rows", evidence)
+        run.add(
+            "inaccurate", f"the values are not those of the table's rows{run.where()}", evidence
+        )

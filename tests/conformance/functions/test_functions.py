@@ -126,7 +126,7 @@ def test_what_may_be_refused_and_what_may_not():
 
     report = check(plain, None, "packed")
     assert report.passed
-    assert sum("no empty documents" in limit for limit in report.limits) == 2
+    assert sum("no empty documents" in limit for limit in report.limits) == 3
 
     def one(lengths):
         if len(lengths) > 1:

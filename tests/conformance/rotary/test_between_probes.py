@@ -30,7 +30,7 @@ def test_a_kernel_that_ignores_the_strides_of_a_transposed_view():
 
     found = check(misread, HALF, "apply")
     assert found.verdict == "deviates"
-    assert "transposed" in found.findings[0].evidence
+    assert "transposed" in found.findings[0].message
 
 
 def test_the_same_on_torch():
