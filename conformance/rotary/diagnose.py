@@ -44,7 +44,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if diagnose_state.diagnose(run, access):
         return
-    if turned.diagnose(run, encoding, _code(run), early=_linear(measured)):
+    linear = measured.phases is None or measured.phases.linear
+    if turned.diagnose(run, encoding, early=linear):
         return
     if _rows_differ(run, encoding):
         return
@@ -63,20 +64,6 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
-
-
-def _code(run: Run) -> str:
-    """Return the code of wrong positions in some forms of calls: per row, single, or others."""
-    failed = {f.case for f in run.failures}
-    if ONE_TOKEN in failed:
-        return "decode-offset"
-    rows = ONE_EACH in failed or any("per-row" in case for case in failed)
-    return "row-offset" if rows else "wrong-row"
-
-
-def _linear(measured: Measured) -> bool:
-    """Return whether the measured angles grow linearly with the position."""
-    return measured.phases is None or measured.phases.linear
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:

@@ -18,6 +18,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
 from posenc_ref.conformance.diagnosis.scored import failed, fits
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
 from posenc_ref.conformance.phases.positions_used import name_positions
@@ -107,14 +108,15 @@ def _elsewhere(
     return found
 
 
-def diagnose(run: Run, encoding: Rotary, code: str, *, early: bool = False) -> bool:
+def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     """Report the positions used, or a wrong rotation in some calls only; return whether found.
 
-    ``code`` is the code of wrong positions whose place has no code of its own. With ``early``,
-    nothing is reported if all calls are wrong: then the mistake does not depend on the call.
+    With ``early``, nothing is reported if all calls are wrong: then the mistake does not depend on
+    the call.
     """
     if encoding.num_axes > 1 or encoding.depends_on_length:
         return False
+    code = _code(run)
     calls = list(_calls(run, encoding, CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
@@ -127,6 +129,15 @@ def diagnose(run: Run, encoding: Rotary, code: str, *, early: bool = False) -> b
         run.add(code, f"{mistake.message}, {words}", text)
         return True
     return name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
+
+
+def _code(run: Run) -> str:
+    """Return the code of wrong positions in some forms of calls: per row, single, or others."""
+    failed = {f.case for f in run.failures}
+    if ONE_TOKEN in failed:
+        return "decode-offset"
+    rows = ONE_EACH in failed or any("per-row" in case for case in failed)
+    return "row-offset" if rows else "wrong-row"
 
 
 def _holds(run: Run, encoding: Rotary, mistake: Mistake) -> bool:
