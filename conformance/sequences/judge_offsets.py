@@ -31,8 +31,8 @@ ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((4, 3, 2), (0, 41, 5, 300)),
     ((3, 1, 4), (4093, 17, 65530)),
 )
-#: (B, H, S), and one offset for all rows.
-ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021))
+#: (B, H, S), and one offset for all rows; one call has more tokens than a tile of a kernel.
+ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021), ((1, 2, 130), 41))
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((3, 2, 7), (11, 2, 30)),
