@@ -57,6 +57,19 @@ def half_precision_frequencies(x, positions):
     return turn(x, np.cos(angle), np.sin(angle))
 
 
+def unrolled(x, positions):
+    """Mistake: a loop over four tokens at a time leaves out the rest of a call."""
+    y, rest = apply(x, positions), x.shape[2] % 4
+    y[:, :, x.shape[2] - rest :] = x[:, :, x.shape[2] - rest :]
+    return y
+
+
+def decoding_with_one_position(x, positions):
+    """Mistake: in a step of decoding, all rows of the batch get the position of the first."""
+    step = positions.ndim == 2 and x.shape[2] == 1
+    return apply(x, positions[0] if step else positions)
+
+
 def written_in_pairs(x, positions):
     """No mistake: results in another order, (2k, 2k + 1), of queries and keys alike."""
     y1, y2 = np.split(apply(x, positions), 2, axis=-1)

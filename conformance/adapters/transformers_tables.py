@@ -119,8 +119,7 @@ def _biases() -> list[LibraryFunction]:
     return [
         alibi("BLOOM", "slopes", bloom, dtypes=TABLES),
         alibi("BLOOM", "bias", bloom, dtypes=TABLES),
-        alibi("Falcon", "bias", bloom, expected=None,
-              unknown="the bias depends on more than key minus query", fast=True,
+        alibi("Falcon", "bias", bloom, fast=True,
               says="ALiBi in bfloat16 for every dtype: slopes and biases are rounded",
               remark="The bias of a key is rounded to eight bits, in float32 models too. With "
                      "slope 2**-0.5, after key 1448, 7 to 16 neighbouring keys have the same bias, "

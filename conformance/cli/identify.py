@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from posenc_ref.conformance.calling import NoConvention
+from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 
-from .options.apart import InProcess, Memory, Printed, Timeout, shown
+from .options.apart import MEMORY, InProcess, Memory, Printed, Timeout, shown
 from .options.loading import UsageError, is_encoding, is_onnx, load_encoding, load_target
 from .options.models import PART, encoding_of, load_model
 from .options.output import usage_errors
@@ -34,6 +38,10 @@ from .options.targets import (
 def identify_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function, package.module:function or model.onnx")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--exec", help="Identify a program in any language, as in `posenc check`."),
     ] = None,
     recorded: Annotated[
         Path | None,
@@ -87,7 +95,11 @@ def identify_command(
     usage error, 3 if no encoding was found, the frequencies follow no known rule, or the function
     crashed or took too long.
     """
-    if recorded is not None and target is None:
+    if [target, command, recorded].count(None) != 2:
+        raise UsageError(
+            "give one of TARGET (file.py:function), --exec './program' and --recorded FILE"
+        )
+    if recorded is not None:
         from .options.recorded import identify_recording
 
         others = (surface, table, init, signature, backend, device, max_position, to)
@@ -98,8 +110,6 @@ def identify_command(
         text = f"[{', '.join(texts)}]" if as_json else "\n\n".join(texts)
         yield Printed(text, max(map(_exit_code, cards), key=(0, 1, 3).index))
         return
-    if target is None or recorded is not None:
-        raise UsageError("give either TARGET (file.py:function) or --recorded FILE")
     if to is None or is_encoding(to):
         for option, value in (("--part", part), ("--fact", fact), ("--layer-type", layer_type)):
             if value:
@@ -108,7 +118,7 @@ def identify_command(
     if to is not None:
         goal = load_encoding(to) if is_encoding(to) else None
         goal = goal or encoding_of(load_model(to, part, fact or ()), layer_type)
-    if is_onnx(target):
+    if target is not None and is_onnx(target):
         from .options.onnx_model import identify_model
 
         yield identify_model(
@@ -130,20 +140,39 @@ def identify_command(
         return
     if node is not None:
         raise UsageError("--node needs a TARGET that is an ONNX model")
-    fn = bound_target(
-        load_target(target),
-        target,
-        None,
-        surface,
-        table=table,
-        init=init,
-        signature=signature,
-        tensor_layout=tensor_layout,
-        backend=backend,
-        dtype=dtype,
-        head_dim=head_dim,
-        axes=axes,
-    )
+    fn: Any
+    if command is not None:
+        if table or init or signature:
+            raise UsageError("--exec takes no --table, --init and --signature")
+        fn = from_command(
+            shlex.split(command),
+            surface or "apply",
+            None,
+            tensor_layout=tensor_layout or "bhsd",
+            timeout=TIMEOUT if timeout is None else timeout,
+            memory=MEMORY if memory is None else memory,
+        )
+    else:
+        assert target is not None
+        fn = load_target(target)
+        try:
+            fn = bound_target(
+                fn,
+                target,
+                None,
+                surface,
+                table=table,
+                init=init,
+                signature=signature,
+                tensor_layout=tensor_layout,
+                backend=backend,
+                dtype=dtype,
+                head_dim=head_dim,
+                axes=axes,
+            )
+        except NoConvention:
+            if surface is not None or table or init or signature or not inspect.isroutine(fn):
+                raise
     card = identify(
         fn,
         surface,
@@ -161,4 +190,4 @@ def identify_command(
 
 
 def _exit_code(card: Card) -> int:
-    return 3 if card.encoding is None or not card.rule else 0 if card.exact else 1
+    return 3 if not (card.found and card.rule) else 0 if card.exact else 1

@@ -139,6 +139,7 @@ def _judge_later(two: Two, case: str, actual: np.ndarray, truth: Truth, later: n
 def compare_slopes(two: Two) -> None:
     """Compare ``fn(num_heads) -> (H,)`` for every number of heads that both functions accept."""
     d, worst = two.difference, 0.0
+    tried: set[int] = set()
     for n in sorted({*HEADS, *MORE_HEADS}):
         found = two.called(lambda s, n=n: s.run.driver.array(s.run.driver.call(n)), f"{n} heads")  # type: ignore[misc]
         if found is None:
@@ -148,7 +149,8 @@ def compare_slopes(two: Two) -> None:
         off = float(np.abs(actual - expected).max())
         worst = max(worst, off)
         if off > two.visible and d.first is None:
-            d.first, d.every = n, True
+            d.first, d.every = n, tried.issuperset(range(1, n))
+        tried.add(n)
     if not d.calls:
         raise ValueError(
             "A and B accept no number of heads in common, of those that were tried (1 .. 257): "
@@ -176,5 +178,6 @@ def compare_buckets(two: Two) -> None:
     two.judge_values(case, actual.astype(np.float64), identical(expected))
     off = np.abs(r[actual != expected])
     d = two.difference
-    d.what, d.first, d.every = "distance", int(off.min()) if off.size else None, True
+    d.what, d.first = "distance", int(off.min()) if off.size else None
+    d.every = d.first is not None and bool(np.isin(np.arange(d.first), np.abs(r)).all())
     two.run.reached(int(np.abs(r).max()))

@@ -15,8 +15,9 @@ from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.identify import hints
+from posenc_ref.conformance.identify.adapted.views import VIEWS, View
 from posenc_ref.conformance.identify.card import Card, Unidentified
-from posenc_ref.conformance.identify.function import declaration, identify
+from posenc_ref.conformance.identify.function import declaration, identify_exactly
 
 from . import biases, rotations, tables
 from .comparison import AGREE, DIFFER, LOGITS_AGREE, Comparison, Difference
@@ -25,7 +26,6 @@ from .found import Found, found
 from .inputs import calls
 from .side import Side, Two
 from .values import compare_values
-from .views import VIEWS, View
 from .words import differences
 
 _CHANNELS = ("apply", "scores", "add")
@@ -148,7 +148,7 @@ class Comparing:
             return None
         one = self._view(fn, self.view.makers[0])
         sizes = {**self.sizes, "head_dim": self._size}
-        return identify(one, one.surface, **sizes, **self.options)
+        return identify_exactly(one, one.surface, **sizes, **self.options)
 
     def _two(self, maker: int = 0) -> Two:
         """Return both functions, as seen by ``identify``."""

@@ -38,7 +38,7 @@ class Difference:
     first : int, optional
         The smallest tried position at which results differ by more than 2**-9.
     every : bool
-        Whether every smaller position was tried.
+        Whether no smaller one differs visibly; else ``first`` is an upper bound.
     errors : dict[int, float]
         The largest difference of a logit at the end of a context, by the length of the context.
     """
@@ -65,7 +65,7 @@ class Comparison(Report):
     ----------
     subject, surface, backend, dtype, findings, accuracy, limits, executed, required, controls
         As in :class:`Report`.
-    failed, expected, error, printed
+    failed, expected, error, printed, crossed
         As in :class:`Report`.
     called : str
         How A and B were called, if not exactly as the surface says.
@@ -118,8 +118,8 @@ class Comparison(Report):
         if not self.passed:
             text += "; the findings above come from further calls, made to A alone"
         if d.first is not None:
-            text += "; rounding errors alone make results differ by more than 2**-9 from "
-            text += f"{d.what} {d.first} on"
+            text += "; rounding errors alone make results differ by more than 2**-9, first "
+            text += f"{'' if d.every else 'no later than '}at {d.what} {d.first}"
         return text
 
     def _first(self) -> str:
@@ -133,10 +133,10 @@ class Comparison(Report):
                 f" in {len(d.off)} of {d.calls} calls, by less than {VISIBLE:.6f} (2**-9) at every "
                 f"tried {d.what}; the first such call is: {d.off[0]}"
             )
-        tried = f"every smaller {d.what} was tried" if d.every else f"not every {d.what} was tried"
+        first = "first" if d.every else "first no later than"
         return (
-            f", visibly (by more than 2**-9, the rounding of 1.0 to bfloat16) from {d.what} "
-            f"{d.first} on; {tried}"
+            f", visibly (by more than 2**-9, the rounding of 1.0 to bfloat16) {first} at {d.what} "
+            f"{d.first}"
         )
 
     def _logits(self) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, VISIBLE, Truth
 from posenc_ref.conformance.diagnosis.same_logits import FEWEST
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, SCAN, WINDOWS
+from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, WINDOWS
 from posenc_ref.conformance.harness.reach import Access, Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.accuracy_by_length import first_visible
+from posenc_ref.conformance.phases.first_visible import first_visible
 
 from .comparison import CONTEXTS, Difference
 
@@ -183,8 +183,8 @@ def search(two: Two, error: Callable[[np.ndarray], np.ndarray]) -> None:
     two.difference.what = "position"
     highest = two.reach(REPORTED[-1] - 1)
     rounding = two.visible - VISIBLE
-    two.difference.first = first_visible(error, highest, rounding, two.run.settings.reduced)
-    two.difference.every = (two.difference.first or 0) < SCAN
+    found = first_visible(error, highest, rounding, two.run.settings.reduced)
+    two.difference.first, two.difference.every = found.position, found.first
 
 
 def normwise(value: np.ndarray, axes: Any = None) -> Truth:

@@ -19,12 +19,11 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import SAME_FREQUENCY
 from posenc_ref.conformance.harness.plural import plural, ranges
+from posenc_ref.conformance.phases.schedule_mistakes import trained_field
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .angle_errors import angle_errors
 
-#: Fields of schedules with the length on which a model was trained before it was scaled.
-_TRAINED = ("original_max_position", "max_position", "train_length")
 SEEN, INSIDE, NEW = "seen", "interpolated", "never seen"
 
 Rope = RoPE | MultiAxisRoPE
@@ -113,8 +112,8 @@ class Plan:
 
 def trained_length(rope: Rope) -> int | None:
     """Return the trained length that the schedule of an encoding states, or None."""
-    found = (getattr(rope.scaling, name, None) for name in _TRAINED)
-    return next((int(n) for n in found if n is not None), None)
+    name = trained_field(rope.scaling)
+    return int(getattr(rope.scaling, name)) if name else None
 
 
 def plan(

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match, worst
+from posenc_ref.conformance.diagnosis.match import (
+    failed,
+    fits,
+    judge_call,
+    match,
+    report_in_part,
+    worst,
+)
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
@@ -21,9 +28,13 @@ from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
+from .rules import name_rule
 
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
+
+#: Part of the message of a wrong result without a known cause.
+NO_CAUSE = "no known mistake explains"
 
 
 def judge(run: Run) -> None:
@@ -125,7 +136,12 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
-    if match(run, calls, chain(row.mistakes(run.encoding), suggested)) and run.report.codes:
+    known = list(chain(row.mistakes(run.encoding), suggested))
+    if match(run, calls, known, parts=False) and run.report.codes:
+        return
+    if one and not run.report.codes and name_rule(run, row, calls):
+        return
+    if one and not run.report.codes and report_in_part(run, calls, known):
         return
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)
@@ -136,6 +152,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         run.add(
             row.otherwise,
             plural(len(wrong), "result is", "results are", len(calls))
-            + f" wrong, and no known mistake explains {'it' if len(wrong) == 1 else 'them'}",
+            + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}"
+            + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )

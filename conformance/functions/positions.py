@@ -10,6 +10,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
+from . import variables
 from .function import Arguments, Plain, several, written
 
 #: The function may refuse longer sequences.
@@ -63,6 +64,8 @@ def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
         yield Arguments(f"{len(lengths)} documents", (np.array(lengths),))
     yield Arguments("a document of 40000", (np.array([1, 40000, 3, 3, 600, 2, 9]),), False)
     yield Arguments("an empty document", (np.array([2, 0, 3]),), False)
+    for lengths in ([0, 3, 2, 4], [0, 0, 5, 1, 2], [3, 0, 0, 2, 4, 1], [2, 0, 3, 0, 0, 1, 6]):
+        yield Arguments("empty documents before several others", (np.array(lengths),), False)
     yield Arguments("no documents", (np.zeros(0, np.int64),), False)
 
 
@@ -240,10 +243,18 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 POSITION_ROWS = {
     "position_ids": Plain(
-        _masks, _mask_mistakes, "padding", judged=lambda arguments: np.asarray(arguments[0]) == 1
+        _masks,
+        _mask_mistakes,
+        "padding",
+        judged=lambda arguments: np.asarray(arguments[0]) == 1,
+        variables=variables.of_mask,
     ),
-    "packed": Plain(_lengths, _packed_mistakes, "packing"),
-    "decode_positions": Plain(_prompts, _decode_mistakes, "decode-offset"),
-    "shard_positions": Plain(_shards, _shard_mistakes, "shard-offset"),
+    "packed": Plain(_lengths, _packed_mistakes, "packing", variables=variables.of_lengths),
+    "decode_positions": Plain(
+        _prompts, _decode_mistakes, "decode-offset", variables=variables.of_prompt
+    ),
+    "shard_positions": Plain(
+        _shards, _shard_mistakes, "shard-offset", variables=variables.of_shard
+    ),
     "ids_from_tokens": Plain(_tokens, _token_mistakes, "padding"),
 }

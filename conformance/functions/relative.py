@@ -18,7 +18,8 @@ from posenc_ref.conformance.harness.probes import dense
 
 from .function import Arguments, Function, Plain, several, written
 
-WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2))
+#: The last window has more offsets than 8 bits can number.
+WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2), (9, 10))
 
 
 def _windows(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:

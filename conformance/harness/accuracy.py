@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from posenc_ref._text import one_line
 
-from .probes import SCAN
-
 #: The place of the largest error where no value was compared.
 NOTHING = "no case judged"
 #: The beginning of the place of the largest error where logits were compared instead of tensors.
@@ -32,9 +30,13 @@ class Accuracy:
     errors : dict[int, float]
         The absolute error at the end of a context, by context length.
     degrades_at : int, optional
-        First tried position with an error over 2**-9; below 16384, every position is tried.
+        The first position with an error over 2**-9, if ``degrades_first``; else the first one is
+        this or a smaller one. None if no position that was tried has such an error.
     highest : int
         The highest position judged.
+    degrades_first : bool
+        Whether no smaller position has an error over 2**-9: every one was tried, or a model of
+        the angles predicts it and agrees with all calls. For None, whether no position has one.
     """
 
     worst: float = 0.0
@@ -44,6 +46,7 @@ class Accuracy:
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None
     highest: int = 0
+    degrades_first: bool = False
 
     def __post_init__(self) -> None:
         for name in ("where", "precision"):
@@ -65,14 +68,16 @@ class Accuracy:
             what = "of tensors, from the convention in the note" if tensors else "absolute"
             lines.append(f"errors    {what}, at the end of a context of {errors}")
             if self.degrades_at is not None and not tensors:
-                gaps = "" if self.degrades_at < SCAN else " of those tried"
-                lines.append(
-                    f"          first error over 2**-9 at position {self.degrades_at}{gaps}"
-                )
+                lines.append(f"          {first_error(self.degrades_at, self.degrades_first)}")
         short = "" if self.highest >= 1024 else "; a pass below 1024 says little about long context"
         if self.highest:
             lines.append(f"judged    up to position {self.highest}{short}")
         return lines
+
+
+def first_error(position: int, first: bool) -> str:
+    """Return where an error exceeds 2**-9 first, or by where it has exceeded it."""
+    return f"first error over 2**-9 {'' if first else 'no later than '}at position {position}"
 
 
 def short_length(position: int) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from posenc_ref.backends import Backend, backend
 
 from .foreign import Malformed, Refused, array_of, plain, refusals
+from .located.record import Call
 from .tensor_layouts import in_layout, restored
 
 __all__ = ["Driver", "Malformed", "Refused"]
@@ -38,6 +39,8 @@ class Driver:
     calls: int = 0
     mutated: str | None = None  #: the name of the first input that was overwritten
     out_dtypes: set[str] = field(default_factory=set)
+    made: Call | None = None  #: the last call, until its result is judged
+    renewed: bool = False  #: whether ``fn`` was made anew, for few calls
 
     @property
     def backend(self) -> Backend:
@@ -47,20 +50,27 @@ class Driver:
     def fresh(self) -> Driver:
         """Return a driver of a fresh instance of the function."""
         assert self.factory is not None
-        return replace(self, fn=self.factory())
+        return replace(self, fn=self.factory(), calls=0, made=None, renewed=True)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Return ``values`` rounded to the declared dtype, as ``fn`` receives them, in float64."""
         return self.backend.asnumpy(self._send(values))
 
-    def call(self, *args: Any) -> Any:
+    def call(self, *args: Any, memory: str = "contiguous") -> Any:
         """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
+
+        ``memory`` is how the first array lies in memory: "contiguous"; "transposed", a view with
+        heads and tokens exchanged; or "sliced", the first half of twice as many channels.
 
         Raises :class:`Refused` for any exception of ``fn`` but KeyboardInterrupt.
         """
         sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
+        if memory != "contiguous":
+            sent[0] = self._laid(args[0], memory)
         before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
+        memory = "contiguous" if memory != "contiguous" and _contiguous(sent[0]) else memory
+        self.made = Call(self.calls, memory, self.renewed, heads=self._heads(args))
         process = os.getpid()
         try:
             with refusals(), np.errstate():  # the function may change these settings
@@ -93,10 +103,13 @@ class Driver:
         self.out_dtypes.add(dtype)
         return values
 
-    def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    def apply(self, x: np.ndarray, positions: np.ndarray, memory: str = "contiguous") -> np.ndarray:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
-        y = self.array(self.call(given, at))
+        result = self.call(given, at, memory=memory)
+        if self.made is not None:
+            self.made = replace(self.made, sizes=x.shape[:3], positions=positions)
+        y = self.array(result)
         if y.shape != given.shape:
             raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
         return self.restored(y, x.shape)
@@ -127,15 +140,41 @@ class Driver:
             positions = rows.reshape(*rows.shape[:-2], -1)
         return in_layout(x, self.tensor_layout), positions
 
+    def taken(self) -> Call | None:
+        """Return the last call if there was one since this was last asked."""
+        made, self.made = self.made, None
+        return made
+
+    def _heads(self, args: tuple[Any, ...]) -> tuple[int, int] | None:
+        """Return the numbers of heads of q and k if both are arguments with an axis of heads."""
+        axis = {"bhsd": 1, "bshd": 2, "sbhd": 2}.get(self.tensor_layout)
+        if self.names[:2] != ("q", "k") or axis is None or np.ndim(args[1]) != 4:
+            return None
+        return int(args[0].shape[axis]), int(args[1].shape[axis])
+
+    def _laid(self, values: np.ndarray, memory: str) -> Any:
+        """Return converted ``values`` as a view that is not contiguous."""
+        if memory == "transposed":
+            axes = (1, 2) if values.ndim > 2 else (0, 1)
+            return self._send(np.ascontiguousarray(values.swapaxes(*axes))).swapaxes(*axes)
+        return self._send(np.concatenate([values, values], axis=-1))[..., : values.shape[-1]]
+
     def _send(self, values: np.ndarray) -> Any:
         kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype
         if values.dtype == np.int32:
             kind = "int32"  # one probe sends int32; all other integers are int64
         if np.issubdtype(values.dtype, np.floating) and values.ndim and values.dtype == np.float32:
-            kind = "float32"  # fractional positions are always float32
+            # Fractional positions are float32, and float64 where angles must be.
+            kind = "float64" if self.dtype == "float64" else "float32"
         if values.dtype == np.bool_:
             return values
         return self.backend.asarray(values, kind, self.device)
+
+
+def _contiguous(array: Any) -> bool:
+    """Return whether an array of any library lies in one piece, in the order of its indices."""
+    flags = getattr(array, "flags", None)
+    return bool(array.is_contiguous() if flags is None else flags.c_contiguous)
 
 
 def _plain(value: Any) -> bool:

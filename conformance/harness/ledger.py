@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,10 @@ from posenc_ref._text import one_line
 from posenc_ref.accuracy import Truth
 
 from .accuracy import NOTHING, Accuracy
+from .crossing import Crossing
+from .located.ask import Ask
+from .located.locate import Place
+from .located.record import Evidence
 from .plural import plural
 from .report import NOTE, Finding, Report
 
@@ -54,6 +59,12 @@ class Ledger:
     failing: set[str] = field(default_factory=set)  #: all checks that failed, ignored ones included
     #: The checks whose failures each finding explains, by the finding's code.
     explained: dict[str, set[str]] = field(default_factory=dict)
+    evidence: Evidence = field(
+        default_factory=Evidence
+    )  #: which elements are wrong, in which calls
+    crossings: list[Crossing] = field(default_factory=list)  #: the calls of crossed factors
+    place: tuple[int, Place | None] | None = None  #: the place found from so many records
+    ask: Ask | None = None  #: makes a further call, to find out where the function is wrong
 
     def count(self, check: str, cases: int = 1) -> None:
         """Count ``cases`` judged cases of ``check``."""
@@ -113,14 +124,17 @@ class Ledger:
         self.failing.add(check)
         return self.only in (None, check)
 
-    def finish(self, budget: float) -> Report:
-        """Sort the findings, report failures that no finding explains, and add the accuracy."""
+    def finish(self, budget: float, where: Callable[[], str] = lambda: "") -> Report:
+        """Sort the findings, report failures that no finding explains, and add the accuracy.
+
+        ``where`` returns the place of the wrong elements, as the end of a sentence.
+        """
         if not self.failures and not self.report.codes:
-            for case, where in self.noted.items():
+            for case, place in self.noted.items():
                 self.add(
                     "position-range",
                     f"{case} are accepted and answered wrongly: refuse them, or answer them right",
-                    where,
+                    place,
                     severity=NOTE,
                 )
         order = {code: i for i, code in enumerate(DIRECT)}
@@ -135,8 +149,10 @@ class Ledger:
             if not (first.nonfinite or np.isfinite(first.score)):  # a property, without units
                 text = f"{count} wrong"
             place = f"{first.check}: {first.place}"
-            self.add(code, f"{text}, and no named cause explains them", place)
+            self.add(code, f"{text}, and no named cause explains them{where()}", place)
         self.report.failed = self._failed()
+        for crossing in filter(lambda crossing: crossing.calls, self.crossings):
+            self.report.crossed[str(crossing)] = crossing.covered()
         measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(
             measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest

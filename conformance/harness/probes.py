@@ -28,6 +28,8 @@ REPORTED = (2**12, 2**15, 2**17, 2**20)
 ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, other batch rows"
 #: The case of positions (B, S) that differ between the rows of a batch.
 PER_ROW = "per-row positions (B, S)"
+#: Positions that models do not send. A function that answers them wrongly gets a note, no error.
+SELDOM = ("negative positions", "fractional positions")
 #: Below this position, every position is searched for the first visible error.
 SCAN = 2**14
 #: Positions at which the precision of the angles is classified; the largest ones reveal float32

@@ -19,13 +19,13 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "dict[str, list[str]]": dict, "dict[str, Any]": dict, "dict[int, float]": dict,
     "Accuracy | None": (dict, type(None)), "ExpectedFailure | None": (dict, type(None)),
     "str | None": (str, type(None)), "float | None": (int, float, type(None)),
-    "dict[str, str]": dict,
+    "dict[str, str]": dict, "dict[str, dict[str, str]]": dict,
 }  # fmt: skip
 #: The types of the items of the lists and dictionaries above.
 _ITEMS: dict[str, type | tuple[type, ...]] = {
     "list[Finding]": dict, "list[str]": str, "tuple[str, ...]": str, "dict[str, int]": int,
     "dict[str, bool]": bool, "dict[str, list[str]]": list, "dict[str, str]": str,
-    "dict[int, float]": (int, float, type(None)),
+    "dict[int, float]": (int, float, type(None)), "dict[str, dict[str, str]]": dict,
 }  # fmt: skip
 
 
@@ -85,6 +85,8 @@ def require(what: str, data: Mapping[str, Any], **kinds: str) -> None:
         )
         if kind.startswith(("int", "float")) and isinstance(value, bool):
             right = False
+        if kind == "dict[str, dict[str, str]]" and right:
+            right = all(isinstance(text, str) for inner in items for text in inner.values())
         if kind == "dict[str, list[str]]" and right:
             right = all(isinstance(text, str) for texts in items for text in texts)
         if not right:

@@ -125,6 +125,9 @@ class Report:
         The deviation that is expected; it changes the exit code, not the verdict.
     error : str
         Why the function could not be judged, such as a crash; the verdict is then ``error``.
+    crossed : dict[str, dict[str, str]]
+        For each set of crossed calls, described in one line: for every two factors, how many pairs
+        of their values met in a judged call, such as "15 of 15".
     printed : str
         How much the function printed to standard output; empty if nothing, or if not known.
     """
@@ -146,6 +149,7 @@ class Report:
     expected: ExpectedFailure | None = None
     error: str = ""
     printed: str = ""
+    crossed: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.limits = [one_line(limit) for limit in self.limits]
@@ -153,6 +157,10 @@ class Report:
         self.executed = {one_line(name): n for name, n in self.executed.items()}
         self.controls = {one_line(name): rejected for name, rejected in self.controls.items()}
         self.failed = {one_line(name): codes for name, codes in self.failed.items()}
+        self.crossed = {
+            one_line(text): {one_line(a): one_line(b) for a, b in found.items()}
+            for text, found in self.crossed.items()
+        }
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field; names and sentences, which may be foreign, become one printable line."""
@@ -241,6 +249,7 @@ class Report:
         rejected = sum(self.controls.values())
         cases = plural(sum(self.executed.values()), "case", "cases")
         lines.append(f"executed  {cases}" + (f" ({count})" if count else ""))
+        lines += [f"crossed   {text}" for text in self.crossed]
         lines.append(f"controls  {rejected} of {len(self.controls)} perturbed outputs rejected")
         if self.missing:
             lines.append(f"missing   required and not executed: {', '.join(self.missing)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,14 @@ from . import floor
 from .driver import Driver, Malformed, Refused
 from .foreign import said
 from .ledger import DIRECT, Failure, Ledger, named
+from .located.locate import Place, locate
+from .located.record import Record, recorded
 from .probes import dense
-from .report import NOTE, Report
+from .report import ERROR, NOTE, Report
 from .signatures import SIGNATURES, Surface
 
+#: In the evidence of a mistake whose prediction was compared with every call.
+PREDICTS = "the mistake predicts"
 #: What a judge has not done that raised before its end.
 WHOLE = "the whole judging"
 
@@ -107,9 +111,19 @@ class Run:
         return bool((self.scores(actual, truth) <= self.budget).all())
 
     def judge(
-        self, check: str, case: str, actual: np.ndarray, truth: Truth, mask: Any = None
+        self,
+        check: str,
+        case: str,
+        actual: np.ndarray,
+        truth: Truth,
+        mask: Any = None,
+        at: np.ndarray | None = None,
     ) -> bool:
-        """Judge one case against the reference; record a failure for the diagnosis."""
+        """Judge one case against the reference; record a failure for the diagnosis.
+
+        ``at`` are the positions of the tokens of the result, (S,) or (B, S), if it has tokens.
+        """
+        made = self.driver.taken()
         if actual.shape != truth.value.shape:
             self.failed(check, case, np.inf, f"shape {actual.shape}, not {truth.value.shape}")
             return False
@@ -120,9 +134,12 @@ class Run:
         self.ledger.judged.add(named(check, case))
         if score.size == 0:
             return True
-        at = largest(score)
-        worst = float(score[at])
-        where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"
+        axes = self.surface.axes
+        if check != "properties":  # products of several results
+            self.ledger.evidence.add(case, axes, score > self.budget, mask, made, at)
+        top = largest(score)
+        worst = float(score[top])
+        where = f"case {case!r} at index {top}: {actual[top]:.9g}, truth {truth.value[top]:.9g}"
         self.ledger.score(worst, where)
         if self.ledger.sample is None:
             unit = self.unit(truth)
@@ -130,14 +147,15 @@ class Run:
             if live.any() or not unit.any():
                 self.ledger.sample = (actual, truth, live)
         if worst > self.budget:
-            self.failed(check, case, worst, where, not np.isfinite(actual[at]))
+            self.failed(check, case, worst, where, not np.isfinite(actual[top]))
             return False
         return True
 
     def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
         """Judge an optional input; if only such inputs fail, the failure is a note.
 
-        Negative positions are such an input: as an index, they count from the end of a table.
+        Negative positions are such an input (as an index, they count from the end of a table), and
+        fractional ones (as an index, they are truncated).
         """
         self.count("optional inputs")
         score = self.scores(actual, truth)
@@ -173,6 +191,31 @@ class Run:
     def limit(self, text: str) -> None:
         """Report that the function refuses an optional input, and how the run continues."""
         self.ledger.limit(text)
+
+    def recorded(
+        self, actual: np.ndarray, truth: Truth, at: np.ndarray | None = None
+    ) -> Record | None:
+        """Return which elements of a further result are wrong; no failure is recorded."""
+        off = self.scores(actual, truth) > self.budget
+        return recorded("", self.surface.axes, off, None, self.driver.taken(), at)
+
+    def located(self) -> Place | None:
+        """Return where the judged results are wrong, or None if none is, or nothing is known."""
+        ledger, pairs = self.ledger, getattr(self.encoding, "pairs", None)
+        known = len(ledger.evidence.records)
+        if ledger.place is None or ledger.place[0] != known:
+            channels = np.array(pairs()) if callable(pairs) else None
+            found = locate(ledger.evidence.records, ledger.ask, channels)
+            ledger.place = known, found
+        return ledger.place[1]
+
+    def where(self, *, extent: bool = False) -> str:
+        """Return the place of the wrong elements as the end of a sentence.
+
+        It is empty if no rule is found; with ``extent``, it then says in how many results they are.
+        """
+        place = self.located()
+        return f"; {place.text}" if place is not None and (place.rules or extent) else ""
 
     def control(self) -> None:
         """Judge one output with one element changed, and with a NaN: both must be rejected.
@@ -214,13 +257,30 @@ class Run:
         self._small()
         self._floor()
         self._dtypes()
+        self._qualify()
         if self.driver.mutated and not self.driver.inplace:
             self.add(
                 "mutates-input",
                 f"the input {self.driver.mutated} is written over",
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
-        return self.ledger.finish(self.budget)
+        return self.ledger.finish(self.budget, lambda: self.where(extent=True))
+
+    def _qualify(self) -> None:
+        """Add the place to the first error if only some rows, heads, tokens or calls are wrong.
+
+        A mistake that predicts the results of all calls says so itself.
+        """
+        errors = [f for f in self.report.findings if f.severity == ERROR]
+        if not (self.failures and errors) or PREDICTS in errors[0].evidence:
+            return
+        place = self.located()
+        if place is None or place.text in str(errors[0]):
+            return
+        if len(place.rules) == 1 and any(atom.partial for atom in place.rules[0].atoms):
+            at = self.report.findings.index(errors[0])
+            evidence = f"{errors[0].evidence}; {place.text}"
+            self.report.findings[at] = replace(errors[0], evidence=evidence)
 
     def _small(self) -> None:
         """Judge nothing if the declared values have not the full precision of the dtype."""

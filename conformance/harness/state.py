@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from .driver import Malformed, Refused
+from .driver import Driver, Malformed, Refused
 from .run import Run
 
 #: Two lengths that no other probe uses, so that a cache keyed by the length has no entry for them.
 _LENGTHS = (11, 13)
+#: A length that no other probe uses, for calls in two dtypes.
+_DTYPES = 23
 #: A length above those of all other probes of a function that need not start at 0.
 _LONGER = 2053
 
@@ -94,6 +97,35 @@ def kept_table(run: Run, right: Callable[[np.ndarray], bool]) -> None:
             f"{first.size} tokens at positions {first[0]}..{first[-1]} are right, then as many at "
             f"{later[0]}..{later[-1]} wrong, then {longer.size} at {longer[0]}..{longer[-1]} right"
             + ("" if grows else f", and {later.size - 1} right in between"),
+        )
+
+
+def two_dtypes(run: Run, right: Callable[[Driver, int], bool]) -> None:
+    """Judge that a call in another dtype leaves no values behind for the calls after it.
+
+    ``right(driver, n)`` calls the function with n tokens, and returns whether the result is right.
+    A cache of cos and sin in the dtype of its first call fails. If fresh instances can be made, the
+    first call of one is in the other dtype; else the length is new.
+    """
+    other = "float16" if run.driver.dtype in ("float32", "float64") else "float32"
+    n, before = _DTYPES, run.driver
+    try:
+        driver = before.fresh() if before.factory is not None else before
+        first = replace(driver, dtype=other, out_dtypes=set())
+        right(first, n)
+        driver.calls += 1
+        later = replace(driver, out_dtypes=set())  # a wrong dtype is a sign of the same mistake
+        after, shorter = right(later, n), right(later, n - 1)
+        alone = right(before.fresh() if before.factory is not None else before, n + 1)
+    except (Refused, Malformed):  # another dtype is not promised
+        return
+    run.count("state")
+    if alone and not (after and shorter):
+        run.add(
+            "state",
+            f"after a call in {other}, a call in {before.dtype} gives values of that precision",
+            f"{n} tokens in {other}, then {n} and {n - 1} in {before.dtype}, which are wrong; "
+            f"{n + 1} tokens without such a call are right",
         )
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posenc_ref import ALiBi
+from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.bias.cases import BiasCase, Ruler, ask
 from posenc_ref.conformance.harness.run import Run
 
 from .buckets import t5_rule
 from .card import Card, Unidentified, listed, require_finite, require_same
 from .curves import curve
+from .fit.measurement import nice
+from .images.windows import TOKENS, window
 from .slopes import NO_SLOPES, explain
 
 #: Sizes n of calls fn(n, n), in which queries have earlier and later keys.
@@ -60,7 +63,7 @@ def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(q_len, k_len) -> (H, Q, K)``."""
     square = next((c for n in _SQUARES if (c := _call(run, card, n, n))), None)
     if square is None:
-        raise Unidentified("no call fn(n, n) returns a bias of shape (H, n, n)")
+        square = _only_square(run, card)
     again = _call(run, card, square.q_len, square.k_len)
     require_same(square.actual, again and again.actual)
     if not square.judged.any():
@@ -88,11 +91,47 @@ def identify(run: Run, card: Card) -> None:
             _directions(run, card, profile, ruler)
             return
     card.facts["Toeplitz"] = "the bias differs between elements with the same key minus query"
+    whole = _largest(run, card, max((c for c in calls if c.q_len == c.k_len), key=_queries))
+    if whole.judged.all():
+        card.encoding = found = window(whole.actual, run.dtype, ruler)
+        if found is not None:
+            h, w = found.window
+            card.facts["window"] = f"the bias of the row and column offsets of {h} x {w} patches"
+            return
     raise Unidentified(
         "the bias depends on more than key minus query: on the query's position (FIRE), on rows "
         "and columns of a window (Swin), or on the content of tokens; check(fn, encoding, 'bias') "
         "judges it against an expected encoding"
     )
+
+
+def _queries(case: BiasCase) -> int:
+    return case.q_len
+
+
+def _largest(run: Run, card: Card, known: BiasCase) -> BiasCase:
+    """Return the largest square call that is accepted, which is the window if there is one."""
+    low, high = known.q_len, _LARGEST_SQUARE
+    before = list(card.limits)
+    while high - low > 1:
+        middle = min(4 * low, (low + high) // 2)
+        found = _call(run, card, middle, middle)
+        low, high, known = (middle, high, found) if found else (low, middle, known)
+    card.limits = before
+    return known
+
+
+def _only_square(run: Run, card: Card) -> BiasCase:
+    """Return the call of a function that takes few numbers of tokens, such as one window."""
+    before = list(card.limits)
+    # A result of another shape is no bias: larger calls would only take memory.
+    for n in TOKENS if all("is refused" in text for text in before) else ():
+        found = _call(run, card, n, n)
+        if found is not None:
+            card.limits = [*before[:1], f"fn({n}, {n}) is accepted, fewer tokens are refused"]
+            return found
+    card.limits = before
+    raise Unidentified("no call fn(n, n) returns a bias of shape (H, n, n)")
 
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> BiasCase | None:
@@ -157,7 +196,8 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
     """Identify a bias that is linear in the distance of earlier keys, such as ALiBi."""
     own, later = profile.own, profile.side(1)
     falls = slopes < 0
-    card.facts["slopes"] = listed(-slopes)
+    rounding = ROUNDOFF[ruler.precision or ruler.dtype]
+    card.facts["slopes"] = listed(np.array([nice(-m, rounding) for m in slopes.tolist()]))
     card.facts["distance"] = (
         "the bias falls with the distance" if falls.all()
         else "the bias grows with the distance" if not falls.any()
@@ -190,7 +230,7 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
         card.unknown.append(NO_SLOPES)
 
 
-def _bucketed(run: Run, card: Card, profile: Profile) -> None:
+def _bucketed(run: Run, card: Card, profile: Profile, far: bool = False) -> None:
     """Identify a bias that is constant over ranges of distances, such as T5's."""
     own, earlier, later = profile.own, profile.side(-1), profile.side(1)
     past = _levels(earlier, own, 0)
@@ -199,8 +239,17 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
     if (later.values == own[:, None]).all():
         ahead = np.zeros_like(ahead)
     found = t5_rule((earlier.r, past), (later.r, ahead))
+    if found is None and not far and earlier.r[-1] < _LARGEST_SQUARE - 1:
+        wide = _call(run, card, _LARGEST_SQUARE, _LARGEST_SQUARE)
+        more = wide and Profile.of([wide], Ruler.of(run))
+        if more:
+            _bucketed(run, card, more, far=True)
+            return
     if found is None:
         card.facts["earlier keys"] = f"the bias changes {past[-1]} times in {past.size} distances"
+        card.function = (
+            f"a bias of key minus query alone, with {past[-1]} values for {past.size} earlier keys"
+        )
         raise Unidentified(
             "the bias is neither linear, nor a curve of KERPLE or Sandwich, nor T5's"
         )

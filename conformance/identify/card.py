@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding
+from posenc_ref import Encoding, RoPE
 from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Finding, Report
 from posenc_ref.limits import LONG_TEXT
@@ -55,6 +55,9 @@ class Card:
         The name of the function, its surface, and the array library and dtype of its inputs.
     encoding : Encoding, optional
         The identified encoding, or None.
+    function : str
+        The function of ``posenc_ref`` with the same results, as code, on surfaces without an
+        encoding.
     facts : dict[str, str]
         The measured properties by name.
     rule, nearest : bool, str
@@ -83,6 +86,8 @@ class Card:
         these steps, which defines ``converted``, a function that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
+    shell : RoPE, optional
+        The measured layout with any base, also if no rule gives the frequencies.
     """
 
     subject: str
@@ -90,6 +95,7 @@ class Card:
     backend: str
     dtype: str
     encoding: Encoding | None = None
+    function: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     rule: bool = True
     nearest: str = ""
@@ -110,15 +116,21 @@ class Card:
     conversion: list[str] = field(default_factory=list)
     converted: str = ""
     report: Report | None = None
+    shell: RoPE | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field; the name, which may be foreign, becomes one printable line."""
         super().__setattr__(name, one_line(value) if name == "subject" else value)
 
     @property
+    def found(self) -> bool:
+        """Whether an encoding or a function of the specification was found."""
+        return self.encoding is not None or bool(self.function)
+
+    @property
     def exact(self) -> bool:
-        """Whether the function passes the check against ``encoding``."""
-        return self.report is not None and self.report.passed
+        """Whether the function passes the check against ``encoding``, or equals ``function``."""
+        return bool(self.function) if self.report is None else self.report.passed
 
     def fill(self, identify: Callable[..., None], *measured: Any) -> None:
         """Call ``identify(*measured, self)``; add the message of Unidentified to ``unknown``."""
@@ -160,21 +172,24 @@ class Card:
     @property
     def verdict(self) -> str:
         """The encoding and how well it describes the function, in words."""
-        if self.encoding is None:
+        if not self.found:
             return "no known encoding"
         if not self.rule:
             return f"no known rule{'; nearest is ' if self.nearest else ''}{self.nearest}"
         return self._described()
 
     def _described(self) -> str:
-        if self.exact:
-            return f"{self.encoding!r} (worst {self.residual:.3g} units)"
-        return f"nearest to {self.encoding!r}, with the deviations below"
+        found = self.function or repr(self.encoding)
+        if not self.exact:
+            return f"nearest to {found}, with the deviations below"
+        units = " of ".join(["units", *self.facts.get("precision", "").split()[-1:]])
+        worst = "" if np.isnan(self.residual) else f" (worst {self.residual:.3g} {units})"
+        return f"{found}{worst}"
 
     def to_json(self) -> str:
         """Return the card as JSON."""
         data: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        del data["origin"], data["report"]
+        del data["origin"], data["report"], data["shell"]
         data["exact"] = self.exact
         data["residual"] = self.residual if np.isfinite(self.residual) else None
         return json.dumps(data, indent=2, default=_plain)

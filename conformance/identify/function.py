@@ -8,24 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref import ALiBi, Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
+from posenc_ref.conformance.harness.accuracy import first_error
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import said, tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
-from posenc_ref.conformance.harness.report import ERROR
+from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
-from posenc_ref.conformance.harness.signatures import load
+from posenc_ref.table import LearnedTable
 
+from .adapted.viewed import EVERY, viewed
 from .card import Card
+from .defects import prefer_defect
+from .domain import narrowed
+from .identifiers import IDENTIFIED, has_function, identifier, measured_as
+from .plain.positions import confirm
+from .precision import half_precision
+from .undeclared import best
 
 #: The surfaces whose functions can be identified.
-SURFACES = tuple(row.name for row in JUDGED.values() if row.identify)
+SURFACES = IDENTIFIED
 #: Surfaces with inputs of ``head_dim`` channels.
-_CHANNELS = ("apply", "scores")
+_CHANNELS = tuple(
+    name for name in IDENTIFIED if {name, measured_as(name)} & {"apply", "scores", "add"}
+)
 #: The note of a function that passes, whose convention is among the facts of the card.
 HARMLESS = "harmless-convention"
 
@@ -45,11 +54,11 @@ def identify(
     ----------
     fn : callable
         As for :func:`check`; an :class:`Implementation` includes its surface and sizes.
-    surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores"}
-        By default, that of the :class:`Implementation`, else ``apply``.
+    surface : str, optional
+        Any surface of :func:`check`.  By default, that of the :class:`Implementation`, else as
+        :func:`bind` finds out.
     head_dim : int
-        Size of the last axis of x, or of q and k, for ``apply`` and ``scores``; other surfaces do
-        not need it.
+        Size of the last axis of x, or of q and k, on surfaces with such inputs.
     axes : int
         Number of position axes; with several, ``apply`` takes positions (A, B, S).
     to : Encoding, optional
@@ -62,7 +71,7 @@ def identify(
     Returns
     -------
     Card
-        ``.encoding`` (or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
+        ``.encoding`` (or None), ``.function``, ``.deviations``, ``.frequencies``, ``.uncertainty``,
         ``.aliases``, ``.used_by``, ``.by_length``, ``.unknown``, ``.to_json()``; print it.
 
     Raises
@@ -70,6 +79,37 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
+
+    def one(surface: str | None) -> Card:
+        return _card(fn, surface, head_dim, axes, to, options, defects=True)
+
+    if surface is None and not isinstance(fn, Implementation):
+        return best(tame(fn), one, SURFACES if head_dim is None else _CHANNELS)
+    return one(surface)
+
+
+def identify_exactly(
+    fn: Callable[..., Any],
+    surface: str | None = None,
+    *,
+    head_dim: int | None = None,
+    axes: int = 1,
+    **options: Any,
+) -> Card:
+    """Identify as :func:`identify`, but prefer an exact fit to a published rule with a defect."""
+    return _card(fn, surface, head_dim, axes, None, options, defects=False)
+
+
+def _card(
+    fn: Callable[..., Any],
+    surface: str | None,
+    head_dim: int | None,
+    axes: int,
+    to: Encoding | None,
+    options: dict[str, Any],
+    *,
+    defects: bool,
+) -> Card:
     from . import hints, names  # slow to import
 
     fn = tame(fn)
@@ -88,15 +128,15 @@ def identify(
             head_dim = head_dim or found.head_dim
             if found.how:
                 fn = bound = found
-    pair = bound if bound is not None and bound.surface == "apply_qk" else None
-    if bound is not None and pair is not None:
-        fn = bound = replace(bound, call=bound.queries, surface="apply")
     surface = surface or (bound.surface if bound else "apply")
     if surface not in SURFACES:
         near = did_you_mean(surface, SURFACES)
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}{near}")
     head_dim = head_dim or (bound.head_dim if bound else None)
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
+    if surface == "add" and head_dim is None:
+        head_dim = hints.width(run)
+        run = replace(run, settings=replace(run.settings, head_dim=head_dim))
     if surface in _CHANNELS and head_dim is None:
         raise ValueError(hints.no_head_dim(run, surface))
     report = run.report
@@ -105,27 +145,52 @@ def identify(
         card.facts["called"] = report.called
     with np.errstate(all="ignore"):
         try:
-            card.fill(load(JUDGED[surface].identify), run)
-            if card.encoding is None and surface not in _CHANNELS:
+            narrow = narrowed(run) if surface == "apply" else None
+            if narrow is not None:
+                fn, options = narrow[0], _own(options)
+                card.limits.append(narrow[1])
+                run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
+            seen = viewed(run) if surface in EVERY else run
+            coarse = half_precision(seen, measured_as(surface))
+            if coarse is not None:
+                run = replace(run, settings=replace(run.settings, precision=coarse))
+            card.fill(identifier(surface), run)
+            if coarse is not None and not _looked_up(card.encoding):
+                options = {**options, "precision": coarse}
+                card.facts["precision"] = f"values are rounded to {coarse}"
+            if not card.found and surface not in _CHANNELS:
                 card.unknown += hints.arguments(run.driver.fn, surface)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
             card.unknown += hints.for_tables(run, surface, error)
         except Exception as error:  # a fault of identify, which must not lose what is measured
-            card.encoding = None
+            card.encoding, card.function = None, ""
             card.unknown.append(f"the measurement broke off ({said(error)}); please report")
     card.limits += [text for text in report.limits if text not in card.limits]
+    if has_function(surface):
+        confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
+    else:
+        _confirm(fn, run, card, options, defects)
     if card.encoding is not None:
-        _confirm(pair or fn, run, card, options)
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
             card.used_by = names.slices(card.encoding)
             card.closest = names.closest(card.encoding)
-    if pair is not None and card.encoding is None:
-        card.unknown.append("the keys: only the queries were measured")
     if to is not None:
-        add_conversion(card, to, None if pair is None else pair.surface)
+        add_conversion(card, to)
     return card
+
+
+def _looked_up(encoding: Encoding | None) -> bool:
+    """Return whether the values are those of a learned table, which may have few digits."""
+    return isinstance(encoding, LearnedTable) or (
+        isinstance(encoding, Bias) and not isinstance(encoding, ALiBi)
+    )
+
+
+def _own(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a function in NumPy that makes the calls of another one."""
+    return {k: v for k, v in options.items() if k not in ("backend", "tensor_layout", "device")}
 
 
 def add_conversion(card: Card, to: Encoding, surface: str | None = None) -> None:
@@ -161,16 +226,15 @@ def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
     return ModelEncoding(card.subject, encodings={"every": card.encoding}, softmax_scale=scale)
 
 
-def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
+def _confirm(
+    fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any], defects: bool
+) -> None:
     """Check the function against the identified encoding; note findings as deviations.
 
-    A function with state is checked on a fresh instance, or not at all without a factory. A
-    function of queries and keys, measured by its queries, is checked on both.
+    A function with state is checked on a fresh instance, or not at all without a factory.
     """
-    assert card.encoding is not None
-    both = isinstance(fn, Implementation) and fn.surface == "apply_qk"
     card.deviations = list(run.report.findings)
-    if card.deviations:  # only state is reported before the check
+    if card.deviations and card.encoding is not None:  # only state is reported before the check
         if run.driver.factory is None:
             card.unknown.append(
                 "the check against the encoding did not run: calls change the results of later "
@@ -179,9 +243,15 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
             return
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
+
+    def judged(declared: Encoding | ModelEncoding) -> Report:
+        size = None if card.surface == "add" else head_dim
+        return check(fn, declared, card.surface, head_dim=size, **options)
+
+    if (defects and prefer_defect(card, judged)) or card.encoding is None:
+        return
     try:
-        surface = "apply_qk" if both else card.surface
-        report = check(fn, declaration(card, head_dim), surface, head_dim=head_dim, **options)
+        report = judged(declaration(card, head_dim))
     except ValueError as error:  # the encoding cannot be declared for this surface
         card.unknown.append(f"the check against the encoding failed ({said(error)}); please report")
         return
@@ -192,10 +262,11 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     if card.surface != "slopes":  # refused numbers of heads are on the card
         card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     accuracy = report.accuracy
-    if accuracy is not None:
+    if accuracy is not None and card.surface != "rows":
         card.residual = accuracy.worst
         if accuracy.precision:
             card.facts["angles"] = accuracy.precision
         if accuracy.degrades_at is not None:
-            card.facts["accuracy"] = f"first error over 2**-9 at position {accuracy.degrades_at}"
+            first = first_error(accuracy.degrades_at, accuracy.degrades_first)
+            card.facts["accuracy"] = first
         card.facts["judged"] = f"up to position {accuracy.highest}"

@@ -31,7 +31,6 @@ LADDER = tuple(2**k + 1 for k in range(7, 18))
 #: Positions compared between calls of different lengths; the shortest call has only these.
 _EARLY = np.array([0, 1, 2, 4, 8, 16, 32, 63])
 _LONGEST = 2**20
-_SHORTEST = int(_EARLY[-1]) + 1
 #: The tolerance, in roundings, for two calls with the same frequencies.
 _SAME = 4
 
@@ -50,7 +49,9 @@ class Lengths:
         if not short.linear:
             card.unknown.append(f"{NOT_LINEAR}: longer calls are not measured")
             return
-        self._first = self.rows(_SHORTEST)[1:] if self.whole else ()
+        self._early = access.within(_EARLY) if self.whole else _EARLY
+        self._shortest = int(self._early[-1]) + 1
+        self._first = self.rows(self._shortest)[1:] if self.whole else ()
         self._climb(access, card)
 
     @property
@@ -75,7 +76,7 @@ class Lengths:
         if not self.seen:
             card.unknown.append(f"calls of {LADDER[0]} tokens fail: longer calls are not measured")
             return
-        if self.whole and not self.same(_SHORTEST):
+        if self.whole and not self.same(self._shortest):
             first = min(self.changed, default=max(self.seen))
             card.facts["length"] = f"a call of {first} tokens changes later results"
             if self.run.driver.factory is None:
@@ -90,7 +91,7 @@ class Lengths:
             return
         # Some functions keep the frequencies of the longest call in later calls.
         self._fresh = self.run.driver.factory is not None
-        low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
+        low = max((n for n in self.seen if n < self.changed[0]), default=self._shortest)
         high = self.changed[0]
         while high - low > 1:
             middle = (low + high) // 2
@@ -104,17 +105,17 @@ class Lengths:
     def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return positions, cos and sin from a call of the given length."""
         self._renew()
-        at = np.append(_EARLY, length - 1) if self.whole else np.array([length - 1])
+        at = np.append(self._early, length - 1) if self.whole else np.array([length - 1])
         return at, *self._tables(at)
 
     def same(self, length: int) -> bool:
         """Return whether a call of the given length has the frequencies of the shortest call."""
         if not self.whole:
             return self.meets(length, self.short.frequencies, self.short.amplitude)
-        angle = np.abs(self.short.frequencies) * _EARLY[:, None]
+        angle = np.abs(self.short.frequencies) * self._early[:, None]
         slack = ROUNDOFF[self.run.coarse] + ROUNDOFF["float32"] * angle
         calls = (self.rows(length)[1:], self._first)
-        now, first = (np.stack(tables)[:, : _EARLY.size] for tables in calls)
+        now, first = (np.stack(tables)[:, : self._early.size] for tables in calls)
         return bool((np.abs(now - first) <= _SAME * slack * self.short.amplitude).all())
 
     def phases(self, length: int) -> Phases:

@@ -12,7 +12,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import SIGMAS
-from posenc_ref.conformance.phases.measure import Phases, Tables
+from posenc_ref.conformance.phases.measure import Phases, Tables, unaliased
 
 from .fit.measurement import Factor, nice
 
@@ -70,6 +70,29 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
     w = phases.frequencies + np.sum(at[:, None] * off, axis=0) / np.sum(at.astype(float) ** 2)
     sigma = np.minimum(phases.sigma, ROUNDOFF[dtype] / (most / 2 * np.sqrt(at.size)))
     return replace(phases, frequencies=w, sigma=sigma)
+
+
+def unequal(tables: Tables, phases: Phases, dtype: str) -> tuple[Tables, Phases, str]:
+    """Return tables with cosines divided by their factor, if only cos has one, and words for it.
+
+    Cosines are the factor at position 0, where sines are 0.
+    """
+    same = tables, phases, ""
+    if phases.linear:
+        return same
+    cos, sin = (part[0] for part in tables(np.array([0])))
+    factor = float(np.median(cos))
+    if not factor > 0 or np.abs(cos - factor).max() > BUDGET[dtype] * ROUNDOFF[dtype] * factor:
+        return same
+
+    def even(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        cosines, sines = tables(at)
+        return cosines / factor, sines
+
+    found = unaliased(even, dtype)
+    if factor == 1.0 or not found.linear or np.abs(sin).max() > ROUNDOFF[dtype]:
+        return same
+    return even, found, f"{nice(factor, 4 * ROUNDOFF[dtype]):.8g} on cos, 1 on sin"
 
 
 def uncertainty(phases: Phases, dtype: str) -> np.ndarray:

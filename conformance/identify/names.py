@@ -171,16 +171,31 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
     return ()
 
 
-def nearest(m: Measurement) -> str:
-    """Describe the rule that matches most pairs (at least half), or has the smallest error."""
+def _nearest(m: Measurement) -> tuple[Fit, np.ndarray] | None:
+    """Return the rule that matches most pairs (at least half), or has the smallest error."""
     if m.w.size < 2 or not (m.w > 0).all():
-        return ""
+        return None
     rated = []
     for n, found in enumerate(_candidates(m)):
         off = np.abs(np.log(m.w / m.predicted(found.base, found.scaling)))
         left = int((off > m.error).sum())
         rated.append((left if 2 * left < off.size else off.size, float(off.max()), n, found, off))
-    _, worst, _, found, off = min(rated)
+    return min(rated)[3:]
+
+
+def nearest_fit(m: Measurement) -> Fit | None:
+    """Return the nearest rule, or None."""
+    found = _nearest(m)
+    return None if found is None else found[0]
+
+
+def nearest(m: Measurement) -> str:
+    """Describe the nearest rule."""
+    known = _nearest(m)
+    if known is None:
+        return ""
+    found, off = known
+    worst = float(off.max())
     rule = "" if found.scaling is None else f" with {found.scaling!r}"
     at, apart = int(np.argmax(off)), off > m.error
     first = int(np.argmax(apart))

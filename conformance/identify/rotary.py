@@ -27,7 +27,7 @@ from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, uncertainty
+from .measure import amplitude, like_xpos, origin, uncertainty, unequal
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 
@@ -73,7 +73,7 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.facts["pairs"] = measured.describe()
         raise Unidentified(_no_rotation(access, measured))
     tables = measured.tables(access)
-    phases = unaliased(tables, run.coarse)
+    tables, phases, uneven = unequal(tables, unaliased(tables, run.coarse), run.coarse)
     every = structures(access.dim, measured)
     rest = sorted({*measured.odd, *(() if every else measured.scaled)})
     if rest:
@@ -91,6 +91,8 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
         return
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
+    if uneven:
+        card.facts["amplitude"] = uneven
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
         raise Unidentified(f"{UNKNOWN_LAYOUT}: {some}, ...")
@@ -109,6 +111,7 @@ def explain(
     found, measurement, fitted = min(
         tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
     )
+    card.shell = RoPE(sign=sign, **found.fields)
     if card.linear or fitted.named:
         card.encoding = encode(card, found, fitted, measurement, sign)
     else:
@@ -173,7 +176,9 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
     if not fitted.named:
         card.rule, card.nearest = False, identify_names.nearest(m)
         card.unknown.append(UNSPACED)
-        card.relations += identify_names.unexplained(m)
+        told = identify_names.unexplained(m)
+        card.nearest = told[0] if told else card.nearest
+        card.relations += told
     elif not m.has_factor(bare):
         size = m.factor.short
         rule = f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")

@@ -15,23 +15,26 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
 from .card import Card, Unidentified
-from .fit.measurement import Factor, Measurement, chosen, fitted_base, nice
+from .fit.measurement import Factor, Measurement
+from .fit.sinusoids import BASES, spacings
+from .images import several
 from .length import NOT_LINEAR
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
 #: The most rows of a learned table.
 _MANY_ROWS = 2**16
-_BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
 
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(positions) -> (S, dim)``."""
+    if run.driver.axes > 1:
+        several.identify(run, card)
+        return
     width: list[int] = []
 
     def read(result: Any, rows: int) -> np.ndarray:
@@ -73,7 +76,7 @@ def identify(run: Run, card: Card) -> None:
     if plain is None:
         raise Unidentified("the sine and cosine columns are neither interleaved nor concatenated")
     m = Measurement.of(run.coarse, w, phases.sigma, factor)
-    for spacing in _spacings(m, dim):
+    for spacing in spacings(m, dim):
         with suppress(ValueError):  # an invalid combination
             found = plain.replace(**spacing)
             if m.agree(found.frequencies()[: w.size]).all():
@@ -137,31 +140,9 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
     return size
 
 
-def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
-    """Yield base, denominator and position scale, published values first, then fitted ones."""
-    first = float(m.w[0])
-    whole = nice(first, float(m.error[0]))
-    scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]
-    for scale in dict.fromkeys(scales):
-        for base, denominator in product(_BASES, ("dim", "half-1")):
-            yield {"base": base, "denominator": denominator, "position_scale": scale}
-        fitted = fitted_base(m, 1 / scale)
-        if fitted is None:
-            continue
-        slope = float(np.log(fitted)) / m.w.size
-        for base in _BASES:  # a denominator in steps of 1/2
-            number = round(2 * float(np.log(base)) / slope) / 2
-            if number > 0:
-                yield {"base": base, "denominator": number, "position_scale": scale}
-        fitted = float(np.exp(slope * dim / 2))
-        for base in (*chosen(m, fitted), fitted):
-            if base > 1:
-                yield {"base": base, "denominator": "dim", "position_scale": scale}
-
-
 def _relations(found: Sinusoidal, m: Measurement) -> tuple[str, ...]:
     if m.w.size == 1:
         return ("any base: the only pair has frequency position_scale with every base",)
-    if found.base not in _BASES or not isinstance(found.denominator, str):
+    if found.base not in BASES or not isinstance(found.denominator, str):
         return ("any base and denominator n with the same base ** (1/n)",)
     return ()

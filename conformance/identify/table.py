@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor
 from .length import Lengths
-from .measure import amplitude
+from .measure import amplitude, unequal
 from .rotary import Structure, explain, numbers
 
 _NO_LAYOUT = "one column per pair does not show which channels form a pair"
@@ -30,15 +30,17 @@ def cos_sin(run: Run, card: Card) -> None:
     if not access.rows(access.within(np.arange(5))).any():
         raise Unidentified("cos and sin are 0")
 
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def both(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
         return rows[:, 0], rows[:, 1]
 
-    phases = unaliased(tables, run.coarse)
+    tables, phases, uneven = unequal(both, unaliased(both, run.coarse), run.coarse)
     factor = amplitude(run, access, tables, phases)
     lengths = Lengths(run, access, tables, phases, card)
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
+    if uneven:
+        card.facts["amplitude"] = uneven
     if phases.sign < 0:
         card.facts["sign"] = "the function returns sin(-angle)"
     if not layouts:

@@ -37,6 +37,7 @@ class Scored:
     factor: np.ndarray | None = None  #: a factor on the logits of each query, (Q,)
     q_at: np.ndarray | None = None  #: positions, if not the declared ones
     k_at: np.ndarray | None = None
+    group: int = 1  #: the query heads of each key head; k is repeated for all query heads
     constant: np.ndarray | None = None  #: the actual logits at each query's own key, (B, H, Q, 1)
 
     @property
@@ -76,6 +77,11 @@ class Scored:
     def up_to_constant(self) -> bool:
         """Return whether logits are judged up to a constant per row, which softmax ignores."""
         return isinstance(self.encoding, Bias) and self.encoding.up_to_constant
+
+    @property
+    def sent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return q and k as they are passed: k (B, H / group, K, d)."""
+        return self.q, self.k[:, :: self.group]
 
     def dot(self) -> Truth:
         """Return the reference of ``scale q' . k'``, without a bias."""

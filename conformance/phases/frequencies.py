@@ -14,6 +14,8 @@ import numpy as np
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
+from .measure import shown
+
 #: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
     10000.0, 500000.0, 1000000.0, 100000.0, 150000.0, 160000.0, 250000.0, 5000000.0, 10000000.0,
@@ -64,6 +66,10 @@ class Schedule:
         """Return the frequencies with some fields replaced and ``shift`` added to pair indices."""
         b, m, f = base or self.base, n or self.n, self.factor if factor is None else factor
         return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
+
+
+#: Codes of mistakes of which several may give the same frequencies: all are named.
+_AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,12 @@ def explain(
         best = found[0]
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
-        return [replace(best, equivalent=tuple(others))]
+        scaled = best.code.startswith("scaling")
+        also = [c.message for c in found[1:] if scaled or c.code != best.code]
+        also = [text for text in dict.fromkeys(also) if text != best.message][:2]
+        text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
+        text += ": the same frequencies" * (text != best.message)
+        return [replace(best, message=text, equivalent=tuple(others))]
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
         text = f"the base is right, but another scaling is applied: {spacing.message}"
@@ -202,7 +213,7 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
     else:
         for base in PUBLISHED_BASES:
             if base != d.base and d.rebased is not None:
-                yield _base(d, base)
+                yield base_mistake(d, base)
             if base != d.base and d.plain is not None:
                 yield FrequencyMistake(
                     "base",
@@ -225,6 +236,17 @@ def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
             yield FrequencyMistake(
                 "angle-precision", f"timescales are rounded to {name}", 1 / rounded
             )
+    yield from few_digits(target)
+
+
+def few_digits(target: np.ndarray) -> Iterator[FrequencyMistake]:
+    """Yield frequencies written with few digits, from few to many: up to seven, as in float32."""
+    for n in range(2, 8):
+        for name, written in (
+            (f"rounded to {n} significant digits", [float(f"{w:.{n - 1}e}") for w in target]),
+            (f"rounded to {n} decimals", np.round(target, n)),
+        ):
+            yield FrequencyMistake("angle-precision", f"frequencies are {name}", np.array(written))
 
 
 def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
@@ -248,7 +270,7 @@ def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
             )
     for base in PUBLISHED_BASES:
         if base != d.base:
-            yield _base(d, base)
+            yield base_mistake(d, base)
     for name, shape in (
         ("doubled", d.values(n=d.n / 2)),
         ("halved, as by one floor division (// 2) too many", d.values(n=d.n * 2)),
@@ -260,13 +282,30 @@ def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
         yield FrequencyMistake("exponent", f"the exponent of the frequencies is {name}", shape)
 
 
-def _base(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
+def base_mistake(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
+    """Return the mistake of another base."""
     return FrequencyMistake(
         "base",
-        f"the base is {base:.7g}, declared {d.base:.7g}{also}",
+        f"the base is {base:.10g}, declared {d.base:.10g}{also}",
         d.with_base(base),
         {"declared": d.base, "measured": base},
     )
+
+
+def scaled(target: np.ndarray, ratio: float) -> FrequencyMistake:
+    """Return the mistake of a factor on all positions."""
+    return FrequencyMistake(
+        "position-scale",
+        f"every frequency is {ratio:.10g} times the declared one",
+        ratio * target,
+        {"declared": 1.0, "measured": ratio},
+    )
+
+
+def shorter(value: float, most: int) -> Iterator[float]:
+    """Yield a fitted number with 2 to ``most`` digits: those that fit have no digit too many."""
+    for digits in range(2, most + 1):
+        yield float(f"{value:.{digits - 1}e}")
 
 
 def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
@@ -275,12 +314,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     # In coarse results, the frequencies of fast pairs are measured more accurately.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
-    yield FrequencyMistake(
-        "position-scale",
-        f"every frequency is {ratio:.6g} times the declared one",
-        ratio * d.declared,
-        {"declared": 1.0, "measured": ratio},
-    )
+    yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
     if d.pairs < 2 or d.target is not None:
         return
     k = np.arange(d.pairs)
@@ -289,7 +323,8 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     log = np.log(measured) + np.log(d.factor)
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
-        yield _base(d, float(np.exp(-through * d.n)))
+        base = float(np.exp(-through * d.n))
+        yield from (base_mistake(d, short) for short in shorter(base, 7))
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))
@@ -307,6 +342,8 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
     wrong = np.flatnonzero(~agree(measured, target, sigma))
-    shown = (f"pair {k} has {measured[k]:.6g}, declared {target[k]:.6g}" for k in wrong[:4])
-    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(shown)}"
+    pairs = (
+        f"pair {k} has {shown(measured[k], sigma[k])}, declared {target[k]:.6g}" for k in wrong[:4]
+    )
+    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(pairs)}"
     return FrequencyMistake("frequency-spacing", text, measured)

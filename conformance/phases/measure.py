@@ -123,7 +123,9 @@ class Measured:
         names = {"interleaved": "interleaved pairs", "half": "half-split pairs", "": "other pairs"}
         text = f"{len(self.pairs)} {names[self.layout()]}"
         if self.frequencies.size:
-            text += f", frequencies {self.frequencies[0]:.6g} .. {self.frequencies[-1]:.6g}"
+            assert self.phases is not None
+            ends = (shown(self.frequencies[i], self.phases.sigma[i]) for i in (0, -1))
+            text += f", frequencies {' .. '.join(ends)}"
         if self.passed:
             text += f", {len(self.passed)} channels passed through"
         return text
@@ -249,6 +251,12 @@ def unaliased(tables: Tables, dtype: str) -> Phases:
     except (Refused, Malformed):
         return phases
     return finer if finer.linear and np.abs(finer.frequencies).max(initial=0) >= np.pi else phases
+
+
+def shown(value: float, sigma: float, most: int = 6) -> str:
+    """Return a measured number with the digits that its standard error leaves, at most ``most``."""
+    digits = most if not value or not sigma else int(np.log10(max(abs(value) / sigma, 1.0)))
+    return f"{value:.{min(max(digits, 1), most)}g}"
 
 
 def wrap(angle: np.ndarray) -> np.ndarray:

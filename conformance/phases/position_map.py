@@ -50,7 +50,8 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
     if near[wrong].all() or (early.any() and (misfit[early] <= 0.05).all()):
         run.add(
             "wrong-row",
-            f"{int(wrong.sum())} of {at.size} tested positions get the angles of other positions",
+            f"{int(wrong.sum())} of {at.size} tested positions get the angles of other positions"
+            + run.where(),
             evidence,
         )
 

@@ -107,12 +107,18 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
+def trained_field(scaling: Any) -> str | None:
+    """Return the field of a schedule with the length on which the model was trained, or None."""
+    fields = ("original_max_position", "max_position", "train_length")
+    return next((name for name in fields if getattr(scaling, name, None) is not None), None)
+
+
 def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield mistakes in one parameter, with declared constants before published ones."""
     s: Any = encoding.scaling
     fields = set(s.to_dict())
     factor = getattr(s, "factor", None)
-    length = "original_max_position" if "original_max_position" in fields else "max_position"
+    length = trained_field(s)
     if "truncate" in fields:
         yield from _changed(encoding, "", truncate=not s.truncate)
     if "beta_fast" in fields:
@@ -120,7 +126,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if factor and "short_factor" not in fields:
         yield from _changed(encoding, "the factor is applied twice", factor=factor * factor)
         yield from _changed(encoding, "", factor=float(np.sqrt(factor)))
-    if length in fields and factor:
+    if length and factor:
         original = getattr(s, length)
         yield from _changed(encoding, "the extended length", **{length: round(original * factor)})
         yield from _changed(encoding, "", **{length: round(original / factor)})
@@ -133,7 +139,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if factor and "short_factor" not in fields:
         for f in FACTORS:
             yield from _changed(encoding, "", factor=f)
-    if length in fields:
+    if length:
         for n in LENGTHS:
             yield from _changed(encoding, "", **{length: n})
     if "beta_fast" in fields:
@@ -216,7 +222,7 @@ def _long_rope(encoding: RoPE) -> Iterator[FrequencyMistake]:
 def _formulas(declared: Any) -> Iterator[Any]:
     """Yield other schedules with the constants of the declared one."""
     factor = getattr(declared, "factor", None)
-    length = getattr(declared, "original_max_position", getattr(declared, "max_position", None))
+    length = getattr(declared, trained_field(declared) or "", None)
     if not factor or factor <= 1.0:
         return
     yield pr.LinearScaling(factor)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Rotary
+from posenc_ref.conformance.harness.located.record import Evidence
 from posenc_ref.conformance.harness.report import Finding
 from posenc_ref.conformance.harness.run import Run
 
@@ -30,13 +31,17 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
     driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     viewed = replace(
-        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0, factory=None
+        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, factory=None, made=None
     )
+    ledger, outer = run.ledger, run.ledger.evidence
+    ledger.evidence = Evidence()  # the calls of the view are not those of the function
     try:
         yield replace(run, driver=viewed, encoding=encoding)
     finally:
         driver.mutated = driver.mutated or viewed.mutated
-        driver.calls += viewed.calls
+        driver.calls = viewed.calls
+        if any(record.failed for record in outer.records):
+            ledger.evidence, ledger.ask, ledger.place = outer, None, None
         run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
         run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
         own = Inexpressible.__name__

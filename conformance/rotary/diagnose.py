@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Proportional, RoPE, Rotary
+from posenc_ref import MixedRoPE, Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.located.locate import Place
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
@@ -23,9 +24,10 @@ from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured, Tables, tables_of
 
-from . import diagnose_axes, diagnose_length, diagnose_state
+from . import diagnose_axes, diagnose_length, diagnose_mixed, diagnose_state, turned
 from .diagnose_calls import diagnose_calls
 from .diagnose_pairs import changing_size, not_proportional
+from .judge_crossed import crossed_rows
 
 #: Largest finite float16.
 _FLOAT16_MAX = 65504.0
@@ -42,7 +44,12 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if diagnose_state.diagnose(run, access):
         return
+    linear = measured.phases is None or measured.phases.linear
+    if turned.diagnose(run, encoding, early=linear):
+        return
     if _rows_differ(run, encoding):
+        return
+    if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
     if not structure(run, encoding, measured):
         return
@@ -98,11 +105,15 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
         rows, heads = np.unique(wrong[:, 0]), np.unique(wrong[:, 1])
         text = f"row {b0}, head {h0}: token {s0} gets position {found[b0, h0, s0]}"
         code = "row-offset" if rows.size < 4 and heads.size == 3 else "position-axis"
-        run.add(code, f"{wrong.shape[0]} of 60 tokens have another position than declared", text)
+        run.add(
+            code,
+            f"{wrong.shape[0]} of 60 tokens have another position than declared{run.where()}",
+            text,
+        )
         return True
     run.add(
         "position-axis",
-        "the result depends on the batch row or the head of a token",
+        f"the result depends on the batch row or the head of a token{run.where()}",
         "equal tokens have other results in other rows or heads",
     )
     return True
@@ -330,25 +341,35 @@ def _rows(run: Run) -> None:
     """Report failures of optional forms of positions: per row, single tokens, fractions."""
     failed = {f.case: f.place for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
+    if not rows and all(map(crossed_rows, failed)) and _by_row(run.located()):
+        rows = list(failed)
     if f"{PER_ROW}, other values" in rows and PER_ROW not in rows:
         text = "positions (B, S) of an earlier call are used again"
         run.add("state", text, failed[rows[0]])
     elif rows:
         text = "with positions (B, S), rows do not use their own positions"
-        run.add("row-offset", text, failed[rows[0]])
+        run.add("row-offset", text + run.where(), failed[rows[0]])
     if ONE_TOKEN in failed:
-        text = "a single token (decoding) is not rotated to its position"
+        text = f"a single token (decoding) is not rotated to its position{run.where()}"
         run.add("decode-offset", text, failed[ONE_TOKEN])
     elif ONE_EACH in failed:
         text = "single tokens (decoding): the first row is right, the other rows are not"
+        text += run.where()
         run.add("row-offset", text, failed[ONE_EACH])
-    for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
+    for case in ("repeated, unsorted positions", "int32 positions"):
         if case in failed:
             run.add(
                 "position-range",
-                f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
+                f"{case} are accepted and rotated wrongly: refuse them, or rotate them right"
+                + run.where(),
                 failed[case],
             )
+
+
+def _by_row(place: Place | None) -> bool:
+    """Return whether a rule is about the batch rows."""
+    atoms = [atom for rule in place.rules for atom in rule.atoms] if place is not None else []
+    return any(atom.name == ("index", "batch row") for atom in atoms)
 
 
 def _permutation(encoding: Any, measured: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import RoPE, Rotary
+from posenc_ref.conformance.diagnosis.unknown_cause import code_of
 from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import WIDE, unit_pairs
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
@@ -47,19 +49,24 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
         crossed = _seen(run, encoding, size, a, a, b_)
     if crossed is not None and (np.abs(crossed - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
         run.add("layout", f"{shape}, pairs are {other.layout}", where)
-    elif not wrong.any(axis=(0, 2)).all():
-        heads = np.flatnonzero(wrong.any(axis=(0, 2))).tolist()
-        run.add("position-axis", f"{shape}, only some heads are wrong: {heads[:6]}", found)
-    elif not wrong.any(axis=(1, 2)).all():
-        rows = np.flatnonzero(wrong.any(axis=(1, 2))).tolist()
-        run.add("row-offset", f"{shape}, only some rows are wrong: {rows[:6]}", found)
-    elif misfit <= _OFF and used in (b, h) and s not in (b, h):
-        axis = "head" if used == h else "batch"
+    elif axis := _index_taken(seen, wrong, w, encoding.offset):
         run.add("position-axis", f"{shape}, the {axis} index is taken for the position", found)
     else:
-        tokens = np.flatnonzero(wrong.any(axis=(0, 1)))
-        text = f"{shape}, {tokens.size} of {size[2]} tokens are wrong, from token {tokens[0]} on"
-        run.add("wrong-row", text, found)
+        text = plural(int(wrong.sum()), "token is", "tokens are", wrong.size)
+        code = code_of(run.located()) or "wrong-row"
+        run.add(code, f"{shape}, {text} wrong{run.where()}", found)
+
+
+def _index_taken(seen: np.ndarray, wrong: np.ndarray, w: np.ndarray, offset: float) -> str:
+    """Return the axis whose index gives the angles of all wrong tokens, empty if none does."""
+    for axis, name in ((1, "head"), (0, "batch")):
+        index = np.indices(wrong.shape)[axis][wrong]
+        if np.ptp(index) == 0:  # one row or head shows nothing
+            continue
+        angle = (index[:, None] + offset) * w
+        if (np.abs(seen[wrong] - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
+            return name
+    return ""
 
 
 def _seen(

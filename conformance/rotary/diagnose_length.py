@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
-from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS
+from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS, trained_field
 
 from .judge_length import WHOSE, case, lengths_of, positions_of
 
@@ -162,8 +163,8 @@ def _explain(run: Run, encoding: Rotary, lengths: list[int], first: int, fits: F
 def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
     scaling = encoding.scaling
     name = type(scaling).__name__
-    start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", 1))
-    field = "max_position" if hasattr(scaling, "max_position") else "original_max_position"
+    field = trained_field(scaling)
+    start = getattr(scaling, field) if field else 1
     for text, seen in (
         (
             f"one token early: a call of length {start} gets those of length {start + 1}",
@@ -200,13 +201,16 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         text = "the lists short_factor and long_factor are reversed: slow pairs come first"
         yield from _changed(encoding, text, short_factor=short[::-1], long_factor=long[::-1])
     factor = getattr(scaling, "factor", None)
-    values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS]
-    if factor:
+    values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS] if field else []
+    if factor and field:
         values = [(field, round(start * factor)), ("factor", factor**2), *values]
+    if factor:
         values += [("factor", f) for f in FACTORS]
     for key, value in values:
         text = f"{key} is {value}, declared {getattr(scaling, key)}"
         yield from _changed(encoding, text, **{key: value})
+    if isinstance(scaling, pr.QwenNTK):
+        yield from _steps(encoding, start)
     if not factor:
         return
     for other in (pr.NTKScaling, pr.LinearScaling):
@@ -218,6 +222,24 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         )
     if isinstance(scaling, pr.DynamicNTK):
         yield from _dynamic(encoding, factor, start)
+
+
+def _steps(encoding: Any, start: int) -> Iterator[Rule]:
+    """Yield Qwen's dynamic NTK with its steps rounded in another way."""
+    roundings: tuple[tuple[str, Callable[[float], int]], ...] = (
+        ("down", math.floor), ("to the nearest integer", round),
+    )  # fmt: skip
+    for words, rounded in roundings:
+
+        def seen(n: int, rounded: Callable[[float], int] = rounded) -> int:
+            return start << max(rounded(math.log2(n / start)), 0)
+
+        yield Rule(
+            "scaling-formula",
+            f"QwenNTK: log2(L / train_length) is rounded {words}, declared up",
+            encoding,
+            seen,
+        )
 
 
 def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from posenc_ref import RoPE
 from posenc_ref.conformance.diagnosis import reproduce
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+from posenc_ref.conformance.harness.located.ask import Wanted
+from posenc_ref.conformance.harness.located.record import Record
 from posenc_ref.conformance.harness.probes import (  # fmt: skip
     GENERIC,
     ONE_EACH,
     ONE_TOKEN,
     PER_ROW,
     REPORTED,
+    SELDOM,
     SHORT,
     SIZES,
     WIDE,
@@ -31,7 +36,14 @@ from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
 
 from . import diagnose as diagnose_rotary
-from . import judge_axes, judge_equivalence, judge_length, judge_robustness
+from . import (
+    judge_axes,
+    judge_crossed,
+    judge_equivalence,
+    judge_length,
+    judge_robustness,
+    proved,
+)
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
 #: Positions of five rows, since a kernel may be unrolled for four.
@@ -53,6 +65,8 @@ def judge(run: Run) -> None:
     _same_for_every_row(run, dim)
     access = Access(run, dim=dim)
     access.learn()
+    if run.encoding is not None and run.driver.axes == 1:
+        run.ledger.ask = partial(_further, run, dim)
     try:
         measured = measure(access, run.coarse)
     except (Refused, Malformed) as error:
@@ -67,13 +81,16 @@ def judge(run: Run) -> None:
     run.report.measured = measured.describe()
     _one_hot(run, access, measured)
     properties.judge(run, access, measured)
+    longest = 0
     if run.encoding is not None:
         if run.encoding.depends_on_length:
             judge_length.judge(run, access)
         if run.encoding.num_axes > 1:
             judge_axes.judge(run, access)
-        _values(run, access, dim)
-    _optional(run, dim)
+        longest = _values(run, access, dim)
+    refused = _optional(run, dim)
+    if run.encoding is not None:
+        judge_crossed.judge(run, access, dim, longest, refused)
     _state(run, access, x, first)
     bent = ""
     if not run.report.findings:  # stale values would be reported again under another code
@@ -88,14 +105,28 @@ def judge(run: Run) -> None:
     if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     run.explain(diagnose_rotary.diagnose, access, measured)
+    run.explain(proved.judge, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     if "state" in run.report.codes:
         run.report.measured = ""  # no encoding describes results that depend on earlier calls
     if run.report.surface == "apply" and run.encoding is not None:
         run.explain(judge_equivalence.judge, access, measured, judge)
+    if run.report.surface == "apply" and run.encoding is not None and not run.settings.reduced:
+        run.explain(proved.mend, measured, judge)
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
+
+
+def _further(run: Run, dim: int, wanted: Wanted) -> Record | None:
+    """Make a call that the diagnosis wants; return None if it is refused."""
+    x, positions = run.random((*wanted.sizes, dim), 41), wanted.positions
+    try:
+        y = run.driver.apply(x, positions, wanted.memory)
+    except (Refused, Malformed):
+        return None
+    truth = apply_truth(run.encoding, x, positions)
+    return run.recorded(y, truth, positions)
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
@@ -167,7 +198,8 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
     run.judge("one-hot", "one channel at a time", y, truth)
 
 
-def _values(run: Run, access: Access, dim: int) -> None:
+def _values(run: Run, access: Access, dim: int) -> int:
+    """Judge long calls and high positions; return the most tokens if longer calls are refused."""
     longest = 0
     for size in WIDE if not run.settings.reduced else ():
         if run.settings.allows(size[-1] - 1):
@@ -186,13 +218,14 @@ def _values(run: Run, access: Access, dim: int) -> None:
         if positions.size:
             x = run.random((1, 2, positions.size, dim), 5)
             truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
-            run.judge("values", case, access.rows(x, positions), truth)
+            run.judge("values", case, access.rows(x, positions), truth, at=positions)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
         x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
         y, truth = run.driver.apply(x, positions), apply_truth(run.encoding, x, positions)
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
+    return longest
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
@@ -222,8 +255,8 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     return known
 
 
-def _optional(run: Run, dim: int) -> None:
-    """Judge inputs that may be refused, but must be right if they are accepted."""
+def _optional(run: Run, dim: int) -> set[str]:
+    """Judge inputs that may be refused, but must be right if accepted; return the refused cases."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         PER_ROW: ((2, 3, 5, dim), rows),
@@ -255,10 +288,11 @@ def _optional(run: Run, dim: int) -> None:
         if run.encoding is None:
             continue
         truth = apply_truth(run.encoding, x, positions.astype(np.float64))
-        if case == "negative positions":
+        if case in SELDOM:
             run.note(case, y, truth)
         else:
             run.judge("optional inputs", case, y, truth)
+    return refused
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
@@ -283,8 +317,16 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     if access.mode == "single":
         return
     state.same_length(run, evaluate, right)
+    if not run.failures and "state" not in run.ledger.failing and run.driver.axes == 1:
+        state.two_dtypes(run, partial(_right_in, run, dim))
     if run.failures and run.report.surface == "apply":  # others may need a call for each token
         state.kept_table(run, lambda positions: _fits(run, dim, positions))
+
+
+def _right_in(run: Run, dim: int, driver: Driver, tokens: int) -> bool:
+    """Return whether a call of a driver, from position 0 on, is right."""
+    x, positions = run.random((1, 2, tokens, dim), tokens), np.arange(tokens)
+    return run.fits(driver.apply(x, positions), apply_truth(run.encoding, x, positions))
 
 
 def _fits(run: Run, dim: int, positions: np.ndarray) -> bool:

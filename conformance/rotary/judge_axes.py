@@ -43,6 +43,9 @@ def judge(run: Run, access: Access) -> None:
         "positions that differ between axes": rng.integers(0, 64, (count, 2, 7)),
         "larger positions that differ between axes": rng.integers(0, _LARGEST, (count, 2, 7)),
     }
+    single = np.arange(5 + count, 5, -1)[:, None, None]
+    if run.driver.accepts(np.ones((1, 1, 1, access.dim)), single):  # whole grids alone may be
+        cases["a single token"] = single
     for a in range(count):
         one = np.zeros((count, 1, 5), dtype=np.int64)
         one[a] = [0, 1, 7, 37, 211]

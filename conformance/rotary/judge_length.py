@@ -9,6 +9,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.schedule_mistakes import trained_field
 
 #: The start of the names of cases whose largest position is in an unusual token, row or axis.
 WHOSE = "the largest position in"
@@ -19,9 +20,10 @@ _ROWS = np.array([0, 1, 2, 5, 11, 23])
 def lengths_of(encoding: Rotary) -> list[int]:
     """Return lengths around the original length of the declared scaling, and multiples of it."""
     scaling = getattr(encoding, "scaling", None)
-    start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
-    if start is None:
+    field = trained_field(scaling)
+    if not field:
         return [32, 1024, 32768]
+    start = getattr(scaling, field)
     extended = round(start * (getattr(scaling, "factor", None) or 4.0))
     around = [start - 1, start, start + 1, start + 2]
     ladder = [32, *around, round(1.5 * start), 2 * start, 2 * start + 1, 3 * start, 4 * start]

@@ -9,7 +9,9 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import refusals
+from posenc_ref.conformance.harness.located.record import Call
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
 
 
 def judge(run: Run, dim: int) -> str:
@@ -67,6 +69,16 @@ def _hole(
         run.limit(f"{where}: the result has NaN and no infinity (infinity times 0 is NaN)")
 
 
+def _record(run: Run, x: np.ndarray, y: np.ndarray, case: str) -> None:
+    """Record which elements of the result for x in a memory layout are wrong."""
+    if run.encoding is None or y.shape != x.shape:
+        return
+    at, memory = np.arange(x.shape[2]), "transposed" if "transposed" in case else case
+    call = Call(run.driver.calls, memory, sizes=x.shape[:3], positions=at)
+    off = run.scores(y, apply_truth(run.encoding, x, at)) > run.budget
+    run.ledger.evidence.add(f"x in {case}", run.surface.axes, off, None, call, None)
+
+
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
     """Judge the same values in other memory layouts: models pass transposed views."""
     driver = run.driver
@@ -100,3 +112,4 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
             unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
             if y.shape != clean.shape or not run.fits(y, unit):
                 run.failed("robustness", case, np.inf, f"x in {case} gives other values")
+        _record(run, x, y, case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,18 @@ from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.match import fits, match
+from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.crossing import Crossing, Row
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 
 from .encoding_mistakes import score_mistakes
+from .formulas import changed_steps
 from .mistakes import logit_mistakes
 
 Size = tuple[int, int, int, int]
@@ -33,6 +36,13 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+#: Sizes of which every two meet in a call.
+CROSSED = {
+    "B": (1, 2, 3), "key heads": (1, 2, 3), "query heads per key head": (1, 2, 4), "Q": (1, 2, 5),
+    "K": (2, 8, 17, 129),
+}  # fmt: skip
+#: The most logits of such a call.
+MOST = 4000
 #: Channels of q and k if the encoding does not define them.
 _DIM = 64
 #: Calls with more logits than this use batch size 1.
@@ -45,6 +55,7 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
+    seen += _crossed(run)
     first: Scored = seen[0].facts
     state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
     state.kept_result(
@@ -68,11 +79,72 @@ def _constants(one: JudgedCall) -> RowConstants:
 
 def _probes(run: Run) -> Iterator[Probe]:
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    for size in (*SIZES, *OPTIONAL):
+    whole = _whole_grids(run)
+    for size in whole or (*SIZES, *OPTIONAL):
         call = of(run, size)
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
-            yield Probe("logits", case, call, size in SIZES)
+            yield Probe("logits", case, call, bool(whole) or size in SIZES)
+
+
+def _whole_grids(run: Run) -> tuple[Size, ...]:
+    """Return calls of whole grids, if the function of a grid's positions refuses all others."""
+    encoding = run.encoding
+    if getattr(encoding, "grid", None) is None or not isinstance(encoding, Score):
+        return ()
+    tokens = encoding.rows or 0
+    most = max(_MANY // tokens**2, 1)  # a large grid has few batch rows and heads
+    sizes = tuple(dict.fromkeys((min(b, most), min(h, most), tokens, tokens) for b, h, *_ in SIZES))
+    part, whole = _of_score(run, SIZES[0]), _of_score(run, sizes[0])
+    if part is None or whole is None:
+        return ()
+    try:
+        run.driver.call(part.q, part.k)
+    except Refused as error:
+        refused = error
+    else:
+        return ()
+    try:
+        run.driver.call(whole.q, whole.k)
+    except Refused:
+        return ()
+    run.limit(
+        f"calls of a part of the grid are refused ({refused}); judged in calls of whole grids"
+    )
+    return sizes
+
+
+def _crossed(run: Run) -> list[JudgedCall]:
+    """Judge calls in which every two sizes meet; return them."""
+    if getattr(run.encoding, "grid", None) is not None:
+        return []  # its tokens are those of one grid
+    crossing = Crossing(CROSSED, _allowed, run.settings.seed, ("query heads per key head",))
+    run.ledger.crossings.append(crossing)
+    of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    seen: list[JudgedCall] = []
+    for row in crossing.rows():
+        b, heads, group, n_q, n_k = row.values()
+        wanted = (b, heads * group, n_q, n_k)
+        call = of(run, wanted)
+        if call is None or (*call.q.shape[:3], call.k.shape[2]) != wanted:
+            continue  # the encoding allows other sizes only
+        keys = call.k[:, ::group]
+        call = call.replace(k=np.repeat(keys, group, axis=1), group=group)
+        case = f"B, H, Q, K = {b}, {heads * group}, {n_q}, {n_k}"
+        case += f", {heads} key {'head' if heads == 1 else 'heads'}" * (group > 1)
+        words = "fewer key heads than query heads" if group > 1 else case
+        found = drive(run, [Probe("logits", case, call, False, words)], partial(_asked, run))
+        if found:
+            crossing.saw(row)
+            seen += found
+        elif found is None or not crossing.refused(row):
+            break
+    return seen
+
+
+def _allowed(row: Row) -> bool:
+    """Return whether a call, or a part of one, is small enough, with no more queries than keys."""
+    return int(np.prod(list(row.values()))) <= MOST and row.get("Q", 1) <= row.get("K", MOST)
 
 
 def _of_score(run: Run, size: Size) -> Scored | None:
@@ -141,7 +213,7 @@ def _asked(run: Run, probe: Probe) -> list[JudgedCall]:
 
 
 def _called(run: Run, call: Scored) -> np.ndarray:
-    y = run.driver.array(run.driver.call(call.q, call.k))
+    y = run.driver.array(run.driver.call(*call.sent))
     shape = (*call.q.shape[:3], call.k.shape[2])
     if y.shape != shape:
         raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
@@ -170,7 +242,8 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
         return
     declared = calls[0].facts.encoding
     own = isinstance(declared, Score)
-    match(run, calls, score_mistakes(declared, calls) if own else logit_mistakes(declared))
+    known = score_mistakes(declared, calls) if own else logit_mistakes(declared)
+    match(run, calls, chain(known, likely(run, calls, changed_steps(calls[0].facts))))
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:

@@ -24,7 +24,7 @@ VERIFY_KEYS = {
     for name in (
         "kind", "group", "version", "label", "surface", "device", "dtype", "verdict", "reason",
         "codes", "messages", "limits", "encoding", "worst", "budget", "precision", "errors",
-        "degrades_at", "highest", "executed", "seconds",
+        "degrades_at", "degrades_first", "highest", "executed", "seconds",
     )
 }  # fmt: skip
 
@@ -54,6 +54,7 @@ class Outcome:
     precision: str = ""
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None
+    degrades_first: bool = False
     highest: int = 0
     executed: int = 0
     seconds: float = 0.0

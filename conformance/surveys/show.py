@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from posenc_ref.backends import backends
 from posenc_ref.conformance.guide.text import hanging
+from posenc_ref.conformance.harness.accuracy import first_error
 from posenc_ref.conformance.harness.probes import REPORTED
 
 from .own import LABELS, labels
@@ -16,20 +17,21 @@ from .tables import WORDS, Cell, TextTable, plain_text, short_score
 from .verify import Verification
 
 EQUAL, ONE_DTYPE, NOT_RUN, NONE = "equal", "once", "not run", "n/a"
-SCORE, VISIBLE = "score", "> 2**-9 at"
+SCORE, VISIBLE, AT_MOST = "score", "> 2**-9 at", "<= "
 #: The words and headings of the tables, with their meanings.
 MEANINGS = {
-    SCORE: "error / unit of rounding (docs/judging.md). Up to 128 pass in float32 and float64, 8 "
-    "in bfloat16 and float16.",
+    SCORE: "the largest error found / unit of rounding (docs/judging.md). Up to 128 pass in "
+    "float32 and float64, 8 in bfloat16 and float16.",
     EQUAL: "no error: the same numbers, to the last bit",
     ONE_DTYPE: "judged in one dtype only, in another row of this library",
     NOT_RUN: "not asked of this library, or not selected",
     WORDS["skipped"]: "not judged, for a reason that is listed below",
     NONE: "not measured: the function has no angles, or does not reach this position",
-    "4Ki .. 1Mi": "the largest absolute error of cos and sin at the end of a context of that "
-    "length; for bfloat16 and float16 without the rounding of the result",
+    "4Ki .. 1Mi": "the largest absolute error of cos and sin at the last 10 positions of a context "
+    "of that length; for bfloat16 and float16 without the rounding of the result",
     VISIBLE: "the first position with an error of cos or sin above 2**-9 = 0.002, the "
-    "rounding error of bfloat16 just below 1; never: no judged position has one",
+    f"rounding error of bfloat16 just below 1; {AT_MOST}N: the first one is N or smaller; never: "
+    "no judged position has one",
     "angles": "the precision in which the function computes its angles, as its errors show",
 }
 #: The sentences about outcomes of all encodings at once.
@@ -111,7 +113,7 @@ def library_tables(found: Verification) -> list[TextTable]:
                 o.dtype,
                 NONE if o.worst is None else EQUAL if not o.worst else short_score(o.worst),
                 *(f"{o.errors[p]:.0e}" if p in o.errors else NONE for p in REPORTED),
-                str(o.degrades_at or ("never" if o.errors else NONE)),
+                _visible(o),
                 o.precision.replace(" angles", "") or NONE,
                 (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
@@ -121,6 +123,13 @@ def library_tables(found: Verification) -> list[TextTable]:
             TextTable(f"{library}: worst score in units of rounding", head, rows, numbers)
         )
     return tables
+
+
+def _visible(o: Outcome) -> str:
+    """Return the first position with a visible error, or the largest that it can be."""
+    if o.degrades_at is None:
+        return "never" if o.errors else NONE
+    return f"{'' if o.degrades_first else AT_MOST}{o.degrades_at}"
 
 
 def _length(position: int) -> str:
@@ -180,8 +189,10 @@ def _skipped(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _sentence(o: Outcome) -> str:
-    late = f"; the error is above 2**-9 from position {o.degrades_at} on"
-    return f"{o.name}: {o.found}{late if o.verdict == 'deviates' and o.degrades_at else ''}"
+    late = ""
+    if o.verdict == "deviates" and o.degrades_at is not None:
+        late = f"; {first_error(o.degrades_at, o.degrades_first)}"
+    return f"{o.name}: {o.found}{late}"
 
 
 def summary(found: Verification) -> str:

@@ -11,7 +11,14 @@ from posenc_ref import Learned, Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT, REPORTED, WINDOWS, error_window
+from posenc_ref.conformance.harness.probes import (
+    GENERIC,
+    ONE_HOT,
+    REPORTED,
+    SELDOM,
+    WINDOWS,
+    error_window,
+)
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical, joined
@@ -146,7 +153,7 @@ def _judge_lookup(run: Run) -> None:
     if first is None:
         return
     every = np.arange(rows)
-    run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every))
+    run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
     _state(run, access, first)
     if run.failures:
         diagnose_table.lookup_rows(run, access, encoding)
@@ -177,7 +184,7 @@ def _required(
         if not run.floats_only():
             return None
         access.saw(positions)
-        run.judge("required inputs", case, rows, truth(positions))
+        run.judge("required inputs", case, rows, truth(positions), at=positions)
         first = rows if first is None else first
     access.learn()
     if refused and access.reach(n - 1) == n - 1:
@@ -188,12 +195,13 @@ def _required(
 
 def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
     small = access.within(ONE_HOT[:3])
-    run.judge("values", "small positions", access.rows(small), truth(small))
+    run.judge("values", "small positions", access.rows(small), truth(small), at=small)
     highest = access.reach(REPORTED[-1] - 1)
     for n in (130, 257, 2050):  # more rows than one block of a kernel holds
         if n <= highest + 1:
             rows = access.read(run.driver.call(np.arange(n)), n)
-            run.judge("values", f"positions 0..{n - 1}", rows, truth(np.arange(n)))
+            at = np.arange(n)
+            run.judge("values", f"positions 0..{n - 1}", rows, truth(at), at=at)
     groups = {"generic positions": GENERIC}
     groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
@@ -201,10 +209,9 @@ def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
     for case, positions in groups.items():
         positions = positions[positions <= highest]
         if positions.size:
-            run.judge("values", case, access.rows(positions), truth(positions))
-    negative = "negative positions"
+            run.judge("values", case, access.rows(positions), truth(positions), at=positions)
     optional = {
-        negative: np.array([-1, -7, -64, -3]),
+        "negative positions": np.array([-1, -7, -64, -3]),
         "fractional positions": np.array([0.5, 1.25, 7.75, 33.5], np.float32),
         "repeated, unsorted positions": np.array([7, 7, 3, 29, 3, 0, 0, 21]),
         "no positions": np.arange(0),
@@ -218,10 +225,10 @@ def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
             run.add(error.code, str(error), case)
         else:
             expected = truth(positions.astype(np.float64))
-            if case == negative:
+            if case in SELDOM:
                 run.note(case, rows, expected)
             else:
-                run.judge("optional inputs", case, rows, expected)
+                run.judge("optional inputs", case, rows, expected, at=positions)
 
 
 def _state(run: Run, access: TableAccess, first: np.ndarray, truth: Rows | None = None) -> None:

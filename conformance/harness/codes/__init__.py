@@ -145,8 +145,9 @@ decode-offset: A call that does not start at position 0 is not rotated to offset
 
 # Precision: rounding and the errors of cos and sin
 
-angle-precision: Angles or frequencies are computed in half precision.
-  trigger: the values equal those of frequencies, timescales or angles in bfloat16 or float16
+angle-precision: Angles or frequencies are too coarse: half precision, or a table of few digits.
+  trigger: the values equal those of frequencies, timescales or angles in bfloat16 or float16, or
+    those of frequencies with few digits
   remedy: Build frequencies and angles in float32 or better, cast cos and sin last.
 
 position-precision: Positions are held in half precision, so that several positions become equal.

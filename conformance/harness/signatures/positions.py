@@ -17,6 +17,7 @@ POSITIONS = (
         ("window",),
         _NONE,
         meaning="the index (N, N) of the bias of every pair of N = height * width tokens",
+        axes=("query", "key"),
     ),
     Surface(
         "relative_shift",
@@ -28,6 +29,7 @@ POSITIONS = (
         outputs=("y",),
         meaning="x (Q, K) has column c for distance K-1-c, y has column j for key j; keys after "
         "the query are not judged",
+        axes=("query", "key"),
     ),
     Surface(
         "relative_scores",
@@ -37,6 +39,7 @@ POSITIONS = (
         _NONE,
         outputs=("y",),
         meaning="q_i . rel[S - 1 - (i - j)] for q (S, d) and rel (2S - 1, d)",
+        axes=("query", "key"),
     ),
     Surface(
         "position_ids",
@@ -46,6 +49,7 @@ POSITIONS = (
         _NONE,
         outputs=_IDS,
         meaning="positions that count the real tokens of each row (B, S); 0 for padding",
+        axes=("batch row", "token"),
     ),
     Surface(
         "packed",
@@ -55,6 +59,7 @@ POSITIONS = (
         _NONE,
         outputs=_IDS,
         meaning="positions in packed documents; each document starts at 0",
+        axes=("token",),
     ),
     Surface(
         "decode_positions",
@@ -64,6 +69,7 @@ POSITIONS = (
         _NONE,
         outputs=_IDS,
         meaning="positions of the tokens generated after prompts of prompt_len real tokens",
+        axes=("batch row", "token"),
     ),
     Surface(
         "shard_positions",
@@ -75,6 +81,7 @@ POSITIONS = (
         outputs=_IDS,
         meaning="positions of the tokens of a context-parallel rank: chunks cp_rank and "
         "2 cp_size - 1 - cp_rank of each sequence",
+        axes=("token",),
     ),
     Surface(
         "mrope_positions",

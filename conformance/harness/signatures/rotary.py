@@ -8,7 +8,7 @@ import numpy as np
 
 import posenc_ref
 
-from .surface import Function, Surface, method
+from .surface import ROWS, Function, Surface, X, method
 
 #: The smallest ``max_position``: positions below it are always judged.
 _LEAST = 128
@@ -55,6 +55,7 @@ ROTARY = (
         "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "apply_qk",
@@ -65,6 +66,7 @@ ROTARY = (
         "sequences.judge_qk:judge",
         meaning="q and k (B, H, S, D) rotated to their positions, each (S,), (B, S) or (A, B, S)",
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "apply_vjp",
@@ -78,6 +80,7 @@ ROTARY = (
         "x is",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "apply_offset",
@@ -90,6 +93,7 @@ ROTARY = (
         meaning="x (B, H, S, D) rotated, row b from position offset[b] on",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "calls",
@@ -101,6 +105,7 @@ ROTARY = (
         meaning="each x (B, H, S, D) rotated to the positions from its offset on",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "decode",
@@ -114,6 +119,7 @@ ROTARY = (
         "lengths",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "key_cache",
@@ -126,6 +132,7 @@ ROTARY = (
         meaning="the rotated keys in the cache after the last chunk",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "shift_keys",
@@ -138,6 +145,7 @@ ROTARY = (
         meaning="the rotated keys k, rotated further by delta positions",
         one_map=True,
         least=_LEAST,
+        axes=X,
     ),
     Surface(
         "cos_sin",
@@ -151,6 +159,7 @@ ROTARY = (
         "cos and sin at positions (S,), times the attention factor, each (S, d/2); (S, d) is "
         "accepted",
         least=_LEAST,
+        axes=ROWS,
     ),
     Surface(
         "frequencies",
@@ -164,6 +173,7 @@ ROTARY = (
         ("frequencies", "attention_factor"),
         "radians per position of every pair (d/2,), and the attention factor, which may be left "
         "out; seq_len is given if the scaling depends on the length",
+        axes=("pair",),
     ),
     Surface(
         "permute_weights",
@@ -183,6 +193,7 @@ ROTARY = (
         outputs=("y",),
         meaning="x divided by its root mean square (eps 1e-6), times weight, then rotated",
         one_map=True,
+        axes=X,
     ),
     Surface(
         "apply_queries",
@@ -191,6 +202,7 @@ ROTARY = (
         ("x", "positions"),
         outputs=("y",),
         meaning="xPos's map of queries",
+        axes=X,
     ),
     Surface(
         "apply_keys",
@@ -199,6 +211,7 @@ ROTARY = (
         ("x", "positions"),
         outputs=("y",),
         meaning="xPos's map of keys",
+        axes=X,
     ),
     Surface(
         "convert_layout",
@@ -211,5 +224,6 @@ ROTARY = (
         ("x", "source", "target", "rotary_dim"),
         outputs=("y",),
         meaning="the channels of x (..., head_dim) moved from one layout to the other",
+        axes=X,
     ),
 )

@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import Any
 
 Function = Callable[..., Any]
+#: The axes of a rotated x, and of a table.
+X = ("batch row", "head", "token", "channel")
+ROWS = ("row", "channel")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Surface:
     outputs: tuple[str, ...] = ()  #: names of the results in test vectors; empty: no vectors
     meaning: str = ""  #: describes the results
     one_map: bool = False  #: whether queries and keys share one map
+    axes: tuple[str, ...] = ()  #: the axes of the judged result; empty: failures are not located
     least: int = 0  #: the smallest ``max_position`` that the judge accepts
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import posenc_ref
 from posenc_ref import ALiBi
 
-from .surface import Function, Surface, method
+from .surface import ROWS, Function, Surface, method
 
 
 def _bias(e: Any, dtype: str) -> Function:
@@ -39,6 +39,7 @@ TABLES_AND_BIASES = (
         ("table",),
         "one row for each of positions (S,): (S, dim)",
         least=128,
+        axes=ROWS,
     ),
     Surface(
         "add",
@@ -49,6 +50,7 @@ TABLES_AND_BIASES = (
         "table.judge_grid_add:judge_add",
         outputs=("y",),
         meaning="x (B, S, dim) plus the rows of positions 0 .. S-1",
+        axes=("batch row", "token", "channel"),
     ),
     Surface(
         "grid",
@@ -60,6 +62,7 @@ TABLES_AND_BIASES = (
         outputs=("table",),
         meaning="one row for each patch of an image: (height * width, dim), in the order of the "
         "tokens",
+        axes=ROWS,
     ),
     Surface(
         "slopes",
@@ -71,6 +74,7 @@ TABLES_AND_BIASES = (
         "identify.slopes:identify",
         ("slopes",),
         "the slope of every head, positive",
+        axes=("head",),
     ),
     Surface(
         "bias",
@@ -82,6 +86,7 @@ TABLES_AND_BIASES = (
         "identify.bias:identify",
         ("bias",),
         "(H, Q, K), or an array that broadcasts to it; query i has position k_len - q_len + i",
+        axes=("head", "query", "key"),
     ),
     Surface(
         "bucket",
@@ -107,6 +112,7 @@ TABLES_AND_BIASES = (
         ("logits",),
         "logits (B, H, Q, K) of positions 0 .. S-1, before mask and softmax, with the encoding's "
         "own scale",
+        axes=("batch row", "head", "query", "key"),
     ),
     Surface(
         "rank_slopes",
@@ -115,6 +121,7 @@ TABLES_AND_BIASES = (
         ("num_heads", "tp_size", "tp_rank"),
         ("alibi",),
         meaning="the slopes (H / tp_size,) of the heads of one tensor-parallel rank",
+        axes=("head",),
     ),
     Surface(
         "ids_from_tokens",
@@ -125,6 +132,7 @@ TABLES_AND_BIASES = (
         outputs=("position_ids",),
         meaning="positions computed from token ids, as in RoBERTa, where padding has a row of its "
         "own",
+        axes=("batch row", "token"),
     ),
     Surface(
         "rows",
@@ -133,6 +141,7 @@ TABLES_AND_BIASES = (
         ("seq_len",),
         ("table",),
         meaning="the rows of positions 0 .. seq_len-1, (S, dim)",
+        axes=ROWS,
     ),
     Surface(
         "layers",
@@ -141,6 +150,7 @@ TABLES_AND_BIASES = (
         ("n_layers",),
         ("model",),
         meaning="n_layers values",
+        axes=("layer",),
     ),
     Surface(
         "softmax_scale",

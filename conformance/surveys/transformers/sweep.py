@@ -38,7 +38,7 @@ KEYS = {
         "name", "case", "target", "model", "module", "rope_type", "dtype", "surface", "layer_type",
         "part", "kind", "source", "outcome", "reason", "settings", "encoding", "measured", "score",
         "budget", "precision", "codes", "messages", "evidence", "notes", "limits", "highest",
-        "degrades_at", "executed", "tensor_layout", "seconds",
+        "degrades_at", "degrades_first", "executed", "tensor_layout", "seconds",
     )
 }  # fmt: skip
 

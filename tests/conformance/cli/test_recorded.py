@@ -76,8 +76,8 @@ def test_identify():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "give either TARGET (file.py:function) or --recorded FILE"),
-        (("rope.py:apply", "--recorded", RIGHT), "give either TARGET"),
+        ((), "give one of TARGET (file.py:function), --exec"),
+        (("rope.py:apply", "--recorded", RIGHT), "give one of TARGET"),
         (("--recorded", RIGHT, "--surface", "apply"), "--recorded takes only --role"),
         (("--recorded", "x.npz"), "there is no file or folder x.npz"),
     ],

@@ -160,7 +160,7 @@ def test_roundings_that_become_visible_are_mentioned():
     assert found.verdict == "conforms"
     assert found.agreement == "tensors agree"
     assert "within the tolerance" in found.result
-    assert f"from position {found.difference.first} on" in found.result
+    assert f"first no later than at position {found.difference.first}" in found.result
     assert "angles: float32 angles, declared float64 angles" in found.differs
 
 

@@ -208,6 +208,17 @@ def test_a_program_on_the_command_line(built, posenc):
     assert "error: base: " in result.stdout
 
 
+def test_a_program_is_identified(built):
+    command = " ".join(built("rope.c"))
+    result = CliRunner().invoke(
+        cli.app, ["identify", "--exec", command, "--head-dim", "64", "--max-position", "128"]
+    )
+    assert result.exit_code == 0, result.output
+    assert f"is           {DECLARED!r}" in result.stdout
+    neither = CliRunner().invoke(cli.app, ["identify", "a.py:f", "--exec", command])
+    assert neither.exit_code == 2
+
+
 def test_words_of_a_command_are_taken_as_a_shell_does(tmp_path, built, posenc):
     binary = tmp_path / "my rope"
     Path(*built("rope.c")).rename(binary)

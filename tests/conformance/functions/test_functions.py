@@ -121,9 +121,15 @@ def test_rows_of_a_learned_table_are_equal_to_the_bit():
 
 
 def test_an_unknown_mistake_has_the_code_of_its_row():
-    report = check(lambda lengths: pr.packed(lengths) * 3, None, "packed")
+    report = check(lambda lengths: pr.packed(lengths) ** 3 % 7, None, "packed")
     assert report.codes == ["packing"]
     assert "no known mistake explains them" in str(report)
+
+
+def test_a_rule_explains_wrong_integers():
+    report = check(lambda lengths: pr.packed(lengths) * 3, None, "packed")
+    assert report.codes == ["packing"]
+    assert report.findings[0].message == "the result is 3 times the declared value"
 
 
 def test_only_what_has_a_meaning_is_compared():
@@ -152,7 +158,7 @@ def test_what_may_be_refused_and_what_may_not():
 
     report = check(plain, None, "packed")
     assert report.passed
-    assert sum("no empty documents" in limit for limit in report.limits) == 2
+    assert sum("no empty documents" in limit for limit in report.limits) == 3
 
     def one(lengths):
         if len(lengths) > 1:

@@ -154,11 +154,12 @@ def test_torch_tensors_that_need_gradients_come_back():
     assert driver.out_dtypes == {"float32"}
 
 
-def test_fractions_stay_float32_whatever_the_dtype():
+@pytest.mark.parametrize(("dtype", "sent"), [("bfloat16", np.float32), ("float64", np.float64)])
+def test_fractions_are_float32_or_better(dtype, sent):
     pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     seen = []
     at = np.array([0.5, 257.25], np.float32)
-    driver = Driver(lambda x, p: seen.append(p) or x, dtype="bfloat16")
+    driver = Driver(lambda x, p: seen.append(p) or x, dtype=dtype)
     driver.apply(X[:, :, :2], at)
-    assert seen[0].dtype == np.float32
+    assert seen[0].dtype == sent
     np.testing.assert_array_equal(seen[0], at)

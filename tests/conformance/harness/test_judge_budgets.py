@@ -26,7 +26,7 @@ def moved(monkeypatch, surface, budgets):
     """The report on a correct implementation with one judged element moved, and how often."""
     judge, places = Run.judge, []
 
-    def off(self, name, case, actual, truth, mask=None):
+    def off(self, name, case, actual, truth, mask=None, at=None):
         if not places and actual.shape == truth.value.shape:
             unit = self.unit(truth)
             unit = np.broadcast_to(unit, actual.shape) * (1.0 if mask is None else mask)
@@ -36,7 +36,7 @@ def moved(monkeypatch, surface, budgets):
                 step = budgets * self.budget * unit[place] if surface not in EXACT else budgets
                 actual = np.array(actual, dtype=np.float64)
                 actual[place] = truth.value[place] + step
-        return judge(self, name, case, actual, truth, mask)
+        return judge(self, name, case, actual, truth, mask, at)
 
     monkeypatch.setattr(Run, "judge", off)
     case = CASES[surface]

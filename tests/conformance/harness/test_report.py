@@ -1,6 +1,7 @@
 """A report says what was found, in words and as data, and passes only for a reason."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,7 +140,11 @@ def test_accuracy_in_words():
     assert "accuracy  worst 3.14 units (budget 128), case 'x'" in lines
     assert "precision float32 angles" in lines
     assert any(line.endswith("4Ki: 2.0e-04, 1Mi: 5.0e-01") for line in lines)
-    assert "          first error over 2**-9 at position 777" in lines
+    assert "          first error over 2**-9 no later than at position 777" in lines
+    assert (
+        "          first error over 2**-9 at position 777"
+        in str(report(accuracy=replace(a, degrades_first=True))).splitlines()
+    )
     assert "judged    up to position 2048" in lines
 
 

@@ -69,7 +69,7 @@ def test_an_infinite_budget_is_an_error(judged, monkeypatch):
 
 
 def test_a_judge_that_compares_nothing_is_an_error(judged, monkeypatch):
-    def only_count(self, check, case, actual, truth, mask=None):
+    def only_count(self, check, case, actual, truth, mask=None, at=None):
         self.count(check)
         return True
 

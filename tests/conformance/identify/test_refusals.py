@@ -197,7 +197,7 @@ def test_arguments_that_fit_no_convention_are_refused(fn, words):
 
 
 def test_a_wrong_surface_is_refused_with_the_right_ones():
-    with pytest.raises(ValueError, match="surface must be one of apply, cos_sin, frequencies"):
+    with pytest.raises(ValueError, match="surface must be one of apply, apply_qk, apply_vjp"):
         identify(PLAIN.apply, "rotate", head_dim=8)
 
 
@@ -207,7 +207,7 @@ def test_the_command_says_what_is_missing(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         app(["identify", f"{path}:apply", "--surface", "rotate"])
     assert ended.value.code == 2
-    assert "surface must be one of apply, cos_sin" in capsys.readouterr().err
+    assert "surface must be one of apply, apply_qk" in capsys.readouterr().err
 
 
 def test_the_command_ends_with_what_was_found(tmp_path, capsys):

@@ -30,7 +30,7 @@ def test_a_kernel_that_ignores_the_strides_of_a_transposed_view():
 
     found = check(misread, HALF, "apply")
     assert found.verdict == "deviates"
-    assert "transposed" in found.findings[0].evidence
+    assert "transposed" in found.findings[0].message
 
 
 def test_the_same_on_torch():
@@ -78,3 +78,43 @@ def test_buckets_that_are_not_clamped():
     report = check(lambda r: np.asarray(r) + 0, pr.T5Bias(np.zeros((32, 1))), "bucket")
     assert "bucket-clamp" in report.codes or "bucket-sign" in report.codes, report
     assert not any("broke off" in text for text in report.limits)
+
+
+def test_an_offset_that_only_the_first_tile_adds():
+    def tiled(x, offset):
+        tokens = np.arange(x.shape[2])
+        return HALF.apply(x, tokens + np.where(tokens < 32, np.asarray(offset)[:, None], 0))
+
+    found = check(tiled, HALF, "apply_offset")
+    assert "wrong: tokens from 32 of a call on" in found.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("rounded", "words"), [(np.floor, "down"), (np.round, "to the nearest integer")]
+)
+def test_the_steps_of_qwen_are_rounded_up(rounded, words):
+    declared = HALF.replace(scaling=pr.QwenNTK(2048))
+
+    def fn(length):
+        steps = max(rounded(np.log2(length / 2048)), 0)
+        return declared.frequencies(int(2048 * 2**steps)).astype(np.float32)
+
+    found = check(fn, declared, "frequencies")
+    assert found.findings[0].message == (
+        f"QwenNTK: log2(L / train_length) is rounded {words}, declared up"
+    )
+
+
+def test_a_decoding_step_that_takes_one_axis_for_all():
+    declared = pr.MultiAxisRoPE(16, sections=(2, 2, 4), layout="half")
+
+    def fn(x, positions):
+        at = np.broadcast_to(positions, (3, *np.shape(positions)[-2:]))
+        return declared.apply(x, np.stack([at[0]] * 3) if x.shape[2] == 1 else at)
+
+    assert "a single token" in check(fn, declared, "apply").findings[0].evidence
+
+
+def test_an_index_of_eight_bits():
+    found = check(lambda window: pr.relative_index(window) % 256, surface="relative_index")
+    assert found.codes == ["index-collision"]

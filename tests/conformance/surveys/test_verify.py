@@ -82,7 +82,7 @@ def test_a_deviation_of_somebody_else_is_only_reported():
     assert outcome.degrades_at == 257  # bfloat16 has 8 bits: 256 and 257 are one position
     assert "position-precision" in outcome.codes
     assert found.exit_code == 0
-    assert "from position 257 on" in show.plain(found)
+    assert "first error over 2**-9 at position 257" in show.plain(found)
 
 
 def test_an_error_of_the_harness_exits_with_3(monkeypatch):
@@ -351,6 +351,7 @@ def outcomes():
         ours.replace(group="torch", label="Shaw vectors", dtype="float64"),
         theirs.replace(label="f", dtype="float32", errors={4096: 1e-5}, precision="float32 angles"),
         theirs.replace(label="g", dtype="float32", errors={4096: 1e-2}, degrades_at=257),
+        theirs.replace(label="h", dtype="f", errors={8: 1.0}, degrades_at=0, degrades_first=True),
         theirs.replace(label="slopes", dtype="float32"),
     ]
 
@@ -368,10 +369,11 @@ def test_every_cell_of_every_table_has_a_number_or_an_explained_word():
                 assert text, (table.title, head, row)
                 if head in table.numbers and not text[0].isdigit():
                     words.add(text)
-    assert words == {"equal", "once", "not run", "skipped", "n/a", "never"}
+    assert words == {"equal", "once", "not run", "skipped", "n/a", "never", "<= 257"}
     explained = set(re.findall(r"(?m)^  (\S.*?)  +\S", guide))
-    assert words - {"never"} <= explained
+    assert words - {"never", "<= 257"} <= explained
     assert "never: " in guide
+    assert "<= N: the first one is N or smaller" in " ".join(guide.split())
     assert {"score", "> 2**-9 at", "4Ki .. 1Mi", "angles"} <= explained
 
 

@@ -67,6 +67,17 @@ def refuses_negative_and_fractional(x, positions):
     return y.reshape(x.shape).astype(np.float32)
 
 
+@correct(encoding=rope(64, "interleaved"), thread="class: fractional positions cast to integers")
+def fractional_positions_truncated(x, positions):
+    """Casts positions to int64: no model sends fractions, and a note says so."""
+    p = np.asarray(positions).astype(np.int64)
+    a = p[..., None] * 10000.0 ** (-np.arange(32) / 32)
+    a = a[:, None] if a.ndim == 3 else a
+    even, odd = x[..., ::2], x[..., 1::2]
+    y = np.stack((even * np.cos(a) - odd * np.sin(a), odd * np.cos(a) + even * np.sin(a)), -1)
+    return y.reshape(x.shape).astype(np.float32)
+
+
 @correct(encoding=rope(64, "half"), thread="class: contiguous windows only (start index API)")
 def contiguous_windows_only(x, positions):
     """Takes a start index, so it refuses positions that do not rise by one."""

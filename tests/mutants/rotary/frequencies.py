@@ -63,6 +63,13 @@ def doubled_exponent():
     return 10000.0 ** (-2.0 * np.arange(0, 64, 2) / 64)
 
 
+@wrong("angle-precision", encoding=rope(64, "half"), thread="class: a table pasted with 6 digits")
+def frequencies_of_six_digits(x, positions):
+    """Within the tolerance at every position, and 2 rad off at a million."""
+    w = np.array([float(f"{10000.0 ** (-k / 32):.6g}") for k in range(32)])
+    return turn_half(x, np.asarray(positions, np.float64)[..., None] * w).astype(np.float32)
+
+
 @wrong("exponent", encoding=rope(128, "half"), thread="class: theta_i written with i from 1")
 def one_based_exponent(x, positions):
     """Frequencies base^(-2j/d) with j = 1..d/2."""

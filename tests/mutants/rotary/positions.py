@@ -259,19 +259,6 @@ def sixteen_bit_positions(x, positions):
 
 
 @wrong(
-    "position-range",
-    "position-precision",
-    "wrong-row",
-    encoding=rope(64, "interleaved"),
-    thread="class: fractional positions cast to integers",
-    held_out=True,
-)
-def fractional_positions_truncated(x, positions):
-    """Casts positions to int64, which is right for integers only."""
-    return turn_pairs(x, phase(np.asarray(positions).astype(np.int64), inv_freq(64)))
-
-
-@wrong(
     "wrong-row",
     "position-range",
     encoding=rope(64, "half"),

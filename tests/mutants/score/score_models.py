@@ -213,6 +213,14 @@ def image_scores_key_minus_query(q, k):
     return decomposed(q, k, TALL[::-1], LONG[::-1])
 
 
+@correct(surface="scores", encoding=IMAGE, thread="class: SAM, ViTDet: whole grids only")
+def image_scores_of_whole_grids(q, k):
+    """Refuses a part of the grid."""
+    if q.shape[2] != 36:
+        raise ValueError("the 36 tokens of the grid only")
+    return decomposed(q, k)
+
+
 @correct(surface="scores", encoding=IMAGE, thread="class: gathered rows")
 def image_scores(q, k):
     """Two gathers."""

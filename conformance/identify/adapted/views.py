@@ -15,6 +15,8 @@ from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, starts
 
 Function = Callable[..., Any]
+#: The size of inputs that makes the eps of a norm negligible; less than the largest float16.
+_LOUD = 2.0**8
 #: (fn, library, tensor layout, head_dim) -> the function as one of another surface.
 Maker = Callable[[Function, Backend, str, int], Function]
 
@@ -118,6 +120,20 @@ def _onto_zeros(fn: Function, library: Backend, layout: str, dim: int) -> Functi
     return view
 
 
+def _normalised(fn: Function, library: Backend, layout: str, dim: int) -> Function:
+    """Return the rotation without the norm: the result for weight 1, times the size of x."""
+
+    def view(x: Any, positions: Any) -> Any:
+        kind = str(x.dtype).rpartition(".")[2]
+        host = np.array(library.asnumpy(x))
+        size = np.sqrt(np.mean(host * host, axis=-1, keepdims=True))
+        loud = library.asarray(_LOUD * host, kind, None)
+        y = library.asnumpy(fn(loud, library.asarray(np.ones(dim), kind, None), positions))
+        return library.asarray(np.asarray(y) * size, kind, None)
+
+    return view
+
+
 def _one_rank(fn: Function, library: Backend, layout: str, dim: int) -> Function:
     return lambda num_heads: fn(num_heads, 1, 0)
 
@@ -138,3 +154,5 @@ VIEWS: dict[str, View] = {
     "rows": View("table", (_prefix,)),
     "rank_slopes": View("slopes", (_one_rank,)),
 }
+#: Views that only ``identify`` takes: the results of two functions are not compared through them.
+MORE = {"normed_apply": View("apply", (_normalised,))}

@@ -1,0 +1,1 @@
+"""Find the smallest rule that says where a function is wrong."""

@@ -1,0 +1,182 @@
+"""Say where a function is wrong: by one rule, by two, or by what is known without a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from .ask import Ask, refuted
+from .atoms import atoms
+from .features import features
+from .record import Record
+from .search import Rule, Table
+from .words import said
+
+#: The most elements that are searched; of the largest right results, the last are left out.
+_SEARCHED = 2**19
+#: The highest cost of two rules together.
+_DEAREST = 5.0
+#: Rules whose costs differ by no more are as simple as each other.
+_NEAR = 0.25
+#: The highest cost of a rule for results of which only parts are wrong.
+_OF_PARTS = 4.2
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a function is wrong."""
+
+    text: str  #: such as "wrong: heads from 8 on, in calls with S = 1"
+    rules: tuple[Rule, ...] = ()  #: an element is wrong if one of them holds; empty: no rule found
+    asked: int = 0  #: the number of calls that were made to refute other rules
+
+
+def locate(
+    records: Sequence[Record], ask: Ask | None = None, pairs: np.ndarray | None = None
+) -> Place | None:
+    """Return where the wrong elements of the records are, or None if no element is wrong.
+
+    ``ask`` makes a further call; with it, rules that explain the records equally well are told
+    apart. ``pairs`` are the channels (2, P) of the pairs.
+    """
+    if not any(record.failed for record in records):
+        return None
+    records, asked = list(records), 0
+    parts = {record.part for record in records if record.failed}
+    if len(parts) == 1 and any(record.part not in parts for record in records):
+        place = locate([replace(r, part=0) for r in records if r.part in parts], ask, pairs)
+        assert place is not None
+        text = f"{place.text} (only result {parts.pop() + 1} of each call is wrong)"
+        return replace(place, text=text)
+    rules, table = _rules(records)
+    if rules and ask is not None:
+        records, asked = refuted(records, rules, ask, lambda some: _rules(some)[0])
+        if asked:
+            rules, table = _rules(records)
+    best = [rule for rule in rules if rule.cost <= rules[0].cost + _NEAR]
+    if len(best) > 1:  # position 0 decides between rules that are as simple
+        rules = sorted(best, key=lambda rule: any(_still(r, [rule]) for r in records))
+    chosen = rules[:1] or _two(table)
+    if not chosen:
+        return _of_parts(records, asked)
+    channels = _channels(records, pairs)
+    words = "; and ".join(said(rule, table, channels) for rule in chosen)
+    words += ", but not at position 0" * any(_still(r, chosen) for r in records)
+    return Place(f"wrong: {words}", tuple(chosen), asked)
+
+
+def _still(record: Record, rules: Sequence[Rule]) -> bool:
+    """Return whether a rule holds for a right element at position 0, where nothing turns."""
+    at = features(record).get(("position", ""))
+    if at is None or not (at == 0).any():
+        return False
+    some = (at == 0) & ~record.wrong
+    return bool(some.any() and any((rule.predicts(record) & some).any() for rule in rules))
+
+
+def _rules(records: Sequence[Record]) -> tuple[list[Rule], Table]:
+    """Return the rules that explain all records, the cheapest first, and the table of them."""
+    held, kept = 0, []
+    for record in sorted(records, key=lambda r: (not r.failed, r.wrong.size)):
+        held += record.wrong.size
+        if record.failed or held <= _SEARCHED:
+            kept.append(record)
+    table = Table(kept)
+    return table.rules(table.wrong, ~table.wrong), table
+
+
+def _two(table: Table) -> list[Rule]:
+    """Return two rules, of which one or both hold for every wrong element; empty if none do."""
+    wrong, right = table.wrong, ~table.wrong
+    ends = np.cumsum(
+        [0, *(r.wrong.size if r.live is None else r.live.sum() for r in table.records)]
+    )
+    best: list[Rule] = []
+    for start, end in pairwise(ends):
+        some = np.zeros_like(wrong)
+        some[start:end] = wrong[start:end]
+        if not some.any():
+            continue
+        for one in table.rules(some, right)[:4]:
+            left = wrong & ~np.concatenate(
+                [one.predicts(r)[... if r.live is None else r.live].ravel() for r in table.records]
+            )
+            for other in table.rules(left, right)[:1] if left.any() else ():
+                if (one.cost + other.cost <= _DEAREST and not best) or one.cost + other.cost < sum(
+                    r.cost for r in best
+                ):
+                    best = [one, other]
+        break
+    return best
+
+
+def _of_parts(records: Sequence[Record], asked: int) -> Place:
+    """Return the place by a rule of rows, heads, tokens or calls of which only parts are wrong."""
+    axes = next(r.axes for r in records if r.failed)
+    for count in range(len(axes) - 1, -1, -1):
+        found = []
+        for kept in combinations(range(len(axes)), count):
+            parts = [_projected(record, kept) for record in records if record.axes == axes]
+            rules, table = _rules(parts)
+            found += [(rule, table) for rule in rules[:1] if rule.atoms and rule.cost <= _OF_PARTS]
+        if found:
+            rule, table = min(found, key=lambda pair: pair[0].cost)
+            some = f"some elements of {said(rule, table)}".replace(" of every element", "", 1)
+            return Place(f"wrong: {some}", (rule,), asked)
+    return Place(_unruled(records), (), asked)
+
+
+def _projected(record: Record, kept: tuple[int, ...]) -> Record:
+    """Return the record with sizes of 1 for all axes but those kept: wrong if any element is."""
+    gone = tuple(d for d in range(record.wrong.ndim) if d not in kept)
+    wrong = np.asarray(record.wrong.any(axis=gone, keepdims=True))
+    live = record.live
+    if live is not None:
+        live = np.asarray(live.any(axis=gone, keepdims=True))
+    return replace(record, wrong=wrong, live=live, gone=gone, full=record.shape)
+
+
+def _channels(records: Sequence[Record], pairs: np.ndarray | None) -> str:
+    """Return the wrong channels as words; empty if all are wrong, or no rule gives them."""
+    known = [r.channels for r in records if r.channels is not None]
+    if not known or len({c.size for c in known}) > 1:
+        return ""
+    wrong = np.any(known, axis=0)
+    for axis, off in (("channel", wrong), ("pair", None)):
+        if axis == "pair":
+            if pairs is None:
+                return ""
+            off = wrong[pairs[0]] & wrong[pairs[1]]
+            if not (off == (wrong[pairs[0]] | wrong[pairs[1]])).all():
+                return ""
+        assert off is not None
+        some = off if pairs is None or axis == "pair" else off[np.sort(pairs.ravel())]
+        if some.all():
+            return ""
+        names = (("index", axis), ("from end", axis))
+        at = np.arange(off.size)
+        for name, value in zip(names, (at, off.size - 1 - at), strict=True):
+            for atom in sorted(atoms(name, value[off], value[~off]), key=lambda a: a.cost):
+                if (atom.holds(value) == off).all():
+                    return said(Rule((atom,)))
+        low, high = int(at[off].min()), int(at[off].max())
+        if off[low : high + 1].all():
+            return f"{axis}s {low}..{high}"
+    return ""
+
+
+def _unruled(records: Sequence[Record]) -> str:
+    """Return what is known about the wrong elements without a rule."""
+    wrong = [r for r in records if r.failed]
+    every = sum(bool(r.wrong.all()) for r in wrong)
+    first = min(wrong, key=lambda r: r.wrong.size)
+    at = tuple(int(i) for i in np.argwhere(first.wrong)[0])
+    where = ", ".join(f"{axis} {i}" for axis, i in zip(first.axes, at, strict=True))
+    whole = f", {every} of them everywhere" if every else ""
+    return (
+        f"no simple rule says where: wrong in {len(wrong)} of {len(records)} results{whole}; "
+        f"first {where} of {first.case!r}"
+    )

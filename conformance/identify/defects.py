@@ -1,0 +1,141 @@
+"""Prefer a published encoding with one named defect to an exact fit that no model has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import RoPE
+from posenc_ref.conformance.harness.report import ERROR, Report
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+
+from . import names
+from .card import Card
+from .fit.measurement import PLAIN, Measurement
+
+#: Codes of defects in frequencies, positions and tables; other codes state other parameters, or
+#: that no cause is known.
+_DEFECTS = (
+    "angle-precision", "position-precision", "table-precision", "overflow", "mixed-layout",
+    "position-origin", "position-scale", "position-range", "denominator", "exponent",
+    "frequency-spacing", "phase-order",
+)  # fmt: skip
+#: The largest logarithm of the ratio of a frequency to that of a rule with a defect.
+_FAR = 2.0
+#: The most significant digits of the parameters of a scaling.
+_DIGITS = 5
+#: The lengths that models are trained for.
+_LENGTHS = (64, 2**24)
+
+#: Returns the report of the check against an encoding.
+Check = Callable[[RoPE], Report]
+
+
+def prefer_defect(card: Card, judged: Check) -> bool:
+    """Replace an unknown or implausible rule by a published one with one defect.
+
+    The defect must be the only finding of the check, which means that the output it predicts is
+    that of every call. Return whether the encoding was replaced.
+    """
+    e = card.encoding if isinstance(card.encoding, RoPE) else card.shell
+    if e is None or card.frequencies.size < 4 or card.by_length:
+        return False
+    doubtful = implausible(card.encoding) if card.rule else ""
+    odd = card.encoding is not None and _odd_base(card)
+    if card.encoding is not None and card.rule and not doubtful and not odd:
+        return False
+    for tried in _candidates(card, e):
+        with suppress(AssertionError, ArithmeticError, LookupError, ValueError):
+            report = judged(tried)
+            defect = _only_defect(report, card)
+            if defect:
+                _replace(card, tried, report)
+                return True
+    if doubtful:
+        card.unknown.append(doubtful)
+    return False
+
+
+def _candidates(card: Card, e: RoPE) -> Iterator[RoPE]:
+    """Yield the rule of most frequencies, and 10000 without scaling."""
+    w = np.abs(card.frequencies)
+    if w.size != (e.rotary_dim or e.head_dim) // 2:
+        return
+    m = Measurement(w, card.uncertainty)
+    plain = e.replace(scaling=None, base=10000.0)
+    if card.encoding is None or not card.rule:
+        fit = names.nearest_fit(m)
+        found = None if fit is None else plain.replace(base=fit.base, scaling=fit.scaling)
+        if found is not None and found != plain and _near(m, found):
+            yield found
+    if _near(m, plain) or not card.linear:
+        yield plain
+
+
+def _near(m: Measurement, e: RoPE) -> bool:
+    """Return whether frequencies are similar enough to be those of ``e`` with a defect."""
+    if not (m.w > 0).any():
+        return False
+    live = m.w > 0
+    return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < _FAR)
+
+
+def _only_defect(report: Report, card: Card) -> bool:
+    errors = [f for f in report.findings if f.severity == ERROR]
+    if len(errors) != 1 or errors[0].code not in _DEFECTS:
+        return False
+    if errors[0].code == "frequency-spacing":  # a list of wrong frequencies explains few of them
+        share = errors[0].message.split(" ")
+        if share[1:2] == ["of"]:
+            return 4 * int(share[0]) <= int(share[2])
+    return True
+
+
+def _replace(card: Card, found: RoPE, report: Report) -> None:
+    """Put the encoding with its defect on the card; the exact fit becomes an alias."""
+    if card.encoding is not None and card.rule:
+        card.aliases = (card.encoding,)
+    else:
+        card.aliases = ()
+    rules = ("no known rule", "the angles are not linear in the position, and")
+    card.unknown = [t for t in card.unknown if not t.startswith(rules)]
+    card.relations, card.nearest = (), ""
+    card.encoding, card.rule, card.report = found, True, report
+    card.deviations = list(report.findings)
+
+
+def _odd_base(card: Card) -> bool:
+    """Return whether the base has many digits, and no known scaling of a usual base gives it."""
+    e = card.encoding
+    if not isinstance(e, RoPE) or e.scaling is not None or card.aliases:
+        return False
+    return e.base not in PUBLISHED_BASES and float(f"{e.base:.2g}") != e.base
+
+
+def implausible(encoding: Any) -> str:
+    """Return a sentence if a scaling has parameters that no model states, or an empty string."""
+    s = getattr(encoding, "scaling", None)
+    if not isinstance(s, pr.Llama3Scaling | pr.YaRN | pr.NTKByParts):
+        return ""
+    odd = []
+    for name in ("factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"):
+        value = getattr(s, name, None)
+        if isinstance(value, float | int) and value not in PLAIN and not _short(float(value)):
+            odd.append(f"{name}={value:g}")
+    length = getattr(s, "original_max_position", None)
+    if length is not None and not _LENGTHS[0] <= length <= _LENGTHS[1]:
+        odd.append(f"original_max_position={length}")
+    if not odd:
+        return ""
+    return (
+        f"whether {type(s).__name__} is meant: it gives the frequencies, but with "
+        f"{', '.join(odd)}, which no known model has"
+    )
+
+
+def _short(value: float) -> bool:
+    return float(f"{value:.{_DIGITS - 1}g}") == value

@@ -1,0 +1,50 @@
+"""The function that fills in the identity card of each surface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from posenc_ref.conformance.functions.judge import ROWS
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES, load
+
+from .adapted import viewed
+from .card import Card
+from .images import grid
+from .plain import models, positions
+from .plain.vision_probes import VISION
+
+Identifier = Callable[[Run, Card], None]
+
+#: The surfaces that need more than their view or the comparison with a plain function.
+_OWN: dict[str, Identifier] = {
+    "grid": grid.identify,
+    "layers": models.layers,
+    "softmax_scale": models.softmax_scale,
+    "ids_from_tokens": models.ids_from_tokens,
+}
+
+
+def identifier(surface: str) -> Identifier:
+    """Return the function that fills in the card of a surface."""
+    if surface in _OWN:
+        return _OWN[surface]
+    if surface in viewed.EVERY:
+        return viewed.identify
+    if surface in positions.EVERY:
+        return positions.identify
+    return load(SURFACES[surface].identify)
+
+
+#: The surfaces whose functions can be identified: those of ``check``, and visual positions.
+IDENTIFIED = (*SURFACES, *VISION)
+
+
+def measured_as(surface: str) -> str:
+    """Return the surface that a function of ``surface`` is seen as."""
+    return viewed.EVERY[surface].surface if surface in viewed.EVERY else surface
+
+
+def has_function(surface: str) -> bool:
+    """Return whether the specification has a function for a surface that needs no encoding."""
+    return surface in ROWS and not SURFACES[surface].needs_encoding

@@ -1,0 +1,1 @@
+"""Tables and biases over the patches of an image."""

@@ -1,0 +1,114 @@
+"""Identify a function without a declared surface: try each surface that its signature allows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from posenc_ref.conformance.calling import takes
+from posenc_ref.conformance.calling.bind import BOUND
+from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.harness.signatures import SURFACES
+
+from .card import Card
+
+#: Surfaces that accept almost any result: tried only if a parameter has the name of theirs.
+_WEAK = ("layers", "softmax_scale", "frequencies", "bucket")
+#: Names of arguments that many functions have.
+_VAGUE = {"x", "q", "k", "offset", "positions", "chunks"}
+#: The most surfaces to try.
+_MOST = 12
+#: Other names of the arguments of surfaces.
+_NAMES = {
+    "h": "height", "w": "width", "n": "seq_len", "length": "seq_len", "mask": "attention_mask",
+    "cu_seqlens": "cu_seqlens", "window_size": "window", "n_head": "num_heads",
+    "tokens": "input_ids", "ids": "input_ids", "seqlens": "lengths", "seq_lens": "lengths",
+    "rank": "cp_rank", "q_len": "q_len", "k_len": "k_len",
+}  # fmt: skip
+
+#: Returns the card for a surface, or for None as :func:`identify` finds out by itself.
+One = Callable[[str | None], Card]
+
+
+def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
+    """Return the card of the first of ``surfaces`` that gives an exact result.
+
+    Surfaces whose arguments have the names of the parameters come first; their cards may have
+    deviations. If none fits, the card is the one of the surface that ``one`` finds by itself.
+    """
+    first, failed = None, None
+    for surface in surfaces:
+        if surface not in BOUND and _same_names(fn, surface):
+            card = one(surface)
+            if card.found and card.exact:
+                card.facts = {"surface": _words(surface, [surface]), **card.facts}
+                return card
+    try:
+        first = one(None)
+        if first.found:
+            return first
+    except ValueError as error:
+        failed = error
+    tried: list[str] = [first.surface] if first is not None else []
+    near: Card | None = None
+    for surface, named in _ranked(fn):
+        if surface in tried or surface not in surfaces:
+            continue
+        if len(tried) == _MOST:
+            break
+        tried.append(surface)
+        try:
+            card = one(surface)
+        except (ValueError, TypeError):
+            continue
+        if card.found and card.exact:
+            near = card
+            break
+        if card.found and card.rule and named and near is None:
+            near = card
+    if near is not None:
+        near.facts = {"surface": _words(near.surface, tried), **near.facts}
+        return near
+    if first is None:
+        assert failed is not None
+        raise failed
+    if len(tried) > 1:
+        first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
+    return first
+
+
+def _same_names(fn: Callable[..., Any], surface: str) -> bool:
+    """Return whether the parameters are the arguments of a surface, with names that tell it."""
+    try:
+        names = tuple(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        return False
+    row = SURFACES.get(surface)
+    return row is not None and names == row.arguments and not set(names) <= _VAGUE
+
+
+def _words(found: str, tried: list[str]) -> str:
+    others = [name for name in tried if name != found]
+    text = f"not declared: the function is one of {found!r}, {SURFACES[found].call}"
+    return f"{text}; also tried: {', '.join(others)}" if others else text
+
+
+def _ranked(fn: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the surfaces whose arguments the function takes, and whether it has their names."""
+    try:
+        names = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        return
+    mine = {_NAMES.get(name, name) for name in names}
+    roles = {role_of(name) for name in names} - {None}
+    rated = []
+    for place, (surface, row) in enumerate(SURFACES.items()):
+        if not takes(fn, surface):
+            continue
+        same = len(mine & set(row.arguments))
+        same += len(roles & {role_of(name) for name in row.arguments})
+        if surface in _WEAK and not same:
+            continue
+        rated.append((-same, abs(len(names) - len(row.arguments)), place, surface))
+    yield from ((surface, same < 0) for same, _, _, surface in sorted(rated))

@@ -1,0 +1,72 @@
+"""Calls of ``apply_qk`` in which every two of its sizes and forms of positions meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from posenc_ref.conformance.diagnosis.drive import Probe, drive
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.harness.crossing import Crossing, Row
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.calls import one_table
+
+from .cases_qk import Side
+
+#: Sizes and forms of positions; the function may refuse all but the first of the last three.
+CROSSED = {
+    "B": (1, 2, 3), "key heads": (1, 2, 3), "S": (1, 2, 5, 17, 129),
+    "query heads per key head": (1, 2, 4), "more keys than queries": (0, 3),
+    "positions": ("from 0", "later", "per row", "keys before queries"),
+}  # fmt: skip
+#: The most query tokens of all rows and heads of a call.
+MOST = 400
+
+
+def crossed(run: Run, ask: Callable[[Probe], Sequence[JudgedCall]]) -> list[JudgedCall]:
+    """Judge the crossed calls; return their queries and keys in turn."""
+    if run.settings.reduced or run.encoding.num_axes > 1:
+        return []
+    crossing = Crossing(CROSSED, _allowed, run.settings.seed, tuple(CROSSED)[3:])
+    run.ledger.crossings.append(crossing)
+    seen: list[JudgedCall] = []
+    for row in crossing.rows():
+        probe = _probe(run, row)
+        if probe is None:
+            continue
+        found = drive(run, [probe], ask)
+        if found:
+            crossing.saw(row)
+            seen += found
+        elif found is None or not crossing.refused(row):
+            break
+    return seen
+
+
+def _allowed(row: Row) -> bool:
+    """Return whether a call, or a part of one, is small enough."""
+    names = ("B", "key heads", "S", "query heads per key head")
+    return int(np.prod([row.get(name, 1) for name in names])) <= MOST
+
+
+def _probe(run: Run, row: Row) -> Probe | None:
+    """Return the call of a row, or None if its lengths have different frequencies."""
+    b, heads, s, group, more, form = row.values()
+    q_at, k_at = more + np.arange(s), np.arange(s + more)
+    if form == "later":
+        q_at, k_at = q_at + 37, k_at + 37
+    elif form == "per row":
+        starts = (3 + 11 * np.arange(b))[:, None]
+        q_at, k_at = starts + q_at, starts + k_at
+    elif form == "keys before queries":
+        q_at = q_at + 6
+    ends = [int(q_at.max()) + 1, int(k_at.max()) + 1]
+    if not (run.settings.allows(max(ends)) and one_table(run.encoding, ends)):
+        return None
+    sides, dim = [], run.encoding.head_dim
+    for h, at, others, keys in ((heads * group, q_at, k_at, False), (heads, k_at, q_at, True)):
+        x = run.random((b, h, at.shape[-1], dim), 7 * h + at.shape[-1])
+        sides.append(Side(run.encoding, x, at, others, keys=keys, length=max(ends)))
+    case = f"B, H, S = {(b, heads * group, s)}, {heads} key heads, {s + more} keys, {form}"
+    return Probe("pairs", case, tuple(sides), False)

@@ -1,0 +1,37 @@
+"""Functions whose encoding is not known: docs/identify.md identifies them."""
+
+import numpy as np
+
+
+def patches(height, width):
+    """Return the table of image patches, as in Masked Autoencoders."""
+    y, x = np.divmod(np.arange(height * width), width)
+    omega = 10000.0 ** (-np.arange(16) / 16)
+    angles = [np.outer(p, omega) for p in (x, y)]
+    parts = [f(a) for a in angles for f in (np.sin, np.cos)]
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def rotate_chunks(x, chunks):
+    """Rotate x (B, H, S, D) chunk by chunk; the position is kept from chunk to chunk."""
+    omega = 500000.0 ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1])
+    parts, start = [], 0
+    for length in chunks:
+        angle = (np.arange(length) + start)[:, None] * omega
+        a, b = np.split(x[..., start : start + length, :], 2, axis=-1)
+        cos, sin = np.cos(angle), np.sin(angle)
+        parts.append(np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1))
+        start += length
+    return np.concatenate(parts, axis=-2).astype(x.dtype)
+
+
+def document_positions(lengths):
+    """Return the positions of packed documents, without a new start for each."""
+    return np.arange(int(lengths.sum()))
+
+
+def rounded_frequencies(positions):
+    """Return cos and sin, with frequencies that were stored in half precision."""
+    omega = (10000.0 ** (-np.arange(32) / 32)).astype(np.float16).astype(np.float32)
+    angle = np.asarray(positions, np.float32)[:, None] * omega
+    return np.cos(angle), np.sin(angle)

@@ -1,0 +1,75 @@
+"""identify prefers a published encoding with one named defect to an exact fit that no model has."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import Llama3Scaling, RoPE
+from posenc_ref.conformance import identify
+from posenc_ref.conformance.identify.defects import implausible
+
+PLAIN = RoPE(64, layout="half")
+W = 10000.0 ** (-np.arange(32) / 32)
+
+
+def tables(w=W, *, on_cos=1.0, positions=lambda p: p):
+    def cos_sin(p):
+        angle = (np.asarray(positions(p), np.float32)[:, None] * w.astype(np.float32)).astype(float)
+        return (on_cos * np.cos(angle)).astype(np.float32), np.sin(angle).astype(np.float32)
+
+    return cos_sin
+
+
+def half(values):
+    return (
+        np.asarray(values)
+        .astype(
+            pytest.importorskip(
+                "ml_dtypes", reason="bfloat16 arrays of NumPy need ml_dtypes"
+            ).bfloat16
+        )
+        .astype(float)
+    )
+
+
+def one_wrong():
+    w = W.copy()
+    w[7] *= 1.3
+    return w
+
+
+DEFECTS = {
+    "angle-precision": lambda: tables(half(W)),
+    "position-precision": lambda: tables(positions=half),
+    "frequency-spacing": lambda: tables(one_wrong()),
+    "denominator": lambda: tables(10000.0 ** (-np.arange(32) / 31)),
+    "position-scale": lambda: tables(2 * np.pi * W),
+    "phase-order": lambda: lambda p: tables()(p)[::-1],
+}
+
+
+@pytest.mark.parametrize("code", DEFECTS)
+def test_a_defect_of_a_published_encoding(code):
+    card = identify(DEFECTS[code](), "cos_sin", max_position=4096)
+    assert card.encoding == PLAIN, str(card)
+    assert [f.code for f in card.deviations] == [code], str(card)
+
+
+def test_frequencies_without_a_cause_keep_their_list():
+    w = W * (1 + 0.1 * np.random.default_rng(0).normal(size=32))
+    card = identify(tables(np.sort(w)[::-1]), "cos_sin", max_position=1024)
+    assert not card.rule, str(card)
+    assert card.exact, str(card)
+
+
+def test_a_factor_on_the_cosines_alone():
+    card = identify(tables(on_cos=1.25), "cos_sin", max_position=1024)
+    assert card.facts["amplitude"] == "1.25 on cos, 1 on sin"
+    assert card.encoding == PLAIN, str(card)
+    assert not card.exact
+
+
+def test_implausible_parameters_are_named():
+    odd = RoPE(8, layout="half", scaling=Llama3Scaling(1.33352, 1.0, 1.0, 40000))
+    usual = RoPE(8, layout="half", scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))
+    assert "factor=1.33352" in implausible(odd)
+    assert not implausible(usual)
