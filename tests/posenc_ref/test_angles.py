@@ -312,4 +312,4 @@ def test_jax_is_certified_with_and_without_jit(cases, some, tmp_path):
 
 
 def test_the_bound_is_the_one_that_is_promised():
-    assert ERROR_BOUND == 2.0**-52  # 2 * 2**-53, in the docstring of the module
+    assert ERROR_BOUND * 2**53 == 2  # as in the docstring of the module

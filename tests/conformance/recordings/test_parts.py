@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.recordings.against import _matched
 from posenc_ref.conformance.recordings.angles import Angles, fit
@@ -64,8 +65,8 @@ def test_pairs_whose_map_the_heads_do_not_determine_have_no_misfit():
     y = np.concatenate([x[..., :2] @ turn.T, x[..., 2:]], axis=-1)
     channels = tuple(np.array(c) for c in ([0, 2], [1, 3], [0, 2], [1, 3]))
     found, misfit = general(Tokens(x, y, np.zeros((1, 1)), "float64"), channels)
-    np.testing.assert_allclose(found[0], [turn, np.eye(2)], atol=1e-12)
-    assert misfit == pytest.approx(0.0, abs=1e-12)
+    off = np.abs(found[0] - [turn, np.eye(2)]).max()
+    assert max(off, misfit) <= BUDGET["float64"] * ROUNDOFF["float64"]
 
 
 def test_a_sequence_ends_where_a_position_does_not_follow():

@@ -41,14 +41,14 @@ def wide(right, wrong):
 PART = HALF.replace(rotary_dim=8)
 CASES = {
     "heads": (heads_as_positions, HALF, "position-axis", "the head index is taken for"),
-    "counted": (counted, HALF, "decode-offset", "given positions are ignored"),
+    "counted": (counted, HALF, "decode-offset", "the position used is the index in the call"),
     "slice": (across_the_head, PART, "layout", "pairs reach across the whole head"),
     "wide layout": (
         wide(HALF.apply, OTHER.apply), HALF, "layout", "(2, 8, 64), pairs are interleaved",
     ),
     "wide shift": (
         wide(HALF.apply, lambda x, p: HALF.apply(x, np.asarray(p) + 1)), HALF,
-        "wrong-row", "(2, 8, 64), 64 of 64 tokens are wrong, from token 0 on",
+        "wrong-row", "(2, 8, 64), 1024 of 1024 tokens are wrong",
     ),
 }  # fmt: skip
 

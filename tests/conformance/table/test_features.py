@@ -120,7 +120,7 @@ def test_a_sum_has_the_shape_of_x(part):
     assert report.findings[0].message.startswith("expected shape (2, 5, 8), as x has, got ")
 
 
-def test_a_grid_without_the_offset_of_its_table():
-    table = RNG.standard_normal((40, 8)).astype(np.float32)
+def test_a_grid_without_the_offset_of_its_table(rng):
+    table = rng.standard_normal((40, 8)).astype(np.float32)
     report = check(lambda h, w: table[: h * w], Learned(table, offset=2), "grid")
     assert [f.message for f in report.findings] == ["the table's offset 2 is missing"]
