@@ -7,6 +7,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
+from posenc_ref.conformance.rotary.diagnose import _token_index
 from posenc_ref.conformance.rotary.diagnose_length import _rules
 from posenc_ref.conformance.rotary.judge_equivalence import order_of
 
@@ -77,3 +78,15 @@ def test_the_order_of_the_channels_of_a_result():
     assert order_of(four, measured((0, 2, 0, 1), (1, 3, 2, 3))).tolist() == [0, 2, 1, 3]
     assert order_of(four, measured((0, 1, 0, 1), (2, 3, 2, 3))) is None
     assert order_of(four, measured((0, 2, 0, 1), (1, 3, 1, 3))) is None
+
+
+@pytest.mark.parametrize(("apply", "is_index"), [(counted, True), (HALF.apply, False)])
+def test_the_index_of_a_token_is_told_from_its_position(apply, is_index):
+    said = []
+    run = SimpleNamespace(
+        driver=SimpleNamespace(apply=apply),
+        random=lambda shape, seed: np.random.default_rng(seed).standard_normal(shape),
+        add=lambda *finding: said.append(finding[0]),
+    )
+    assert _token_index(run, HALF) is is_index
+    assert said == ["decode-offset"] * is_index
