@@ -284,5 +284,5 @@ def test_the_page_counts_and_explains(tmp_path, monkeypatch):
     assert "| `conformance/sequences/` | 4 | 1 | 2 | 2 | 1 |" in text
     assert "50.0% are killed; 75.0% are killed or explained" in text
     assert "`conformance/sequences/call.py:5 | `x = 1` | `x = 2` | A title. |".lstrip("`") in text
-    assert "1 survivors: not explained yet" in text
+    assert "1 survivor: not explained yet" in text
     assert "| `conformance/sequences/` | 4 | 1 | 1 | 3 | 2 |" in page.page("Today.", first)

@@ -127,7 +127,8 @@ def _tables(outcomes: dict[Mutant, dict[str, Any]], later: dict[Mutant, dict[str
     ]
     for kind, text in KINDS.items():
         if kind in kinds:
-            lines += ["", f"### {len(kinds[kind])} survivors: {text}", ""]
+            count = len(kinds[kind])
+            lines += ["", f"### {count} survivor{'s' * (count > 1)}: {text}", ""]
             lines += ["| line | was | became | why it survives |", "| --- | --- | --- | --- |"]
             lines += kinds[kind]
     return "\n".join(lines)
