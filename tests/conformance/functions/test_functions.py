@@ -93,6 +93,10 @@ def _subtracted(lengths):
     return np.arange(lengths.sum()) - np.repeat(first, lengths)
 
 
+def _late(lengths):
+    return np.r_[0, pr.packed(lengths)[:-1] + 1] if lengths.size else lengths
+
+
 def _exchanged(w, n):
     return w.reshape(n, 2, -1)[:, ::-1].reshape(w.shape)
 
@@ -106,6 +110,7 @@ def _exchanged(w, n):
             lambda: 0.09 / (0.1 * np.log(40) + 1) ** 2, "softmax_scale", MODEL,
             "the declared scale is divided by the square of YaRN's factor 1.36889",
         ),
+        (_late, "packed", None, "documents restart one token late"),
         (_subtracted, "packed", None, "the length of the document is subtracted, not its start"),
     ],
 )  # fmt: skip

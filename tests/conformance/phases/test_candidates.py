@@ -95,6 +95,15 @@ def test_an_amplitude_that_grows_and_where_it_is_first_seen():
     assert finding.evidence.startswith("pair 0 at position 5: cos 0.289")
 
 
+def test_small_angles_are_right_and_larger_ones_are_not():
+    def bent(positions):
+        angle = np.asarray(positions)[..., None] * ROPE.frequencies()
+        angle = np.where(angle > np.pi / 4, angle + 0.3 * np.sin(7 * angle), angle)
+        return np.float32(np.cos(angle)), np.float32(np.sin(angle))
+
+    assert check(bent, ROPE, "cos_sin").codes == ["range-reduction"]
+
+
 def test_half_tables_where_exact_angles_are_required_are_called_half():
     def half(positions):
         tables = ROPE.cos_sin(positions, dtype="float64")
