@@ -76,13 +76,14 @@ def folder(mutant: Mutant) -> str:
 def page(
     about: str, first: Results, again: Results | None = None, second: Results | None = None
 ) -> str:
-    """Return the page: the score of a draw, then of its survivors after the mends and a new draw.
+    """Return the page: the scores of a draw and of a second one, made after the first was mended.
 
-    ``about`` says when the runs were made, and with which versions.
+    ``again`` has the survivors of both, judged after the mends. ``about`` says when the runs were
+    made, and with which versions.
     """
-    runs = [(first.read(), again.read() if again else {})]
-    runs += [(second.read(), {})] if second else []
-    titles = ["First draw", "Second draw, after the mends"]
+    later = again.read() if again else {}
+    runs = [(draw.read(), later) for draw in (first, second) if draw]
+    titles = ["First draw", "Second draw"]
     parts = [HEAD.rstrip(), about]
     for title, (outcomes, later) in zip(titles, runs, strict=False):
         parts.append(f"## {title}\n\n{_tables(outcomes, later)}")
