@@ -3,12 +3,14 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import BUDGET, Truth
 from posenc_ref.conformance import check
 from posenc_ref.conformance.phases.diagnose import origin_of
 from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_SHAPES
+from posenc_ref.conformance.phases.frequencies import FrequencyMistake, _unfilled
 from posenc_ref.conformance.phases.measure import Phases
 from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes, scaling_mistakes
 
@@ -83,6 +85,20 @@ def test_frequencies_of_zero_have_no_origin():
     phases = Phases(nothing, nothing, nothing, np.ones(2))
     declared = SimpleNamespace(origin=3.0, sign=1)
     assert origin_of(run, phases, declared, nothing) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("code", "target", "reported"),
+    [
+        ("frequency-spacing", PLAIN, "uninitialised"),
+        ("frequency-spacing", PLAIN[::-1], "frequency-spacing"),  # a declared order of its own
+        ("base", PLAIN, "base"),
+    ],
+)
+def test_frequencies_without_an_order_were_never_set(code, target, reported):
+    found = FrequencyMistake(code, "another spacing", PLAIN)
+    noise = np.array([0.3, 7.0, 0.0, 2.0, 0.2, 9.0, 3.0, 4.0])
+    assert _unfilled(found, noise, target).code == reported
 
 
 def test_an_amplitude_that_grows_and_where_it_is_first_seen():
