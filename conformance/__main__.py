@@ -55,6 +55,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    _fill_closed()
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     end_all_on_signals()
     if "--in-process" not in arguments:  # with it, a debugger may attach
@@ -88,6 +89,15 @@ def _report(error: Exception) -> None:
         "command and the traceback that POSENC_DEBUG=1 prints",
         file=sys.stderr,
     )
+
+
+def _fill_closed() -> None:
+    """Open /dev/null where a standard descriptor is closed, or a pipe would get its number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
 
 
 def _output(stream: Any) -> Any:

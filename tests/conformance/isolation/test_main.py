@@ -19,6 +19,7 @@ def test_an_unexpected_exception_has_an_exit_code_of_its_own(debug, monkeypatch,
     monkeypatch.setattr(cli, "make_app", broken)
     monkeypatch.setattr(sys, "argv", ["posenc", "presets"])
     monkeypatch.setattr(command, "end_all_on_signals", lambda: None)
+    monkeypatch.setattr(command, "hide_files", lambda: None)
     monkeypatch.setenv("POSENC_DEBUG", debug)
     with pytest.raises(SystemExit) as ended:
         command.main()
@@ -49,6 +50,20 @@ def ends(monkeypatch):
 def test_a_closed_standard_output_is_refused(ends, capsys):
     assert ends("explain", stdout=None) == 2
     assert capsys.readouterr().err.startswith("posenc: standard output is closed, so no result")
+
+
+def test_pipes_do_not_get_the_numbers_of_closed_descriptors(monkeypatch):
+    found = {0: False, 1: True, 2: False}
+    closed = []
+
+    def fstat(descriptor):
+        if not found[descriptor]:
+            raise OSError
+
+    monkeypatch.setattr(command.os, "fstat", fstat)
+    monkeypatch.setattr(command.os, "open", lambda name, flags: closed.append(name))
+    command._fill_closed()
+    assert closed == [os.devnull] * 2
 
 
 #: The second catches OSError, which means a file that cannot be read.
