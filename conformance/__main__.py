@@ -12,7 +12,7 @@ from typing import Any
 
 from posenc_ref._text import one_line, printable
 
-from .isolation.group import end_all_on_signals, hide_files
+from .isolation.group import end_all_on_signals, fill_closed, hide_files
 from .isolation.judge import Child
 from .isolation.show import show_output
 
@@ -38,7 +38,7 @@ class Unwritable(Exception):
 class _Output(io.FileIO):
     """A file whose errors are :class:`Unwritable`."""
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -55,7 +55,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    _fill_closed()
+    fill_closed()
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     end_all_on_signals()
     if "--in-process" not in arguments:  # with it, a debugger may attach
@@ -89,15 +89,6 @@ def _report(error: Exception) -> None:
         "command and the traceback that POSENC_DEBUG=1 prints",
         file=sys.stderr,
     )
-
-
-def _fill_closed() -> None:
-    """Open /dev/null where a standard descriptor is closed, or a pipe would get its number."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number
 
 
 def _output(stream: Any) -> Any:

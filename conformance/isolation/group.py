@@ -120,6 +120,15 @@ def _end_all_and_die(number: int, frame: Any) -> None:
     os.kill(os.getpid(), number)
 
 
+def fill_closed() -> None:
+    """Open /dev/null where a standard descriptor is closed, or a pipe would get its number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
+
+
 def hide_files() -> None:
     """Hide the open files of this process in /proc from other processes of its user (Linux)."""
     if LINUX:

@@ -81,7 +81,7 @@ def running(source):
         program.process.stdout.close()
 
 
-@pytest.mark.parametrize("source, others", [(SHARED, False), (ANOTHER_SESSION, True)])
+@pytest.mark.parametrize(("source", "others"), [(SHARED, False), (ANOTHER_SESSION, True)])
 def test_memory_counts_wherever_it_is(source, others):
     with running(source) as program:
         assert 64 * MIB < program.memory() < 128 * MIB
@@ -90,9 +90,21 @@ def test_memory_counts_wherever_it_is(source, others):
 
 def test_the_memory_of_a_process_that_answers_fast_is_looked_at():
     command = [sys.executable, "-S", "-u", "-c", ANSWERS_FAST]
-    with closing(Conversation(command)) as talk, pytest.raises(Silent, match="memory"):
-        for _ in range(2000):
-            assert talk.ask(b"\n", Limits(seconds=10, memory=48)) == b"yes\n"
+    with closing(Conversation(command)) as talk:
+
+        def answers():
+            for _ in range(2000):
+                assert talk.ask(b"\n", Limits(seconds=10, memory=48)) == b"yes\n"
+
+        with pytest.raises(Silent, match="memory"):
+            answers()
+
+
+def test_pipes_do_not_get_the_numbers_of_closed_descriptors():
+    source = "import runpy, os, sys; runpy.run_path(sys.argv[1])['fill_closed'](); print(os.pipe())"
+    command = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", sys.executable, "-S", "-c", source]
+    done = subprocess.run([*command, group.__file__], capture_output=True, text=True, check=False)
+    assert min(eval(done.stdout)) > 2
 
 
 def test_another_process_of_the_user_cannot_open_the_output():

@@ -52,20 +52,6 @@ def test_a_closed_standard_output_is_refused(ends, capsys):
     assert capsys.readouterr().err.startswith("posenc: standard output is closed, so no result")
 
 
-def test_pipes_do_not_get_the_numbers_of_closed_descriptors(monkeypatch):
-    found = {0: False, 1: True, 2: False}
-    closed = []
-
-    def fstat(descriptor):
-        if not found[descriptor]:
-            raise OSError
-
-    monkeypatch.setattr(command.os, "fstat", fstat)
-    monkeypatch.setattr(command.os, "open", lambda name, flags: closed.append(name))
-    command._fill_closed()
-    assert closed == [os.devnull] * 2
-
-
 #: The second catches OSError, which means a file that cannot be read.
 COMMANDS = [["explain"], ["plan", "llama-3-8b", "--length", "8192"], ["--version"]]
 
