@@ -36,12 +36,15 @@ class Unwritable(Exception):
 
 
 class _Output(io.FileIO):
-    """A file whose errors are :class:`Unwritable`."""
+    """A file whose errors are :class:`Unwritable`; the last one is kept."""
+
+    lost: OSError | None = None
 
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
+            self.lost = error
             raise Unwritable(error) from None
 
 
@@ -70,8 +73,7 @@ def main() -> None:
             sys.exit(INTERNAL)
         finally:
             for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
+                _finish(stream)
     except Unwritable as error:
         sys.exit(_unwritable(error.args[0]))
 
@@ -106,6 +108,15 @@ def _output(stream: Any) -> Any:
         # Python without buffers (-u) has write_through in place of line_buffering.
         line_buffering=stream.line_buffering or stream.write_through,
     )
+
+
+def _finish(stream: Any) -> None:
+    """Write what is left; raise :class:`Unwritable` if anything was lost, also in a thread."""
+    if stream is not None:
+        stream.flush()
+        raw = getattr(getattr(stream, "buffer", None), "raw", None)
+        if isinstance(raw, _Output) and raw.lost is not None:
+            raise Unwritable(raw.lost)
 
 
 def _unwritable(error: OSError) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -77,6 +78,18 @@ def test_an_error_that_cannot_be_said_is_no_deviation(arguments, ends, monkeypat
         monkeypatch.setattr(cli, "make_app", broken)
     with open("/dev/full", "w", encoding="utf-8") as full:
         assert ends(*arguments, stderr=full) == command.UNWRITABLE
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_that_a_thread_loses_is_lost(ends, monkeypatch):
+    def loud(arguments):
+        with suppress(command.Unwritable):
+            show_output(b"x" * 100_000)  # more than a buffer keeps
+        return 0
+
+    monkeypatch.setattr(command, "_run", loud)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        assert ends("check", stderr=full) == command.UNWRITABLE
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)
