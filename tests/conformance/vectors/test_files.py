@@ -104,7 +104,7 @@ def unlike(name, part, change):
 UNLIKE = {
     "no input": (
         unlike("decode_positions", "inputs", lambda d: d.pop("n_steps")),
-        "its inputs must be prompt_len, n_steps for the surface decode_positions, got ['prompt_len']",
+        "inputs must be prompt_len, n_steps for the surface decode_positions, got ['prompt_len']",
     ),
     "no truth": (
         unlike("packed", "truth", lambda d: d.pop("position_ids")),
