@@ -12,7 +12,7 @@ from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
 from posenc_ref.conformance.harness.run import Run
 
 from .cases import BiasCase, Ruler
-from .diagnose_other import large_constants
+from .diagnose_other import explained_by_step, large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
 from .model import PLACES, Lines, fit, residual_of
 
@@ -28,8 +28,10 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
         fits = [fit(case, ruler) for case in usable]
         suggested = list(_causes(encoding, fits, ruler))
         causes, complete = explain(residual_of(encoding, cases, ruler), suggested)
-    report(run, causes)
     run.report.measured = _words(fits)
+    if not (causes and complete) and explained_by_step(run, cases):
+        return
+    report(run, causes, complete)
     failed = any(f.check == "values" for f in run.failures)
     if causes or not (complete and failed) or run.report.findings:
         return

@@ -4,30 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
+from posenc_ref import Bias
 from posenc_ref.accuracy import ROUNDOFF, Truth
-from posenc_ref.conformance.diagnosis.match import fits, match
+from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import exactly
 
 from .cases import BiasCase
+from .formulas import step_changes
 from .mistakes import bias_mistakes
 
 
 def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
     """Report the first mistake that explains all calls, if necessary with a fitted factor."""
     declared, *others = (_of_cases(mistake) for mistake in bias_mistakes(run.encoding))
+    calls = _judged(declared, cases)
+    if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
+        large_constants(run, [(case.name, case.own) for case in cases])
+        return
+    found = chain([declared, *others], likely(run, calls, _steps(run.encoding)))
+    if not match(run, calls, found) and not run.report.codes:
+        report_in_part(run, calls, _steps(run.encoding))
+
+
+def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
+    """Report the changed step of the formula that explains all calls; return whether one does.
+
+    The step may be changed in some calls, or for some heads, queries or keys, only.
+    """
+    declared = next(iter(bias_mistakes(run.encoding)))
+    calls = _judged(_of_cases(declared), cases)
+    for mistake in likely(run, calls, _steps(run.encoding)):
+        if explains(run, calls, mistake):
+            return match(run, calls, [mistake])
+    return report_in_part(run, calls, _steps(run.encoding))
+
+
+def _judged(declared: Mistake, cases: Sequence[BiasCase]) -> list[JudgedCall]:
     calls = []
     for case in cases:
         truth = declared.predict(case)
         assert truth is not None
         calls.append(JudgedCall(case.name, case.moved, truth, case, case.judged))
-    if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
-        large_constants(run, [(case.name, case.own) for case in cases])
-        return
-    match(run, calls, [declared, *others])
+    return calls
+
+
+def _steps(declared: Bias) -> Iterator[Mistake]:
+    """Yield the declared formula with each of its steps changed, without a fitted factor."""
+    none = ("bias-missing", "the bias is 0", lambda q, k: exactly(0 * declared.truth(q, k).value))
+    for code, message, values in chain([none], step_changes(declared)):
+        mistake = Mistake(code, message, lambda places, of=values: of(*places))  # type: ignore[misc]
+        yield replace(_of_cases(mistake), fit=None)
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:

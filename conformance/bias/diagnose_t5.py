@@ -18,6 +18,7 @@ from .bucket_model import bases, model, shift
 from .cases import BiasCase, Ruler
 from .diagnose_alibi import alignment_cause
 from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
+from .diagnose_other import explained_by_step
 from .diagnose_slopes import scale_cause
 
 #: Relative positions (N,), and the bias (N, H) or the bucket (N,) of each.
@@ -48,9 +49,12 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
         found += bucket_causes(encoding, *_merged(aligned))
     kept = unique([*found, *bucket_causes(encoding, *_merged(decoded))])
     names = [case.name for case in cases]
-    causes, _ = explain(_residual(encoding, table, names, lines, ruler), kept)
-    report(run, causes)
+    causes, complete = explain(_residual(encoding, table, names, lines, ruler), kept)
     r, b = _merged(decoded)
+    if not (causes and complete) and explained_by_step(run, cases):
+        run.report.measured = words(encoding, r, b)
+        return
+    report(run, causes, complete)
     if not causes and (model(encoding, {}, r) != b).any():
         by_no_rule(run, encoding, r, b)
     run.report.measured = words(encoding, r, b)

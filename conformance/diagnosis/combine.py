@@ -21,6 +21,8 @@ Residual = Callable[[dict[str, Any]], tuple[bool, float]]
 MOST = 3
 #: In an incomplete explanation, each cause must reduce the residual by at least this factor.
 LEAST = 2
+#: Begins the message of a cause that does not predict every result.
+IN_PART = "consistent with a part of the results: "
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,15 @@ def _sets(causes: Sequence[Cause]) -> Iterator[tuple[int, ...]]:
                 yield numbers
 
 
-def report(run: Run, causes: Sequence[Cause]) -> None:
-    """Report each cause as a finding."""
+def report(run: Run, causes: Sequence[Cause], complete: bool = True) -> None:
+    """Report each cause as a finding.
+
+    If the causes together do not predict every result, the messages say so.
+    """
     for cause in causes:
         run.add(
             cause.code,
-            cause.message,
+            cause.message if complete else f"{IN_PART}{cause.message}",
             cause.evidence,
             values=cause.values,
             equivalent=cause.equivalent,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
+from .combine import IN_PART
+from .in_part import in_part
 from .mistake import JudgedCall, Mistake
+from .scored import failed, fits, scores
+
+__all__ = ["explains", "failed", "fits", "judge_call", "likely", "match", "report_in_part", "worst"]
 
 
 def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
@@ -20,44 +26,29 @@ def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
     return one
 
 
-def failed(run: Run, calls: Sequence[JudgedCall]) -> list[JudgedCall]:
-    """Return those of the calls that do not match their reference."""
-    return [one for one in calls if not fits(run, one, one.truth)]
-
-
-def fits(run: Run, one: JudgedCall, truth: Truth | None) -> bool:
-    """Return whether the result of the call matches ``truth`` within the tolerance."""
-    if truth is None or truth.value.shape != one.actual.shape:
-        return False
-    score = scores(run, one, truth)
-    return bool(score.size == 0 or score.max() <= run.budget)
-
-
-def scores(run: Run, one: JudgedCall, truth: Truth) -> np.ndarray:
-    """Return the score of every element of the call, or 0 for masked elements."""
-    score = run.scores(one.actual, truth)
-    return score if one.mask is None else np.where(one.mask, score, 0.0)
-
-
 def worst(run: Run, one: JudgedCall) -> tuple[int, ...]:
     """Return the index of the element with the largest score."""
     return largest(scores(run, one, one.truth))
 
 
-def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:
+def match(
+    run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake], *, parts: bool = True
+) -> bool:
     """Report the mistakes that explain the wrong calls; return whether every call is explained.
 
     If one mistake explains every wrong call, only that mistake is reported; mistakes without
     fitted numbers are tried first. Otherwise several mistakes are reported. Each explains wrong
-    calls that the others do not, and none contradicts a right call.
+    calls that the others do not, and none contradicts a right call. If these do not explain every
+    call, ``parts`` allows one mistake that is made in some calls or elements only.
     """
     wrong = failed(run, calls)
     if not wrong:
         return True
     right = [one for one in calls if all(one is not w for w in wrong)]
     partial: list[tuple[Mistake, list[JudgedCall]]] = []
-    fitted = []
+    fitted, tried = [], []
     for mistake in mistakes:
+        tried.append(mistake)
         explained = _explained(run, wrong, right, mistake)
         if len(explained) == len(wrong):
             _add(run, mistake, explained)
@@ -72,16 +63,58 @@ def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) ->
             for mistake in together:
                 _add(run, mistake, wrong)
             return True
-    left = list(wrong)
+    chosen, left = _several(wrong, partial)
+    if left and parts and report_in_part(run, calls, tried):
+        return True
+    for mistake, found in chosen:
+        message = f"{IN_PART}{mistake.message}" if left else mistake.message
+        _add(run, replace(mistake, message=message), found)
+    return not left
+
+
+def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:
+    """Report a mistake that is made in some calls or elements only; return whether there is one."""
+    wrong = failed(run, calls)
+    right = [one for one in calls if all(one is not w for w in wrong)]
+    found = in_part(run, wrong, right, mistakes)
+    if found is not None:
+        mistake, words = found
+        _add(run, replace(mistake, message=f"{mistake.message}, {words}"), wrong)
+    return found is not None
+
+
+def _several(
+    wrong: list[JudgedCall], partial: list[tuple[Mistake, list[JudgedCall]]]
+) -> tuple[list[tuple[Mistake, list[JudgedCall]]], list[JudgedCall]]:
+    """Return mistakes with the calls that each explains, and the calls that none explains."""
+    left, chosen = list(wrong), []
     while partial and left:
         gain = [sum(any(one is w for w in left) for one in found) for _, found in partial]
         best = int(np.argmax(gain))
         if not gain[best]:
             break
         mistake, found = partial.pop(best)
-        _add(run, mistake, [w for w in left if any(one is w for one in found)])
+        chosen.append((mistake, [w for w in left if any(one is w for one in found)]))
         left = [w for w in left if all(one is not w for one in found)]
-    return not left
+    return chosen, left
+
+
+def likely(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> Iterator[Mistake]:
+    """Yield those of many mistakes that predict the smallest wrong call.
+
+    Only these are tried on the other calls, which may be a thousand times as large.
+    """
+    wrong = failed(run, calls)
+    if wrong:
+        least = min(wrong, key=lambda one: one.actual.size)
+        yield from (m for m in mistakes if fits(run, least, m.predict(least.facts)))
+
+
+def explains(run: Run, calls: Sequence[JudgedCall], mistake: Mistake) -> bool:
+    """Return whether the mistake predicts the results of all calls, wrong and right."""
+    wrong = failed(run, calls)
+    right = [one for one in calls if all(one is not w for w in wrong)]
+    return bool(wrong) and len(_explained(run, wrong, right, mistake)) == len(wrong)
 
 
 def _explained(

@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.rule import Variables
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -50,6 +51,8 @@ class Plain:
     #: Return values with their tolerance.
     truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
+    #: Return numbers that may be mistaken for the result, by name; all broadcast to its shape.
+    variables: Callable[[tuple[Any, ...]], Variables] | None = None
     #: Return further mistakes that a wrong result suggests.
     suggested: Callable[..., Iterable[Mistake]] = lambda encoding, arguments, actual: ()
     #: Return the arguments cut to positions up to a largest one.

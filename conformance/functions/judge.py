@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match, worst
+from posenc_ref.conformance.diagnosis.match import (
+    failed,
+    fits,
+    judge_call,
+    match,
+    report_in_part,
+    worst,
+)
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
@@ -21,6 +28,7 @@ from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
+from .rules import name_rule
 
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
@@ -128,7 +136,12 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
-    if match(run, calls, chain(row.mistakes(run.encoding), suggested)) and run.report.codes:
+    known = list(chain(row.mistakes(run.encoding), suggested))
+    if match(run, calls, known, parts=False) and run.report.codes:
+        return
+    if one and not run.report.codes and name_rule(run, row, calls):
+        return
+    if one and not run.report.codes and report_in_part(run, calls, known):
         return
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)

@@ -10,6 +10,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
+from . import variables
 from .function import Arguments, Plain, several, written
 
 #: The function may refuse longer sequences.
@@ -242,10 +243,18 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 POSITION_ROWS = {
     "position_ids": Plain(
-        _masks, _mask_mistakes, "padding", judged=lambda arguments: np.asarray(arguments[0]) == 1
+        _masks,
+        _mask_mistakes,
+        "padding",
+        judged=lambda arguments: np.asarray(arguments[0]) == 1,
+        variables=variables.of_mask,
     ),
-    "packed": Plain(_lengths, _packed_mistakes, "packing"),
-    "decode_positions": Plain(_prompts, _decode_mistakes, "decode-offset"),
-    "shard_positions": Plain(_shards, _shard_mistakes, "shard-offset"),
+    "packed": Plain(_lengths, _packed_mistakes, "packing", variables=variables.of_lengths),
+    "decode_positions": Plain(
+        _prompts, _decode_mistakes, "decode-offset", variables=variables.of_prompt
+    ),
+    "shard_positions": Plain(
+        _shards, _shard_mistakes, "shard-offset", variables=variables.of_shard
+    ),
     "ids_from_tokens": Plain(_tokens, _token_mistakes, "padding"),
 }

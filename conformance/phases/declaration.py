@@ -13,6 +13,7 @@ from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, Rot
 from .frequencies import Schedule
 from .measure import Tables
 from .schedule_mistakes import multi_axis_exponents, multi_axis_mistakes, scaling_mistakes
+from .schedule_steps import step_mistakes
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,9 @@ def schedule_of(encoding: Rotary) -> Schedule:
                 e.at(turning)
                 for e in scaling_mistakes(encoding)
                 if e.predicted.size == turning.size
+            ],
+            late=lambda: [
+                e.at(turning) for e in step_mistakes(encoding) if e.predicted.size == turning.size
             ],
             # Given frequencies have no base to which a scaling could be missing.
             plain=None

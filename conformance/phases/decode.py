@@ -39,6 +39,11 @@ class Decoder:
         at = int(np.argmin(misfit))
         return int(self.candidates[at]), float(misfit[at])
 
+    def rotated(self, before: np.ndarray, after: np.ndarray) -> int:
+        """Return the position whose rotation maps ``before`` to ``after``, complex (pairs,)."""
+        x, y = before[self.chosen], after[self.chosen]
+        return int(self.candidates[np.argmin(np.abs(self.table * x - y).max(axis=1))])
+
     def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return :meth:`position` for every token of cos and sin (..., pairs)."""
         shape, pairs = cos.shape[:-1], cos.shape[-1]

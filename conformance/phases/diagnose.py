@@ -15,6 +15,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
+from .angle_step import angle_step, frequency_step, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
@@ -50,6 +51,13 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             w = declared.sign * phases.frequencies
     if exchanged(run, phases, found):
         return
+    if vague and phases.linear:
+        text = frequency_step(w, phases.sigma, declared.frequencies)
+        if text:
+            k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
+            where = f"pair {k}: {w[k]:.9g}, declared {declared.frequencies[k]:.9g}"
+            run.add("angle-precision", text, where, equivalent=("frequency-spacing",))
+            return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
     if vague and large_angles(run, tables, declared):
@@ -215,6 +223,10 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
             text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
             run.add("attention-factor", text, where)
             return
+    seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
+    if text := value_step(run, seen, exact):
+        run.add("table-precision", text, where)
+        return
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
@@ -222,8 +234,19 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         run.add("range-reduction", "small angles are right, larger ones are not", where)
-    elif np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01:
-        run.add("amplitude", "the size of cos and sin changes with the position", where)
+    elif np.abs(size - 1).max() <= slack.max() and (step := angle_step(run, tables, declared)):
+        text, evidence = step
+        run.add("angle-precision", text, evidence)
+    elif (
+        np.abs(size - 1).max() > slack.max()
+        and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01
+    ):
+        text = "the size of cos and sin changes with the position"
+        turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max()
+        if turned > slack.max():  # neither the size nor the angle is right
+            off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
+            text = f"cos and sin are approximations, off by up to {off:.3g}"
+        run.add("amplitude", text, where)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
     else:

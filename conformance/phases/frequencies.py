@@ -68,6 +68,10 @@ class Schedule:
         return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
 
 
+#: Codes of mistakes of which several may give the same frequencies: all are named.
+_AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
+
+
 @dataclass(frozen=True)
 class FrequencyMistake:
     """A known mistake in the frequencies, with the frequencies that it predicts."""
@@ -122,7 +126,12 @@ def explain(
         best = found[0]
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
-        return [replace(best, equivalent=tuple(others))]
+        scaled = best.code.startswith("scaling")
+        also = [c.message for c in found[1:] if scaled or c.code != best.code]
+        also = [text for text in dict.fromkeys(also) if text != best.message][:2]
+        text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
+        text += ": the same frequencies" * (text != best.message)
+        return [replace(best, message=text, equivalent=tuple(others))]
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
         text = f"the base is right, but another scaling is applied: {spacing.message}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Proportional, RoPE, Rotary
+from posenc_ref import MixedRoPE, Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.locate import Place
@@ -24,7 +24,7 @@ from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured, Tables, tables_of
 
-from . import diagnose_axes, diagnose_length, diagnose_state
+from . import diagnose_axes, diagnose_length, diagnose_mixed, diagnose_state, turned
 from .diagnose_calls import diagnose_calls
 from .diagnose_pairs import changing_size, not_proportional
 from .judge_crossed import crossed_rows
@@ -44,7 +44,12 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if diagnose_state.diagnose(run, access):
         return
+    linear = measured.phases is None or measured.phases.linear
+    if turned.diagnose(run, encoding, early=linear):
+        return
     if _rows_differ(run, encoding):
+        return
+    if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
     if not structure(run, encoding, measured):
         return

@@ -49,13 +49,24 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
         crossed = _seen(run, encoding, size, a, a, b_)
     if crossed is not None and (np.abs(crossed - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
         run.add("layout", f"{shape}, pairs are {other.layout}", where)
-    elif misfit <= _OFF and used in (b, h) and s not in (b, h):
-        axis = "head" if used == h else "batch"
+    elif axis := _index_taken(seen, wrong, w, encoding.offset):
         run.add("position-axis", f"{shape}, the {axis} index is taken for the position", found)
     else:
         text = plural(int(wrong.sum()), "token is", "tokens are", wrong.size)
         code = code_of(run.located()) or "wrong-row"
         run.add(code, f"{shape}, {text} wrong{run.where()}", found)
+
+
+def _index_taken(seen: np.ndarray, wrong: np.ndarray, w: np.ndarray, offset: float) -> str:
+    """Return the axis whose index gives the angles of all wrong tokens, empty if none does."""
+    for axis, name in ((1, "head"), (0, "batch")):
+        index = np.indices(wrong.shape)[axis][wrong]
+        if np.ptp(index) == 0:  # one row or head shows nothing
+            continue
+        angle = (index[:, None] + offset) * w
+        if (np.abs(seen[wrong] - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
+            return name
+    return ""
 
 
 def _seen(

@@ -36,7 +36,14 @@ from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
 
 from . import diagnose as diagnose_rotary
-from . import judge_axes, judge_crossed, judge_equivalence, judge_length, judge_robustness
+from . import (
+    judge_axes,
+    judge_crossed,
+    judge_equivalence,
+    judge_length,
+    judge_robustness,
+    proved,
+)
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
 #: Positions of five rows, since a kernel may be unrolled for four.
@@ -98,12 +105,15 @@ def judge(run: Run) -> None:
     if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     run.explain(diagnose_rotary.diagnose, access, measured)
+    run.explain(proved.judge, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     if "state" in run.report.codes:
         run.report.measured = ""  # no encoding describes results that depend on earlier calls
     if run.report.surface == "apply" and run.encoding is not None:
         run.explain(judge_equivalence.judge, access, measured, judge)
+    if run.report.surface == "apply" and run.encoding is not None and not run.settings.reduced:
+        run.explain(proved.mend, measured, judge)
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
 

@@ -67,7 +67,7 @@ def of_terms(
         yield "score-term", "; ".join(words), {"declared": 1.0, "measured": off}
         return
     whole = common * own_scale
-    text = f"logits are multiplied by {whole:.6g}, declared {own_scale:.6g}"
+    text = f"logits are multiplied by {_root(whole, near)}, declared {_root(own_scale, near)}"
     if abs(whole - head_dim**-0.5) <= near:
         text = f"logits are divided by sqrt({head_dim}), not by sqrt({head_dim} * number of terms)"
     elif abs(whole - 1.0) <= near * max(whole, 1.0):
@@ -78,7 +78,18 @@ def of_terms(
 def _said(factor: float, near: float) -> str:
     if abs(factor) <= near:
         return "is missing"
-    return "is subtracted" if abs(factor + 1.0) <= near else f"is multiplied by {factor:.6g}"
+    if abs(factor + 1.0) <= near:
+        return "is subtracted"
+    return f"is multiplied by {_root(factor, near)}"
+
+
+def _root(factor: float, near: float) -> str:
+    """Return a factor in digits, and as the root of an integer n or 1/sqrt(n) if it is one."""
+    for power, words in ((-0.5, "1/sqrt"), (0.5, "sqrt")):
+        n = round(factor ** (1 / power)) if factor > 0 else 0
+        if 2 <= n <= 2**20 and abs(factor / n**power - 1) <= near:
+            return f"{factor:.6g} = {words}({n})"
+    return f"{factor:.6g}"
 
 
 def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
@@ -90,7 +101,10 @@ def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
     known = _known_factors(run, call).items()
     code, text = next(
         (named for value, named in known if abs(factor / value - 1) <= near),
-        ("softmax-scale", f"logits are multiplied by {whole:.6g}, declared {call.scale:.6g}"),
+        (
+            "softmax-scale",
+            f"logits are multiplied by {_root(whole, near)}, declared {_root(call.scale, near)}",
+        ),
     )
     yield code, text, {"declared": call.scale, "measured": whole}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.match import fits, match
+from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness import state
@@ -25,6 +26,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 
 from .encoding_mistakes import score_mistakes
+from .formulas import changed_steps
 from .mistakes import logit_mistakes
 
 Size = tuple[int, int, int, int]
@@ -240,7 +242,8 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
         return
     declared = calls[0].facts.encoding
     own = isinstance(declared, Score)
-    match(run, calls, score_mistakes(declared, calls) if own else logit_mistakes(declared))
+    known = score_mistakes(declared, calls) if own else logit_mistakes(declared)
+    match(run, calls, chain(known, likely(run, calls, changed_steps(calls[0].facts))))
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:

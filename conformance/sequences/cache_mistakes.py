@@ -56,6 +56,15 @@ def cache_mistakes() -> Iterator[Mistake]:
         "Rotate all keys anew when the frequencies change (or fix the frequencies before the first "
         "key is cached).",
     )
+    for text, length in (
+        ("the length before the last chunk", lambda call: call.starts[-1] or call.ends[-1]),
+        ("the length of the last chunk alone", lambda call: call.chunks[-1]),
+    ):
+        yield Mistake(
+            "scaling-parameter",
+            f"the frequencies of all keys are those for {text}",
+            with_lengths(lambda call, of=length: [of(call)] * len(call.chunks)),  # type: ignore[misc]
+        )
     for message, times in (
         ("the whole cache is rotated again with every chunk", lambda t: t.count - t.chunk),
         (

@@ -17,6 +17,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
     of_any_start,
     only_first_row,
 )
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
 from posenc_ref.conformance.oracle.apply import joined
 from posenc_ref.conformance.oracle.calls import at_length
 
@@ -71,6 +72,46 @@ class Chunked:
             parts.append(part)
         return joined(parts)
 
+    def rotated(self) -> np.ndarray:
+        """Return the judged tokens before the rotation."""
+        return self.x[:, :, self.tail]
+
+    def rotated_to(self, positions: np.ndarray) -> Truth:
+        """Return the result for the judged tokens at their positions (B, H, judged tokens)."""
+        whole = np.array(np.broadcast_to(np.arange(self.x.shape[2]), self.x.shape[:-1]))
+        whole[..., self.tail] = positions
+        return self.at(whole)
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for the positions of the judged tokens."""
+        t = self.tokens()
+        sizes = np.array(self.chunks)
+        single = np.asarray(sizes == 1)
+        after_longer = single & np.r_[False, ~single[:-1]]
+        row, head = np.indices(self.x.shape[:2])
+        before = np.maximum(t.chunk - 1, 0)
+        of_token = {
+            DECLARED: t.position,
+            "the index in the chunk": t.index,
+            "the number of earlier chunks": t.chunk,
+            "the start of the chunk": t.start,
+            "the length of the chunk": t.size,
+            "the length of the chunk before": sizes[before] * t.later,
+            "the start of the chunk before": np.array(self.starts)[before],
+            "the length of the first chunk": np.full_like(t.chunk, t.prompt),
+            "the length of the sequence": np.full_like(t.chunk, self.ends[-1]),
+            "the number of earlier chunks of one token": _earlier(single)[t.chunk],
+            "the number of earlier chunks of several tokens": _earlier(~single)[t.chunk],
+            "the number of earlier single tokens right after a longer chunk": _earlier(
+                after_longer
+            )[t.chunk],
+        }
+        rows = {"the batch row": row, "the head": head}
+        return {
+            **{name: v[self.tail] for name, v in of_token.items()},
+            **{name: np.expand_dims(v, -1) for name, v in rows.items()},
+        }
+
     def tokens(self) -> ChunkTokens:
         """Return the chunk of every token, and the token's index in the chunk."""
         a, c = np.array(self.starts), np.array(self.chunks)
@@ -90,6 +131,11 @@ class ChunkTokens(Tokens):
     def later(self) -> np.ndarray:
         """Return whether each token comes after the first chunk."""
         return np.asarray(self.chunk > 0)
+
+
+def _earlier(chunks: np.ndarray) -> np.ndarray:
+    """Return, for each chunk, how many of the earlier ones are marked in ``chunks``."""
+    return np.asarray(np.cumsum(chunks) - chunks, np.int64)
 
 
 Map = Callable[[ChunkTokens], np.ndarray]

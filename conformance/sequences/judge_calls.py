@@ -14,12 +14,14 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
 from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.rule import Variables
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
@@ -44,6 +46,18 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 }
 
 
+#: Sequences that could refute a rule found in the others.
+FURTHER: dict[str, tuple[Call, ...]] = {
+    "other lengths, other offsets": (
+        ((2, 3, 7), 3), ((1, 2, 7), 21), ((2, 1, 3), 9), ((1, 3, 7), 40), ((3, 2, 2), 1),
+    ),
+    "longer and longer": (((1, 2, 9), 0), ((1, 2, 33), 5), ((2, 2, 70), 11), ((1, 2, 9), 77)),
+    "offsets in turn": (
+        ((2, 2, 4), 13), ((1, 2, 4), 13), ((1, 3, 6), 32), ((2, 2, 4), 15), ((1, 1, 5), 6),
+    ),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class InTurn(Offset):
     """One call of a sequence of calls, with its index in the sequence."""
@@ -55,6 +69,27 @@ class InTurn(Offset):
     def earlier(self) -> int:
         """Return the number of tokens of all earlier calls."""
         return sum(size[2] for size, _ in self.sequence[: self.index])
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for the positions."""
+        index = np.arange(self.x.shape[2])
+        none = np.zeros_like(index)
+        sizes = [size[2] for size, _ in self.sequence]
+        starts = [start for _, start in self.sequence]
+        before = max(self.index - 1, 0)
+        ends = [a + n for a, n in zip(starts, sizes, strict=True)]
+        of_call = {
+            "the number of earlier calls": self.index,
+            "the number of tokens of earlier calls": self.earlier,
+            "the offset of the first call": starts[0],
+            "the offset of the second call": starts[min(1, len(starts) - 1)],
+            "the offset of the call before": starts[before],
+            "the length of the first call": sizes[0],
+            "the length of the call before": sizes[before],
+            "the largest length so far": max(ends[: self.index + 1]),
+            "the largest length before the call": max(ends[: self.index], default=0),
+        }
+        return {**super().variables(), **{name: none + v for name, v in of_call.items()}}
 
 
 def judge(run: Run) -> None:
@@ -72,14 +107,14 @@ def judge(run: Run) -> None:
     alone = drive(run, probes, ask)
     if alone is None:
         return
-    by_itself = match(run, alone, offset_mistakes())
+    by_itself = match(run, alone, offset_mistakes(), parts=False)
     if not (by_itself and run.report.codes):
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
             _name_state(run, turns)
     first = Probe("alone", "alone", ALONE[0])
     state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
-    if run.report.codes:
+    if run.report.codes or name_positions(run, alone, "decode-offset"):
         return
     judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
     if run.failures and not run.report.codes:
@@ -141,7 +176,9 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
 def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
-    if not wrong or match(run, seen, _state_mistakes()):
+    if not wrong or match(run, seen, _state_mistakes(), parts=False):
+        return
+    if name_positions(run, seen, "state", partial(_further, run, seen[0].facts.encoding)):
         return
     run.add(
         "state",
@@ -149,6 +186,12 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
         f"{len(wrong)} calls, {wrong[0].case} first",
         by=None,
     )
+
+
+def _further(run: Run, encoding: Rotary) -> Iterator[JudgedCall]:
+    """Make sequences of calls that could refute a rule for positions."""
+    for name, calls in FURTHER.items():
+        yield from _ask(run, encoding, Probe("sequences", name, calls))
 
 
 def _state_mistakes() -> Iterator[Mistake]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
@@ -29,6 +30,15 @@ CHUNKS: tuple[tuple[int, ...], ...] = (
     (4, 4),
     (1, 6, 1, 5),
     (33, 1, 1, 1, 1),
+)
+#: Chunks that could refute a rule found in the others.
+FURTHER: tuple[tuple[int, ...], ...] = (
+    (16, *(1,) * 20),
+    (7, 1, 3, 1, 1, 9, 1, 8),
+    (2, 17, 1, 33, 1, 1),
+    (16, 5, 1, 10, 16, 2, 1),
+    (9, 40, 3, 1),
+    (1, 3, 1, 1, 12, 1, 1, 1),
 )
 #: The number of tokens judged at the end of each optional sequence.
 JUDGED = 40
@@ -59,13 +69,27 @@ def _judge(
     calls = drive(run, required, ask)
     if calls is None:
         return
-    if not (match(run, calls, known()) and run.report.codes):
+    if not (match(run, calls, known(), parts=False) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []
-        if not (match(run, calls, known()) and run.report.codes):
+        further = partial(_further, run, encoding, cache, ask)
+        found = match(run, calls, known(), parts=False) and run.report.codes
+        if not found and not name_positions(run, calls, _code(cache), further):
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")
+
+
+def _code(cache: bool) -> str:
+    return "stale-cache" if cache else "decode-offset"
+
+
+def _further(
+    run: Run, encoding: Rotary, cache: bool, ask: Callable[[Probe], Sequence[JudgedCall]]
+) -> Iterator[JudgedCall]:
+    """Make calls that could refute a rule for positions."""
+    for chunks in FURTHER:
+        yield from ask(_probe(run, encoding, cache, (3, 2), chunks))
 
 
 def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:

@@ -11,11 +11,13 @@ import numpy as np
 
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
 from .call import called, first_positions, judge_repetition
@@ -31,6 +33,11 @@ ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
 )
 #: (B, H, S), and one offset for all rows; one call has more tokens than a tile of a kernel.
 ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021), ((1, 2, 130), 41))
+#: Calls that could refute a rule found in the others.
+FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
+    ((3, 2, 7), (11, 2, 30)),
+    ((2, 3, 37), (9, 64)),
+)
 #: Larger offsets may be refused.
 REQUIRED = 37
 
@@ -46,7 +53,9 @@ def judge(run: Run) -> None:
     if calls is None:
         return
     _same_token(run, encoding)
-    if not (match(run, calls, offset_mistakes()) and run.report.codes):
+    further = partial(_further, run, encoding)
+    found = match(run, calls, offset_mistakes(), parts=False) and run.report.codes
+    if not found and not name_positions(run, calls, "decode-offset", further):
         recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
         judge_as_apply(run, partial(_view, run), encoding, recipe)
     judge_repetition(run, calls[0], calls[0].facts.offset)
@@ -74,6 +83,13 @@ def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
             continue
         words = f"rows with different offsets, {list(offset)}"
         yield replace(_probe(run, encoding, "offsets", size, offset, False), words=words)
+
+
+def _further(run: Run, encoding: Any) -> Iterator[JudgedCall]:
+    """Make calls that could refute a rule for positions."""
+    ask = one_result(partial(_called, run))
+    for size, offset in FURTHER:
+        yield from ask(_probe(run, encoding, "offsets", size, offset, False))
 
 
 def _probe(

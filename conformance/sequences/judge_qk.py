@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import XPos
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.match import likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excused
 from posenc_ref.conformance.harness import state
@@ -21,6 +22,7 @@ from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 from .cases_qk import cases, one_head
 from .crossed_qk import crossed
 from .qk_mistakes import qk_mistakes
+from .xpos_formula import xpos_steps
 from .xpos_mistakes import xpos_mistakes
 
 #: Codes of findings about tensors that may leave the logits as declared.
@@ -64,7 +66,8 @@ def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
     If only the centre of the decay differs, the logits agree, and a note is reported.
     """
     if run.failures and not excused(run, logits, "the decay has another centre"):
-        match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
+        known = chain(qk_mistakes(run.encoding), xpos_mistakes(run.encoding))
+        match(run, seen, chain(known, likely(run, seen, xpos_steps(seen[0].facts))))
 
 
 def _called(run: Run, probe: Probe) -> list[JudgedCall]:

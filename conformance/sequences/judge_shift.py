@@ -14,13 +14,15 @@ from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.transforms import alike, shift
+from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, judge_as_apply
 
 from .call import called, scaled
@@ -43,6 +45,28 @@ class Moved:
         """Return ``R(delta) x``."""
         return self.by(np.full(self.x.shape[2], self.delta))
 
+    def rotated(self) -> np.ndarray:
+        """Return the keys before the shift."""
+        return self.x
+
+    def rotated_to(self, positions: np.ndarray) -> Truth:
+        """Return the result with other deltas (B, H, S)."""
+        return self.by(positions)
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for delta; DECLARED is delta itself."""
+        row, head = np.indices(self.x.shape[:2])[..., None]
+        index = np.arange(self.x.shape[2])
+        delta = np.full_like(index, self.delta)
+        return {
+            DECLARED: delta,
+            "the size of delta": np.abs(delta),
+            "the key's index": index,
+            "the number of keys": 0 * index + index.size,
+            "the batch row": row,
+            "the head": head,
+        }
+
     def by(self, delta: np.ndarray) -> Truth:
         """Return the result with other deltas, one per token."""
         return apply_truth(shift(self.encoding), self.x, delta)
@@ -57,11 +81,14 @@ def judge(run: Run) -> None:
     calls = drive(run, _probes(run, encoding), ask)
     if calls is None:
         return
-    if match(run, calls, _mistakes(encoding)) and run.report.codes:
+    if match(run, calls, _mistakes(encoding), parts=False) and run.report.codes:
         first = calls[0]
         state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
         return
     calls += drive(run, _wide(run, encoding), ask) or []
+    further = partial(_further, run, encoding)
+    if name_positions(run, calls, "stale-cache", further, noun="shift"):
+        return
     last, highest = run.settings.up_to(_LONGEST), run.ledger.highest
     run.ledger.highest = min(highest, last)
     short = replace(run, settings=replace(run.settings, max_position=last, reduced=True))
@@ -90,6 +117,14 @@ def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
         call = Moved(encoding, run.random((*size, encoding.head_dim), 20 + i), 37 + i)
         case = f"B, H, S = {size}, delta {call.delta}"
         yield Probe("shifts", case, call, False, f"B, H, S = {size}")
+
+
+def _further(run: Run, encoding: Rotary) -> Iterator[JudgedCall]:
+    """Make calls that could refute a rule for deltas."""
+    ask = one_result(partial(_called, run))
+    for i, (size, delta) in enumerate((((3, 2, 6), 29), ((2, 3, 9), -37), ((1, 1, 1), -2))):
+        call = Moved(encoding, run.random((*size, encoding.head_dim), 40 + i), delta)
+        yield from ask(Probe("shifts", f"B, H, S = {size}, delta {delta}", call, False))
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:

@@ -19,6 +19,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
     of_any_start,
     only_first_row,
 )
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.precision import rounded
 
@@ -57,6 +58,34 @@ class Offset:
         """Return the result at ``positions``, which broadcast to (B, H, S)."""
         p = np.broadcast_to(positions, self.x.shape[:-1])
         return at_length(self.encoding, self.x, p, self.length)
+
+    def rotated(self) -> np.ndarray:
+        """Return the tokens before the rotation."""
+        return self.x
+
+    def rotated_to(self, positions: np.ndarray) -> Truth:
+        """Return the result at ``positions`` (B, H, S)."""
+        return self.at(positions)
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for the positions."""
+        row, head = np.indices(self.x.shape[:2])[..., None]
+        start, n = self.offset[:, None, None], self.x.shape[2]
+        index = np.arange(n)
+        none = np.zeros_like(index)
+        return {
+            DECLARED: start + index,
+            "the index in the call": index,
+            "the offset": start + none,
+            "the length of the call": none + n,
+            "the batch row": row,
+            "the head": head,
+            "the number of the token in the batch": row * n + index,
+            "the offset of the first row": none + self.offset[0],
+            "the offset of the last row": none + self.offset[-1],
+            "the largest offset": none + self.offset.max(),
+            "the offset of the row before": np.roll(start, 1, 0) + none,
+        }
 
 
 def offset_mistakes() -> Iterator[Mistake]:

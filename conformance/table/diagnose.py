@@ -9,6 +9,8 @@ import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
+from posenc_ref.conformance.diagnosis.match import explains, likely, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
@@ -17,7 +19,10 @@ from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
+from posenc_ref.conformance.phases.precision import rounded
 from posenc_ref.conformance.phases.properties import perturbation
+
+from .formulas import changed_steps
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
@@ -254,6 +259,8 @@ def quadrature(
 
 def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     """Report columns that form no pairs; each column is measured alone."""
+    if _changed_step(run, access, encoding):
+        return
     at = access.within(np.arange(64))
     rows = access.rows(at) / encoding.scale
     # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
@@ -289,6 +296,18 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
     )
 
 
+def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report the changed step of the formula that gives all rows; return whether one does."""
+    calls = []
+    for at in (access.within(np.arange(48)), access.within(GENERIC)):
+        case = f"positions {at[0]}..{at[-1]}"
+        calls.append(JudgedCall(case, access.rows(at), encoding.truth(at), at))
+    for mistake in likely(run, calls, changed_steps(run, calls[0].facts)):
+        if explains(run, calls, mistake):
+            return match(run, calls, [mistake])
+    return False
+
+
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     """Report how the rows of a learned table are wrong: shifted, exchanged, or other values."""
     weight = run.driver.rounded(np.asarray(encoding.weight, dtype=np.float64))
@@ -315,6 +334,11 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     else:
         p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
         evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
+        for half in ("float16", "bfloat16"):
+            if np.array_equal(rounded(weight[used], half), got):
+                text = f"the rows of the table are rounded to {half}"
+                run.add("table-precision", text, evidence, values={"measured": half})
+                return
         run.add(
             "inaccurate", f"the values are not those of the table's rows{run.where()}", evidence
         )

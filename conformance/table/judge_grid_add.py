@@ -7,7 +7,7 @@ The error coefficients A and B (see :mod:`posenc_ref.accuracy`) are those of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match
+from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness import state
@@ -25,6 +25,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
+from .formulas import changed_steps
 from .judge_features import longest, read_rows, rows_of, table_mistakes
 from .mistakes import Rows, looked_up
 
@@ -80,7 +81,8 @@ def judge_add(run: Run) -> None:
         x = np.zeros((1, length, encoding.dim))
         return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device))[0]
 
-    if not (match(run, calls, _sum_mistakes(encoding)) and run.report.codes):
+    known = chain(_sum_mistakes(encoding), likely(run, calls, _sum_steps(run, calls[0].facts)))
+    if not (match(run, calls, known) and run.report.codes):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
@@ -137,6 +139,17 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe))  # type: ignore[misc]
 
 
+def _sum_steps(run: Run, first: Added) -> Iterator[Mistake]:
+    """Yield the changed steps of the formula of the rows that are added."""
+    for mistake in changed_steps(run, np.arange(first.x.shape[1])):
+
+        def rows(call: Added, of: Any = mistake.predict) -> Truth | None:
+            one = of(np.arange(call.x.shape[1]))
+            return None if one is None else replace(call, rows=lambda p: one).truth()
+
+        yield replace(mistake, predict=rows)
+
+
 def judge_grid(run: Run) -> None:
     """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
@@ -166,7 +179,8 @@ def judge_grid(run: Run) -> None:
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
     every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
-    if match(run, seen, every) and run.report.codes:
+    steps = likely(run, seen, changed_steps(run, seen[0].facts))
+    if match(run, seen, chain(every, steps)) and run.report.codes:
         return
     if not run.failures or run.report.codes or _reordered(run, seen):
         return

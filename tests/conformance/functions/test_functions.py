@@ -89,9 +89,15 @@ def test_every_known_mistake_is_named(name, encoding):
 
 
 def test_an_unknown_mistake_has_the_code_of_its_row():
-    report = check(lambda lengths: pr.packed(lengths) * 3, None, "packed")
+    report = check(lambda lengths: pr.packed(lengths) ** 3 % 7, None, "packed")
     assert report.codes == ["packing"]
     assert "no known mistake explains them" in str(report)
+
+
+def test_a_rule_explains_wrong_integers():
+    report = check(lambda lengths: pr.packed(lengths) * 3, None, "packed")
+    assert report.codes == ["packing"]
+    assert report.findings[0].message == "the result is 3 times the declared value"
 
 
 def test_only_what_has_a_meaning_is_compared():

@@ -48,7 +48,7 @@ def test_a_right_function_is_asked_a_few_hundred_times():
         (np.s_[:, :, 5:], "wrong-row"),  # more tokens than any other call has
         (np.s_[:, :, 2048:], "wrong-row"),
         (np.s_[:, 32:], "position-axis"),
-        (np.s_[8:], "rotary-dim"),  # rows that hold one channel each: these stay as they are
+        (np.s_[8:], "row-offset"),
     ],
     ids=["sixth token", "last tokens", "last head", "last row"],
 )

@@ -1,0 +1,175 @@
+"""The formulas of biases of distances, in steps that may be computed differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import FIRE, ALiBi, DynamicBias, ForgettingBias, Kerple, Sandwich, T5Bias
+from posenc_ref.conformance.diagnosis.steps import Steps
+
+from .formula_parts import looked_up, of_heads
+from .network_formula import network
+
+
+def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of KERPLE."""
+    distance = np.abs(s.number("the offset query - key", q - k)).astype(np.float64)
+    r1, r2 = of_heads(s.factor("r1", e.r1)), of_heads(s.factor("r2", e.r2))
+    if e.form == "power":
+        return np.asarray(-r1 * distance**r2)
+    return np.asarray(
+        -r1
+        * s.within(
+            "r2",
+            r2,
+            lambda x: s.log("the logarithm", x, 1.0, "e"),
+            distance,
+            of="the logarithm",
+            what="the distance",
+        )
+    )
+
+
+def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of Sandwich."""
+    first = int(s.number("the first index of a frequency", 1, "exponent"))
+    index = np.arange(first, first + e.dim // 2)
+    waves = e.base ** -(2 * index / s.factor("the divisor of the exponent", e.dim, "denominator"))
+    r = s.number("the offset query - key", q - k)
+    total = np.cos(r[..., None] * waves).sum(axis=-1)
+    total = total - s.term("the constant dim/2", e.dim / 2, "amplitude")
+    ratios = s.array("the ratio 8h/H", 8.0 * np.arange(1, e.num_heads + 1) / e.num_heads, ("head",))
+    return np.asarray(total / of_heads(s.factor("the ratio 8h/H of a head", ratios, "slopes")))
+
+
+def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of FIRE."""
+    q, k = np.broadcast_arrays(q, k)
+    distance = np.maximum(s.number("the offset query - key", q - k), 0)
+    place = s.pick(
+        "the position in the denominator",
+        q,
+        ("position-scale", "is that of the key, not of the query", k),
+        ("position-scale", "is the last position of the call, not that of the query",
+         0 * q + max(q.max(initial=0), k.max(initial=0))),
+        ("position-scale", "is the length of the call, not the query's position",
+         0 * q + max(q.max(initial=0), k.max(initial=0)) + 1),
+        ("position-scale", "is that of query 0, not of the query", 0 * q),
+        ("position-scale", "is the query's position plus 1", q + 1),
+        ("position-scale", "is the offset of the key, not the query's position", distance),
+    )  # fmt: skip
+    c = float(s.factor("c in the denominator", e.c))
+
+    def log(name: str) -> Callable[[Any], Any]:
+        return lambda x: s.log(name, x, 1.0, "e")
+
+    place = s.pick(
+        "the position in the denominator",
+        np.maximum(place, s.factor("the threshold on the length", e.length)),
+        ("position-scale", "is not raised to the threshold on the length", place),
+        ("position-scale", "is the smaller of position and threshold", np.minimum(place, e.length)),
+    )
+    norm = log("the logarithm of the denominator")(c * place) + e.eps
+    x = s.within(
+        "c",
+        e.c,
+        log("the logarithm of the distance"),
+        distance * 1.0,
+        of="the logarithm",
+        what="the distance",
+    )
+    x = s.pick(
+        "the argument of the network",
+        x / norm,
+        ("position-scale", "is not divided by psi of the position", x),
+        ("position-scale", "is a quotient of plain distances, without logarithms",
+         distance / np.maximum(place, 1e-9)),
+    )  # fmt: skip
+    weights, biases = (e.hidden, e.output), (e.hidden_bias, e.output_bias)
+    return network(s, x[..., None], weights, biases, (), (), "relu")
+
+
+def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of the dynamic bias."""
+    r = s.number("the offset query - key", q - k).astype(np.float64)
+    if e.log_distance:
+        logged = np.sign(r) * s.log("the logarithm", np.abs(r), 1.0, "e")
+        r = s.pick(
+            "the logarithmic offset",
+            logged,
+            ("relative-symmetric", "has lost its sign", np.abs(logged)),
+        )
+    return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
+
+
+def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of the forgetting bias."""
+    gates = np.asarray(e.log_gates, np.float64)
+    sums = np.cumsum(gates, axis=-1)
+    before = sums - gates
+    code = "position-origin"
+    up_to_q, up_to_k = s.pick(
+        "the sum of gates",
+        (sums, sums),
+        (code, "contains the key's gate, not the query's gate", (before, before)),
+        (code, "also contains the key's gate", (sums, before)),
+        (code, "contains neither the key's nor the query's gate", (before, sums)),
+        ("bias-sign", "has the opposite sign", (-sums, -sums)),
+        ("wrong-row", "runs from the last token to the first",
+         (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
+    )  # fmt: skip
+    return np.asarray(up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :])
+
+
+def t5(e: T5Bias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of T5."""
+    return looked_up(s, e.table, t5_bucket(e, k - q, s))
+
+
+def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
+    """Return T5's bucket of offsets key - query."""
+    r = s.number("the offset key - query", offset)
+    both = e.bidirectional
+    size = e.num_buckets // 2 if both else e.num_buckets
+    exact = size // 2
+    distance = np.abs(r) if both else s.pick(
+        "the distance", np.maximum(-r, 0),
+        ("bucket-direction", "of later keys is |r|, not 0", np.abs(r)),
+        ("bucket-direction", "is that to later keys", np.maximum(r, 0)),
+    )  # fmt: skip
+    top = s.pick(
+        "the range of the logarithm",
+        e.max_distance / exact,
+        ("bucket-spacing", f"is max_distance / {size}, not max_distance / {exact}",
+         e.max_distance / size),
+        ("bucket-spacing", "is (max_distance - 1) / max_exact", (e.max_distance - 1) / exact),
+        ("bucket-spacing", "is max_distance", float(e.max_distance)),
+        ("bucket-spacing", "is max_distance / num_buckets", e.max_distance / e.num_buckets),
+    )  # fmt: skip
+    steps = s.number("the number of logarithmic buckets", size - exact, "bucket-spacing")
+    with np.errstate(all="ignore"):
+        logged = np.log(np.maximum(distance, 1) / exact) / np.log(max(top, 1 + 1e-9)) * steps
+    far = exact + s.rounded("the logarithmic bucket", logged, "floor")
+    far = s.clip("the bucket of far keys", far, exact, size - 1)
+    start = s.number("the first distance with a logarithmic bucket", exact, "bucket-spacing")
+    bucket = np.where(distance < start, np.minimum(distance, size - 1), far)
+    if both:
+        later = s.pick(
+            "the half of the buckets",
+            r > 0,
+            ("bucket-direction", "for later keys begins at the query's own position", r >= 0),
+            ("bucket-direction", "for later keys is used for earlier ones", r < 0),
+            ("bucket-direction", "for later keys is not used", r > np.inf),
+        )
+        bucket = bucket + size * later
+    return bucket
+
+
+def alibi(e: ALiBi, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of ALiBi."""
+    slopes = s.array("the slope", e.slopes(), ("head",), "slopes")
+    distance = np.abs(s.number("the offset query - key", q - k))
+    return np.asarray(-of_heads(slopes) * distance)

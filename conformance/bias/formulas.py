@@ -1,0 +1,77 @@
+"""The formulas of biases, written in steps that a wrong implementation may compute differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import (
+    FIRE,
+    ALiBi,
+    BEiTBias,
+    Bias,
+    ConViTBias,
+    DynamicBias,
+    DynamicWindowBias,
+    ForgettingBias,
+    Kerple,
+    LeViTBias,
+    LogCPB,
+    Sandwich,
+    SwinBias,
+    T5Bias,
+)
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+
+from . import distance_formulas, window_formulas
+
+#: Returns the bias (H, Q, K), given the encoding, the positions (Q, 1) and (1, K), and the steps.
+Formula = Callable[[Any, np.ndarray, np.ndarray, Steps], np.ndarray]
+
+
+def formula_of(declared: Bias) -> Formula | None:
+    """Return the formula of the class of a bias, or None if there is none here."""
+    return next((of for form, of in _FORMS if isinstance(declared, form)), None)
+
+
+def step_changes(
+    declared: Bias,
+) -> Iterator[tuple[str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
+    """Yield the code, the message and the values (q, k) of every changed step of the formula."""
+    formula = formula_of(declared)
+    if formula is None:
+        return
+    n = getattr(declared, "tokens", None) or 4
+
+    def run(q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
+        return lambda steps: formula(declared, q[:, None], k[None, :], steps)
+
+    at = np.arange(n)
+    for code, message, change in changes(plain_steps(run(at, at))):
+
+        def values(q: np.ndarray, k: np.ndarray, change: Any = change) -> Truth:
+            truth = declared.truth(q, k)
+            value = np.broadcast_to(computed(run(q, k), change), truth.value.shape)
+            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+
+        yield code, message, values
+
+
+_FORMS: tuple[tuple[type[Bias], Formula], ...] = (
+    (Kerple, distance_formulas.kerple),
+    (Sandwich, distance_formulas.sandwich),
+    (FIRE, distance_formulas.fire),
+    (SwinBias, window_formulas.swin),
+    (BEiTBias, window_formulas.beit),
+    (LeViTBias, window_formulas.levit),
+    (LogCPB, window_formulas.log_cpb),
+    (DynamicBias, distance_formulas.dynamic),
+    (DynamicWindowBias, window_formulas.dynamic_window),
+    (ForgettingBias, distance_formulas.forgetting),
+    (ConViTBias, window_formulas.convit),
+    (T5Bias, distance_formulas.t5),
+    (ALiBi, distance_formulas.alibi),
+)

@@ -1,0 +1,69 @@
+"""The networks of dynamic biases, in steps that may be computed differently."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.diagnosis.steps import Steps
+
+#: The epsilon of LayerNorm.
+_EPS = 1e-5
+
+
+def network(
+    s: Steps, x: np.ndarray, weights: Any, biases: Any, gains: Any, shifts: Any, activation: str
+) -> np.ndarray:
+    """Return the outputs (H, Q, K) of a network with inputs (Q, K, n)."""
+
+    def active(v: np.ndarray) -> np.ndarray:
+        relu, silu = np.maximum(v, 0), v / (1 + np.exp(-v))
+        gelu = v * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v**3)))
+        own, other = (relu, silu) if activation == "relu" else (silu, relu)
+        return np.asarray(
+            s.pick(
+                "the activation",
+                own,
+                ("score-term", "is SiLU, not ReLU" if activation == "relu" else "is ReLU, not SiLU",
+                 other),
+                ("score-term", f"is GELU, not {activation}", gelu),
+                ("score-term", f"is tanh, not {activation}", np.tanh(v)),
+                ("score-term", "is left out", v),
+            )
+        )  # fmt: skip
+
+    for n, weight in enumerate(weights):
+        x = x @ np.asarray(weight, np.float64).T
+        if biases[n] is not None:
+            x = x + s.array(f"the bias of layer {n}", biases[n], ("output",))
+        if n == len(weights) - 1:
+            break
+        if len(gains):
+            norm = partial(_layer_norm, s, gain=gains[n], shift=shifts[n], size=x.shape[-1])
+            x = s.pick(
+                "the order of LayerNorm and activation",
+                active(norm(x)),
+                ("score-term", "is reversed: the activation comes first", norm(active(x))),
+            )
+        else:
+            x = active(x)
+    return np.moveaxis(x, -1, 0)
+
+
+def _layer_norm(s: Steps, x: np.ndarray, gain: Any, shift: Any, size: int) -> np.ndarray:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    square = np.mean(centred * centred, axis=-1, keepdims=True)
+    root = s.pick(
+        "the LayerNorm",
+        centred / np.sqrt(square + _EPS),
+        ("score-term", f"divides by the variance over {size} - 1 numbers, not over {size}",
+         centred / np.sqrt(square * size / max(size - 1, 1) + _EPS)),
+        ("score-term", "does not subtract the mean",
+         x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + _EPS)),
+        ("score-term", "is left out", x),
+        ("score-term", "has epsilon 1e-6, not 1e-5", centred / np.sqrt(square + 1e-6)),
+        ("score-term", "has epsilon 1e-3, not 1e-5", centred / np.sqrt(square + 1e-3)),
+    )  # fmt: skip
+    return np.asarray(root * np.asarray(gain, np.float64) + np.asarray(shift, np.float64))

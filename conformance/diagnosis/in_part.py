@@ -1,0 +1,174 @@
+"""Find a mistake that is made in some calls, or in some elements, only.
+
+A fast path for single tokens, or a kernel for the first heads, may make a known mistake where the
+rest of the function is right. Such a mistake is reported only if every wrong element equals its
+prediction, and with the place where it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise, permutations
+
+import numpy as np
+
+from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.conformance.harness.run import Run
+
+from .mistake import JudgedCall, Mistake
+from .scored import fits, scores
+
+#: The fewest wrong elements that show a mistake.
+_FEWEST = 8
+#: The names of axes in words.
+_AXES = {
+    "b": ("batch row", "batch rows"),
+    "h": ("head", "heads"),
+    "q": ("query", "queries"),
+    "k": ("key", "keys"),
+    "s": ("token", "tokens"),
+    "d": ("channel", "channels"),
+    "r": ("row", "rows"),
+    "c": ("column", "columns"),
+}
+#: Sizes of tiles, of which a call may be a multiple.
+_TILES = (2, 4, 8, 16, 32, 64, 128)
+
+
+def in_part(
+    run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistakes: Iterable[Mistake]
+) -> tuple[Mistake, str] | None:
+    """Return the first mistake that all wrong elements show, and where it is made, in words."""
+    elements = sum(int((scores(run, one, one.truth) > run.budget).sum()) for one in wrong)
+    if elements < _FEWEST:
+        return None
+    wrong = sorted(wrong, key=lambda one: one.actual.size)  # most mistakes end at the first call
+    for mistake in mistakes:
+        if not mistake.code:
+            continue
+        if all(fits(run, one, mistake.predict(one.facts)) for one in wrong):
+            made = [one for one in right if _changes(run, one, mistake)]
+            condition = _of_calls(wrong, made) or _of_arguments(run, wrong, made)
+            if condition:
+                return mistake, f"only in calls with {condition}"
+        elif all(_shows(run, one, mistake) for one in wrong):
+            place = _of_elements(run, [*wrong, *right], mistake)
+            if place:
+                return mistake, f"only {place}"
+    return None
+
+
+def _changes(run: Run, one: JudgedCall, mistake: Mistake) -> bool:
+    """Return whether the mistake would change the result of a call."""
+    predicted = mistake.predict(one.facts)
+    return predicted is not None and not fits(run, one, predicted)
+
+
+def _shows(run: Run, one: JudgedCall, mistake: Mistake) -> bool:
+    """Return whether every wrong element of the call equals the mistake's prediction."""
+    predicted = mistake.predict(one.facts)
+    if predicted is None or predicted.value.shape != one.actual.shape:
+        return False
+    wrong = scores(run, one, one.truth) > run.budget
+    return not (wrong & (scores(run, one, predicted) > run.budget)).any()
+
+
+def _letters(one: JudgedCall) -> str:
+    if hasattr(one.facts, "arguments"):
+        return "rc"[: one.actual.ndim] if one.actual.ndim < 3 else "bhsd"[-one.actual.ndim :]
+    logits = hasattr(one.facts, "k_len") or hasattr(one.facts, "k")
+    return ("bhqk" if logits else "bhsd")[-one.actual.ndim :]
+
+
+def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
+    """Return a condition on the sizes of calls that holds for the wrong ones only, in words."""
+    letters = _letters(wrong[0])
+    for words, holds in _conditions(letters, [one.actual.shape for one in wrong]):
+        if all(holds(one.actual.shape) for one in wrong) and not any(
+            holds(one.actual.shape) for one in right
+        ):
+            return words
+    return ""
+
+
+def _of_arguments(run: Run, wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
+    """Return a condition on the numbers passed to a plain function, in words."""
+    if not hasattr(wrong[0].facts, "arguments"):
+        return ""
+    names = run.surface.arguments
+    each = [
+        [{n: a for n, a in zip(names, one.facts.arguments, strict=True) if isinstance(a, int)}
+         for one in calls]
+        for calls in (wrong, right)
+    ]  # fmt: skip
+    for name in each[0][0]:
+        made, spared = ([numbers[name] for numbers in numbers_of] for numbers_of in each)
+        if min(made) > max(spared, default=min(made)):
+            return f"{name} >= {min(made)}"
+        if max(made) < min(spared, default=max(made)):
+            return f"{name} <= {max(made)}"
+    for one, two in permutations(each[0][0], 2):
+        made_last, spared_last = (
+            [numbers[one] == numbers[two] - 1 for numbers in numbers_of] for numbers_of in each
+        )
+        if all(made_last) and not any(spared_last):
+            return f"{one} = {two} - 1"
+    return ""
+
+
+def _conditions(
+    letters: str, shapes: list[tuple[int, ...]]
+) -> Iterator[tuple[str, Callable[[tuple[int, ...]], bool]]]:
+    for axis, letter in reversed(list(enumerate(letters))):
+        if letter == "d":
+            continue
+        sizes, name = [shape[axis] for shape in shapes], letter.upper()
+        low, high = min(sizes), max(sizes)
+        if low == high:
+            yield f"{name} = {low}", lambda s, a=axis, n=low: s[a] == n  # type: ignore[misc]
+        yield f"{name} >= {low}", lambda s, a=axis, n=low: s[a] >= n  # type: ignore[misc]
+        yield f"{name} <= {high}", lambda s, a=axis, n=high: s[a] <= n  # type: ignore[misc]
+        for tile in _TILES:
+            text = f"{name} not a multiple of {tile}"
+            yield text, lambda s, a=axis, n=tile: s[a] % n != 0  # type: ignore[misc]
+            text = f"{name} a multiple of {tile}"
+            yield text, lambda s, a=axis, n=tile: s[a] % n == 0  # type: ignore[misc]
+    if letters.endswith("qk"):
+        yield "Q < K", lambda s: s[-2] < s[-1]
+        yield "Q = K", lambda s: s[-2] == s[-1]
+
+
+def _of_elements(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str:
+    """Return the indices of one axis at which the mistake is made, in words."""
+    letters = _letters(calls[0])
+    for axis, letter in enumerate(letters):
+        made: set[int] = set()
+        spared: set[int] = set()
+        for one in calls:
+            predicted = mistake.predict(one.facts)
+            if predicted is None or predicted.value.shape != one.actual.shape:
+                continue
+            wrong = scores(run, one, one.truth) > run.budget
+            other = scores(run, one, predicted) > run.budget  # right, where the mistake is not
+            rest = tuple(i for i in range(one.actual.ndim) if i != axis)
+            made |= set(np.flatnonzero(wrong.any(axis=rest)).tolist())
+            spared |= set(np.flatnonzero((other & ~wrong).any(axis=rest)).tolist())
+        if made and not made & spared:
+            names = _AXES[letter]
+            if spared and max(spared) < min(made) and len(made) > 1:
+                return f"in {names[1]} from {min(made)} on"
+            return f"in {_listed(sorted(made), max(made | spared), names)}"
+    return ""
+
+
+def _listed(at: list[int], last: int, names: tuple[str, str]) -> str:
+    """Return indices in words: one, all from one on, or ranges."""
+    one, several = names
+    if len(at) == 1:
+        return f"{one} {at[0]}"
+    if at == list(range(at[0], last + 1)):
+        return f"{several} from {at[0]} on"
+    steps = {b - a for a, b in pairwise(at)}
+    if len(at) > 4 and len(steps) == 1 and steps != {1}:
+        return f"{several} {at[0]}, {at[1]}, {at[2]}, ..., {at[-1]}"
+    return f"{several} {ranges(at)}"

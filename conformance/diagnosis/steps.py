@@ -1,0 +1,293 @@
+"""Change one step of a formula, to find which one a function computes differently.
+
+A formula is written once, as a function that passes its intermediate values through the methods of
+:class:`Steps`. Each method knows the changes that make sense for its kind of value: another sign,
+another rounding, another bound, a factor left out, an exchanged operand. Every change is one
+:class:`~.mistake.Mistake`; as for other mistakes, it is reported only if it predicts all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+Value = Callable[[], Any]
+#: A code, words that follow the name of the step, and a function that returns the changed value.
+Option = tuple[str, str, Value]
+#: The name of a step and the words of a change, or two names of steps and EXCHANGED.
+Change = tuple[str, ...]
+_EXCHANGED = "are exchanged"
+
+
+class Steps:
+    """The steps of one computation of a formula; at most one of them is changed.
+
+    Parameters
+    ----------
+    change : tuple of str, optional
+        The change to make, one of :func:`changes`.
+    plain : Steps, optional
+        The steps of the unchanged computation, for a change that exchanges two values.
+    """
+
+    def __init__(self, change: Change | None = None, plain: Steps | None = None) -> None:
+        self.change = change
+        self.plain = plain
+        self.codes: dict[Change, str] = {}  #: the code of every possible change
+        self.kinds: dict[str, tuple[str, Any]] = {}  #: the kind and the value of every step
+
+    def _step(self, kind: str, name: str, value: Any, options: Iterable[Option]) -> Any:
+        self.kinds[name] = kind, value
+        for code, words, changed in options:
+            self.codes[name, words] = code
+            if self.change == (name, words):
+                return changed()
+        if self.change is not None and self.change[-1] == _EXCHANGED and name in self.change:
+            one, two, _ = self.change
+            assert self.plain is not None
+            return self.plain.kinds[two if name == one else one][1]
+        return value
+
+    def number(self, name: str, v: Any, code: str = "position-origin") -> Any:
+        """Return a position, an offset or an index; its sign, size or origin may be changed."""
+        v = np.asarray(v)
+        none = np.zeros_like(v)
+        return self._step(
+            "number",
+            name,
+            v,
+            (
+                ("bucket-sign", "has the opposite sign", lambda: -v),
+                ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
+                ("relative-symmetric", "is taken as 0 where it is negative",
+                 lambda: np.maximum(v, 0)),
+                ("relative-symmetric", "is taken as 0 where it is positive",
+                 lambda: np.minimum(v, 0)),
+                (code, "is 1 too large", lambda: v + 1),
+                (code, "is 1 too small", lambda: v - 1),
+                (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
+                (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
+                ("position-scale", "is doubled", lambda: 2 * v),
+                ("position-scale", "is halved", lambda: v / 2),
+                ("position-scale", "is left out", lambda: none),
+                (code, "is everywhere that of the first", lambda: none + v.flat[0]),
+                (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
+                ("position-scale", "is squared", lambda: np.sign(v) * v * v),
+            ),
+        )  # fmt: skip
+
+    def factor(self, name: str, v: Any, code: str = "position-scale") -> Any:
+        """Return a factor, a divisor or an exponent, which may be left out or inverted."""
+        v = np.asarray(v, np.float64)
+        return self._step(
+            "factor",
+            name,
+            v,
+            (
+                (code, "is left out", lambda: np.ones_like(v)),
+                (code, "is inverted", lambda: 1 / v),
+                (code, "is squared", lambda: v * v),
+                (code, "is replaced by its square root", lambda: np.sqrt(np.abs(v))),
+                (code, "is doubled", lambda: 2 * v),
+                (code, "is halved", lambda: v / 2),
+                (code, "is 1 too large", lambda: v + 1),
+                (code, "is 1 too small", lambda: v - 1),
+                (code, "has the opposite sign", lambda: -v),
+                (code, "is at most 1", lambda: np.minimum(v, 1)),
+                (code, "is at least 1", lambda: np.maximum(v, 1)),
+                *_along(v, ("head",) * (v.ndim > 0)),
+            ),
+        )
+
+    def term(self, name: str, v: Any, code: str = "score-term") -> Any:
+        """Return a term of a sum, which may be left out or subtracted."""
+        v = np.asarray(v)
+        return self._step(
+            "term",
+            name,
+            v,
+            (
+                (code, "is left out", lambda: np.zeros_like(v)),
+                (code, "is subtracted", lambda: -v),
+                (code, "is added twice", lambda: 2 * v),
+            ),
+        )
+
+    def array(self, name: str, a: Any, axes: tuple[str, ...], code: str = "wrong-row") -> Any:
+        """Return learned numbers, whose entries may be in another order.
+
+        ``axes`` name the axes in words; a name that starts with "head" gets the code
+        "head-order".
+        """
+        a = np.asarray(a, np.float64)
+        options: list[Option] = [
+            ("bias-sign", "has the opposite sign", lambda: -a),
+            ("score-term", "is left out", lambda: np.zeros_like(a)),
+            *_along(a, axes, code),
+        ]
+        for i, j in combinations(range(a.ndim), 2):
+            turned = np.swapaxes(a, i, j)
+            words = f"is transposed: {axes[i]} and {axes[j]} are exchanged"
+            if a.shape[i] == a.shape[j]:
+                options.append((code, words, lambda t=turned: t))  # type: ignore[misc]
+            else:
+                text = f"is reshaped, not transposed, from ({axes[j]}, {axes[i]})"
+                options.append((code, text, lambda t=turned: t.reshape(a.shape)))  # type: ignore[misc]
+                text = f"is reshaped, not transposed, to ({axes[j]}, {axes[i]})"
+                back = np.swapaxes(a.reshape(turned.shape), i, j)
+                options.append((code, text, lambda t=back: t))  # type: ignore[misc]
+        return self._step("array", name, a, options)
+
+    def clip(self, name: str, v: Any, low: Any, high: Any, code: str = "bucket-clamp") -> Any:
+        """Return ``v`` clamped to low .. high; one of the bounds may be missing or moved."""
+        v = np.asarray(v)
+        size = high - low + 1
+
+        def to(a: Any, b: Any) -> Value:
+            return lambda: np.clip(v, a, b)
+
+        return self._step(
+            "clip",
+            name,
+            np.clip(v, low, high),
+            (
+                (code, f"is not clamped to {low} .. {high}", lambda: v),
+                (code, f"is clamped to at most {high}, not to at least {low}",
+                 lambda: np.minimum(v, high)),
+                (code, f"is clamped to at least {low}, not to at most {high}",
+                 lambda: np.maximum(v, low)),
+                *((code, f"is clamped to {a} .. {b}, not to {low} .. {high}", to(a, b))
+                  for a, b in ((low + 1, high), (low, high - 1), (low, high + 1), (low - 1, high),
+                               (low + 1, high - 1), (low - 1, high + 1))),
+                (code, f"wraps round modulo {size}, in place of being clamped",
+                 lambda: (v - low) % size + low),
+            ),
+        )  # fmt: skip
+
+    def rounded(self, name: str, v: Any, how: str) -> Any:
+        """Return ``v`` rounded as ``how`` says: floor, ceil, rint or trunc."""
+        v = np.asarray(v, np.float64)
+        ways: dict[str, Value] = {
+            # A quotient of logarithms that is a whole number may be computed as slightly less.
+            "floor": lambda: np.floor(v + 1e-9),
+            "ceil": lambda: np.ceil(v - 1e-9),
+            "rint": lambda: np.rint(v),
+        }
+        words = {"floor": "down", "ceil": "up", "rint": "to the nearest integer"}
+        others = (
+            ("bucket-spacing", f"is rounded {words[other]}, not {words[how]}", of)
+            for other, of in ways.items()
+            if other != how
+        )
+        return self._step("rounded", name, ways[how](), others)
+
+    def log(self, name: str, v: Any, plus: float, base: str) -> Any:
+        """Return the logarithm of ``v + plus`` to the base "e", "2" or "10"."""
+        v = np.asarray(v, np.float64)
+        bases = {"e": 1.0, "2": np.log(2.0), "10": np.log(10.0)}
+
+        def of(more: float, divisor: float) -> Value:
+            def value() -> Any:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    return np.log(v + more) / divisor
+
+            return value
+
+        said = {"e": "natural", "2": "to base 2", "10": "to base 10"}
+        options: list[Option] = [
+            ("position-scale", f"is {said[b]}, not {said[base]}", of(plus, divisor))
+            for b, divisor in bases.items()
+            if b != base
+        ]
+        options.append(("position-scale", "is left out", lambda: v))
+        for small in {0.0, 1.0, 1e-6, 1e-5, 1e-8, 1e-12} - {plus}:
+            text = f"is that of x + {small:g}, not of x + {plus:g}"
+            options.append(("position-scale", text, of(small, bases[base])))
+        return self._step("log", name, of(plus, bases[base])(), options)
+
+    def within(
+        self, name: str, factor: Any, function: Callable[[Any], Any], v: Any, *, of: str, what: str
+    ) -> Any:
+        """Return ``function(factor * v)``; the factor may stand elsewhere.
+
+        ``of`` names the function in words, ``what`` its argument v.
+        """
+        code = "position-scale"
+        return self._step(
+            "within",
+            name,
+            function(factor * v),
+            (
+                (code, f"multiplies {of}, not {what}", lambda: factor * function(v)),
+                (code, "is left out", lambda: function(v)),
+                (code, f"divides {what}", lambda: function(v / factor)),
+                (code, f"is added to {what}", lambda: function(v + factor)),
+                (code, "is squared", lambda: function(factor * factor * v)),
+            ),
+        )
+
+    def pick(self, name: str, value: Any, *others: tuple[str, str, Any]) -> Any:
+        """Return ``value``; ``others`` are (code, words, value) of values mistaken for it."""
+        options = ((code, words, lambda v=v: v) for code, words, v in others)
+        return self._step("pick", name, value, options)
+
+
+def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Iterator[Option]:
+    """Yield changes of the order of an array's entries along each axis."""
+    for axis, words in enumerate(axes):
+        n = a.shape[axis]
+        if n < 2:
+            continue
+        own = "head-order" if words.startswith("head") else code
+        index = np.arange(n)
+
+        def taken(at: np.ndarray, axis: int = axis) -> Value:
+            return lambda: np.take(a, at, axis=axis)
+
+        reversed_ = f"is in reverse order: {words} i is taken from {n - 1} - i"
+        if n == 2:
+            reversed_ = f"has {words} 0 and {words} 1 exchanged"
+        yield own, reversed_, taken(index[::-1])
+        yield own, f"is moved by one: {words} i is taken from i + 1", taken((index + 1) % n)
+        yield own, f"is moved by one: {words} i is taken from i - 1", taken((index - 1) % n)
+        text = f"is moved by one, up to the last: {words} i is taken from i + 1"
+        yield own, text, taken(np.minimum(index + 1, n - 1))
+        yield own, f"is that of {words} 0 for every {words}", taken(0 * index)
+        yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1)
+        yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2)
+        if n % 2 == 0:
+            text = f"is split in halves: {words} i is taken from i modulo {n // 2}"
+            yield own, text, taken(index % (n // 2))
+
+
+def changes(plain: Steps) -> Iterator[tuple[str, str, Change]]:
+    """Yield the code, the message and the change of every possible change, single ones first."""
+    for change, code in plain.codes.items():
+        name, words = change
+        yield code, f"{name} {words}", change
+    for (one, (kind, a)), (two, (other, b)) in combinations(plain.kinds.items(), 2):
+        same = kind == other and kind in ("number", "factor", "array")
+        if same and np.shape(a) == np.shape(b):
+            code = "axis-order" if kind == "number" else "wrong-row"
+            yield code, f"{one} and {two} {_EXCHANGED}", (one, two, _EXCHANGED)
+
+
+def computed(formula: Callable[[Steps], Any], change: Change) -> Any:
+    """Return the result of the formula with the change."""
+    plain = None
+    if change[-1] == _EXCHANGED:
+        plain = Steps()
+        formula(plain)
+    with np.errstate(all="ignore"):
+        return formula(Steps(change, plain))
+
+
+def plain_steps(formula: Callable[[Steps], Any]) -> Steps:
+    """Return the steps of the unchanged formula."""
+    steps = Steps()
+    with np.errstate(all="ignore"):
+        formula(steps)
+    return steps

@@ -1,0 +1,228 @@
+"""Decode the positions that the tokens of calls were rotated to, and find the rule behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.scored import failed, fits, scores
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.run import Run
+
+from .decode import Decoder
+
+#: Positions up to this one, or twice the largest declared one, are candidates.
+_REACH = 4160
+#: The most tokens of a call that are decoded, and the most wrong calls.
+_TOKENS, _CALLS = 400, 12
+#: How many rules are tried: each further call that refutes one leads to the next.
+_TRIES = 5
+
+
+class RotatedCall(Protocol):
+    """A call whose tokens are rotated, each to a position."""
+
+    encoding: Rotary
+
+    def rotated(self) -> np.ndarray:
+        """Return the judged tokens before the rotation, (B, H, S, D)."""
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for the position; all broadcast to (B, H, S)."""
+
+    def rotated_to(self, positions: np.ndarray) -> Truth:
+        """Return the result for the judged tokens at other positions (B, H, S)."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A call, and the position of every judged token."""
+
+    one: JudgedCall
+    used: np.ndarray  #: (B, H, S)
+    variables: Variables
+
+
+def name_positions(
+    run: Run,
+    calls: Sequence[JudgedCall],
+    code: str,
+    again: Callable[[], Iterable[JudgedCall]] = tuple,
+    noun: str = "position",
+) -> bool:
+    """Report the positions that the tokens of wrong calls have, if each has one.
+
+    If one rule gives all positions, the rule is reported. ``again`` makes further calls, which
+    could refute it; then another rule is sought. Return whether anything was reported.
+    """
+    wrong = sorted(failed(run, calls), key=lambda one: one.actual.size)
+    small = [one for one in wrong if _count(run, one) <= _TOKENS][:_CALLS]
+    reach = _reach(calls)
+    known = []
+    for one in small:
+        if (found := _decoded(run, one, reach)) is None:
+            return False
+        known.append(found)
+    if not known:
+        return False
+    bad = {id(one) for one in wrong}
+    known += [_right(one) for one in calls if id(one) not in bad]
+    code = code if code == "state" else _code_of_lines(run, wrong) or code
+    rule, more = _proved(run, calls, known, again, reach)
+    first = known[0]
+    declared = _wide(first.variables[DECLARED], first.one)
+    at = tuple(int(i) for i in np.argwhere(first.used != declared)[0])
+    where = f"{first.one.case}, row {at[0]}, head {at[1]}, token {at[2]}: {noun} {first.used[at]}"
+    where += f", declared {declared[at]}"
+    if rule is not None:
+        words = rule.words.replace(DECLARED, f"the declared {noun}")
+        count = plural(more, "further call agrees", "further calls agree")
+        text = f"the {noun} used is {words}"
+        if not more:
+            text = f"every call is consistent with: {text}"
+        if rule.where and DECLARED in rule.where and code == "stale-cache":
+            code = "wrong-row"
+        run.add(rule.code or code, text, f"{where}; {count}", values={"measured": words})
+        return True
+    total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
+    count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
+    listed = "; ".join(_listed(s) for s in known[:2] if s.one in wrong)
+    run.add(code, f"{count} another {noun} than declared: {listed}", where)
+    return True
+
+
+def _code_of_lines(run: Run, wrong: Sequence[JudgedCall]) -> str:
+    """Return the code of the first axis of which only some lines are wrong, in every call."""
+    maps = [np.array((scores(run, w, w.truth) > run.budget).any(axis=-1)) for w in wrong]
+    for axis, code in enumerate(("row-offset", "position-axis", "wrong-row")):
+        flat = [np.moveaxis(m, axis, 0).reshape(m.shape[axis], -1) for m in maps]
+        lines = [np.asarray(m.any(axis=1)) for m in flat if len(m) > 1]
+        if lines and all(line.any() and not line.all() for line in lines):
+            return code
+    return ""
+
+
+def _proved(
+    run: Run,
+    calls: Sequence[JudgedCall],
+    known: list[_Seen],
+    again: Callable[[], Iterable[JudgedCall]],
+    reach: int,
+) -> tuple[Rule | None, int]:
+    """Return the rule that all calls follow, and how many calls it predicted before it saw them."""
+    rule, held, left = _rule(known), 0, _TRIES
+    for one in _made(again) if rule is not None else ():
+        if rule is not None and _follows(run, one, rule):
+            held += 1
+            continue
+        fits_declared = fits(run, one, one.truth)
+        found = _right(one) if fits_declared else _decoded(run, one, reach)
+        if found is None:
+            return None, 0
+        left -= 1
+        known.append(found)
+        rule, held = _rule(known) if left else None, 0
+        if rule is None:
+            return None, 0
+    if rule is None or not all(_follows(run, one, rule) for one in calls):
+        return None, 0
+    return rule, held
+
+
+def _reach(calls: Sequence[JudgedCall]) -> int:
+    """Return the number of positions to search: those of all calls, twice."""
+    largest = max(int(np.abs(one.facts.variables()[DECLARED]).max(initial=0)) for one in calls)
+    return min(max(_REACH, 2 * largest + 64), 2**17)
+
+
+def _count(run: Run, one: JudgedCall) -> int:
+    """Return the number of wrong tokens to decode; equal ones of several heads count once."""
+    wrong = np.asarray((scores(run, one, one.truth) > run.budget).any(axis=-1))
+    return int(wrong.any(axis=1).sum() if (wrong == wrong[:, :1]).all() else wrong.sum())
+
+
+def _decoded(run: Run, one: JudgedCall, reach: int) -> _Seen | None:
+    used = decode(run, one, reach)
+    return None if used is None else _Seen(one, used, one.facts.variables())
+
+
+def _right(one: JudgedCall) -> _Seen:
+    """Return a right call: its tokens have the declared positions."""
+    v = one.facts.variables()
+    return _Seen(one, _wide(v[DECLARED], one), v)
+
+
+def _made(again: Callable[[], Iterable[JudgedCall]]) -> list[JudgedCall]:
+    try:
+        return list(again())
+    except (Refused, Malformed):
+        return []
+
+
+def _wide(values: np.ndarray, one: JudgedCall) -> np.ndarray:
+    return np.broadcast_to(values, one.actual.shape[:3])
+
+
+def _listed(s: _Seen) -> str:
+    """Return the first few wrong positions of one call in words."""
+    declared = _wide(s.variables[DECLARED], s.one)
+    pairs = list(dict.fromkeys(
+        (int(d), int(u)) for d, u in zip(declared.flat, s.used.flat, strict=True) if d != u
+    ))  # fmt: skip
+    text = ", ".join(f"{u} for {d}" for d, u in pairs[:5])
+    return f"{text}{', ...' if len(pairs) > 5 else ''} ({s.one.case})"
+
+
+def _rule(seen: Sequence[_Seen]) -> Rule | None:
+    names = seen[0].variables.keys()
+    flat = {
+        n: np.concatenate([np.ravel(_wide(s.variables[n], s.one)) for s in seen]) for n in names
+    }
+    used = np.concatenate([s.used.ravel() for s in seen])
+    # Tokens that agree in everything count once.
+    once = np.unique(np.stack([used, *flat.values()]), axis=1)
+    return find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)
+
+
+def _follows(run: Run, one: JudgedCall, rule: Rule) -> bool:
+    """Return whether the rule predicts the result of a call."""
+    v = {name: _wide(values, one) for name, values in one.facts.variables().items()}
+    return fits(run, one, one.facts.rotated_to(rule.of(v)))
+
+
+def decode(run: Run, one: JudgedCall, reach: int) -> np.ndarray | None:
+    """Return the position of every token of a call, or None if some token has none.
+
+    Tokens that are right have the declared position. The others are decoded; together they must
+    predict the result of the call.
+    """
+    call: Any = one.facts
+    declared = np.array(_wide(call.variables()[DECLARED], one))
+    wrong = np.asarray((scores(run, one, one.truth) > run.budget).any(axis=-1))
+    where = np.argwhere(wrong)
+    whole = bool((wrong == wrong[:, :1]).all())
+    if whole:
+        where = where[where[:, 1] == 0]
+    if not np.isfinite(one.actual).all():
+        return None
+    encoding = call.encoding
+    turning = encoding.frequencies() != 0
+    (a, b), (c, d) = encoding.pairs(), encoding.output_pairs()
+    x, m = call.rotated(), encoding.attention_factor()
+    raw = x[..., a[turning]] + 1j * x[..., b[turning]]
+    seen = (one.actual[..., c[turning]] + 1j * one.actual[..., d[turning]]) / m
+    seen, raw = (seen, raw) if encoding.sign > 0 else (np.conj(seen), np.conj(raw))
+    decoder = Decoder.of(encoding.frequencies()[turning], reach=reach)
+    used = declared.copy()
+    for i, h, s in where:
+        found = decoder.rotated(raw[i, h, s], seen[i, h, s]) - round(encoding.offset)
+        used[(i, slice(None), s) if whole else (i, h, s)] = found
+    return used if fits(run, one, call.rotated_to(used)) else None

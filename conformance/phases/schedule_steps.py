@@ -1,0 +1,191 @@
+"""The formulas of frequency scalings, written in steps that may be computed differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import RoPE
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+
+from .frequencies import FrequencyMistake
+
+Formula = Callable[[RoPE, Any, Steps], np.ndarray]
+
+
+def step_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield the frequencies of every changed step of the declared scaling."""
+    scaling = encoding.scaling
+    formula = next((of for form, of in _FORMS if isinstance(scaling, form)), None)
+    if formula is None:
+        return
+    run = lambda steps: formula(encoding, scaling, steps)  # noqa: E731
+    for code, message, change in changes(plain_steps(run)):
+        predicted = np.asarray(computed(run, change), np.float64)
+        if predicted.shape == (encoding.rotary_dim // 2,) and np.isfinite(predicted).all():  # type: ignore[operator]
+            text = f"{type(scaling).__name__}: {message}"
+            yield FrequencyMistake(code, text, predicted, equivalent=("scaling-parameter",))
+
+
+def formula_of(encoding: RoPE) -> Formula | None:
+    """Return the formula of the declared scaling, or None if there is none here."""
+    return next((of for form, of in _FORMS if isinstance(encoding.scaling, form)), None)
+
+
+def _plain(e: RoPE, s: Steps) -> np.ndarray:
+    assert e.rotary_dim is not None
+    index = s.number("the index of the pair", np.arange(e.rotary_dim // 2), "exponent")
+    return np.asarray(e.base ** (-2 * index / e.rotary_dim))
+
+
+def _ramp(
+    e: RoPE, length: float, fast: float, slow: float, truncate: bool, s: Steps, of: str = ""
+) -> np.ndarray:
+    """Return the ramp over the pairs: 0 at ``fast`` turns, 1 at ``slow``."""
+    d, code = e.rotary_dim, "scaling-formula"
+    assert d is not None
+    two_pi = s.pick(
+        f"2 pi in the ramp{of}", 2 * np.pi, (code, "is left out", 1.0), (code, "is pi", np.pi)
+    )
+    base = s.factor(f"the base in the ramp{of}", e.base, code)
+    size = s.pick(f"the size in the ramp{of}", d, (code, "is head_dim, not rotary_dim", e.head_dim))
+
+    def end(turns: float) -> float:
+        return float(size * np.log(length / (two_pi * turns)) / (2 * np.log(base)))
+
+    ends = end(fast), end(slow)
+    low, high = s.pick(
+        f"the ends of the ramp{of}",
+        (np.floor(ends[0]), np.ceil(ends[1])) if truncate else ends,
+        (code, "are rounded inwards, not outwards", (np.ceil(ends[0]), np.floor(ends[1]))),
+        (code, "are not rounded", ends),
+        (code, "are rounded to whole pairs", (np.floor(ends[0]), np.ceil(ends[1]))),
+        (code, "are rounded to the nearest integer", (np.rint(ends[0]), np.rint(ends[1]))),
+        (code, "are both rounded down", (np.floor(ends[0]), np.floor(ends[1]))),
+        (code, "are both rounded up", (np.ceil(ends[0]), np.ceil(ends[1]))),
+    )
+    low = max(float(low), 0.0)
+    top = s.pick(
+        f"the largest end of the ramp{of}",
+        d - 1,
+        (code, "is d/2 - 1, not d - 1", d / 2 - 1),
+        (code, "is d/2, not d - 1", d / 2),
+        (code, "is d, not d - 1", d),
+        (code, "has no bound", np.inf),
+    )
+    high = min(float(high), top)
+    high = high + 1e-3 if low == high else high
+    k = np.arange(d // 2)
+    turns = length * e.base ** (-2 * k / d) / (2 * np.pi)
+    linear = np.clip((fast - turns) / (fast - slow), 0, 1) if fast != slow else 1.0 * (turns < slow)
+    x = np.clip((k - low) / (high - low), 0, 1)
+    return np.asarray(
+        s.pick(
+            f"the ramp{of}",
+            x,
+            (code, "is linear in the number of turns, not in the index of the pair", linear),
+            (code, "is reversed", 1 - x),
+            (code, "is a smoothstep", x * x * (3 - 2 * x)),
+            (code, "is a step", (x >= 0.5) * 1.0),
+            (code, "is 0", 0 * x),
+            (code, "is 1", 0 * x + 1),
+        )
+    )
+
+
+def _blended(s: Steps, f: Any, slowed: Any, weight: Any, of: str) -> np.ndarray:
+    """Return ``(1 - weight) f + weight slowed``."""
+    code = "scaling-formula"
+    with np.errstate(all="ignore"):
+        return np.asarray(
+            s.pick(
+                of,
+                (1 - weight) * f + weight * slowed,
+                (code, "is of wavelengths, not of frequencies",
+                 1 / ((1 - weight) / f + weight / slowed)),
+                (code, "is geometric", f ** (1 - weight) * slowed**weight),
+                (code, "has its weights exchanged", weight * f + (1 - weight) * slowed),
+            )
+        )  # fmt: skip
+
+
+def _yarn(e: RoPE, y: Any, s: Steps) -> np.ndarray:
+    f = _plain(e, s)
+    length = s.factor("the trained length", float(y.original_max_position), "scaling-parameter")
+    weight = _ramp(e, float(length), y.beta_fast, y.beta_slow, y.truncate, s)
+    factor = s.factor("the factor", y.factor, "scaling-parameter")
+    if y.blend == "geometric":
+        return np.asarray(f / factor**weight)
+    return _blended(s, f, f / factor, weight, "the blend")
+
+
+def _llama3(e: RoPE, y: Any, s: Steps) -> np.ndarray:
+    f = _plain(e, s)
+    code = "scaling-formula"
+    length = s.factor("the trained length", float(y.original_max_position), "scaling-parameter")
+    two_pi = s.pick("2 pi", 2 * np.pi, (code, "is left out", 1.0), (code, "is pi", np.pi))
+    turns = length * f / two_pi
+    low, high = y.low_freq_factor, y.high_freq_factor
+    if low == high:
+        return np.asarray(np.where(turns > low, f, f / y.factor))
+    x = np.clip((turns - low) / (high - low), 0, 1)
+    wave = 1 / turns
+    by_wave = np.clip((1 / low - wave) / (1 / low - 1 / high), 0, 1)
+    middle = (x > 0) & (x < 1)
+    t = s.pick(
+        "the smooth factor",
+        x,
+        (code, "is linear in the wavelength, not in the number of turns", by_wave),
+        (code, "is replaced by 1 - smooth between the thresholds", np.where(middle, 1 - x, x)),
+        (code, "is a step at the low threshold", 1.0 * (turns > low)),
+        (code, "is a step at the high threshold", 1.0 * (turns >= high)),
+        (code, "is squared", x * x),
+        (code, "is a smoothstep", x * x * (3 - 2 * x)),
+    )
+    factor = s.factor("the factor", y.factor, "scaling-parameter")
+    return _blended(s, f / factor, f, t, "the blend")
+
+
+def _by_parts(e: RoPE, y: Any, s: Steps) -> np.ndarray:
+    d = e.rotary_dim
+    assert d is not None
+    f, code = _plain(e, s), "scaling-formula"
+    size = s.pick("the size in the NTK base", d, (code, "is head_dim, not rotary_dim", e.head_dim))
+    ntk = (e.base * y.factor ** (size / (size - 2))) ** (-2 * np.arange(d // 2) / d)
+    ntk = s.pick(
+        "the NTK-aware frequency",
+        ntk,
+        (code, "is left out: the plain one is used", f),
+        (code, "is replaced by the interpolated one", f / y.factor),
+        (code, "has the base multiplied by the factor itself",
+         (e.base * y.factor) ** (-2 * np.arange(d // 2) / d)),
+    )  # fmt: skip
+    pairs = (y.beta_0, y.beta_1), (y.gamma_0, y.gamma_1)
+    betas, gammas = s.pick(
+        "the beta and the gamma ramps", pairs, (code, "are exchanged", pairs[::-1])
+    )
+    length = float(y.original_max_position)
+    b = _ramp(e, length, betas[0], betas[1], True, s, " from beta_0 to beta_1")
+    c = _ramp(e, length, gammas[0], gammas[1], True, s, " from gamma_0 to gamma_1")
+    return _blended(s, f, _blended(s, ntk, f / y.factor, b, "the blend of NTK and linear"), c,
+                    "the blend with the plain frequencies")  # fmt: skip
+
+
+def _su(e: RoPE, y: Any, s: Steps) -> np.ndarray:
+    d = e.rotary_dim
+    assert d is not None
+    index = s.number("the index k + 1 in the divisor", np.arange(1, d // 2 + 1), "exponent")
+    power = s.factor("the power", y.power, "scaling-parameter")
+    factor = s.factor("the factor", y.factor, "scaling-parameter")
+    return np.asarray(_plain(e, s) / factor ** ((2 * index / d) ** power))
+
+
+_FORMS: tuple[tuple[type, Formula], ...] = (
+    (pr.YaRN, _yarn),
+    (pr.Llama3Scaling, _llama3),
+    (pr.NTKByParts, _by_parts),
+    (pr.SuNTK, _su),
+)

@@ -1,0 +1,85 @@
+"""Diagnose RoPE-Mixed, whose angles are sums over all axes: its weights, or the sum itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import MixedRoPE
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import likely, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+
+#: (B, H) and the sides of the grids of the calls.
+_CALLS = (((1, 2), (3, 4)), ((2, 3), (2, 5)), ((1, 1), (5, 5)))
+
+
+@dataclass(frozen=True)
+class _Call:
+    x: np.ndarray
+    positions: np.ndarray  #: (A, B, S)
+
+
+def diagnose(run: Run, encoding: MixedRoPE) -> bool:
+    """Report the changed step of the rotation that explains calls with a grid of positions."""
+    calls = []
+    for n, (size, sides) in enumerate(_CALLS):
+        axes = np.indices((*sides, *(2,) * (encoding.num_axes - 2))).reshape(encoding.num_axes, -1)
+        x = run.random((*size, axes.shape[1], encoding.head_dim), 80 + n)
+        try:
+            at = np.repeat(axes[:, None], size[0], axis=1)
+            y = run.driver.apply(x, at)
+        except (Refused, Malformed):
+            continue
+        case = f"a grid of {sides[0]} x {sides[1]}"
+        calls.append(JudgedCall(case, y, apply_truth(encoding, x, at), _Call(x, at)))
+    if not calls:
+        return False
+    found = likely(run, calls, _mistakes(encoding, calls[0].facts))
+    return match(run, calls, found, parts=False) and bool(run.report.codes)
+
+
+def _mistakes(encoding: MixedRoPE, first: _Call) -> Iterator[Mistake]:
+    for code, message, change in changes(plain_steps(lambda s: _rotated(encoding, first, s))):
+
+        def predict(call: _Call, change: Any = change) -> Truth:
+            value = computed(lambda s: _rotated(encoding, call, s), change)
+            truth = apply_truth(encoding, call.x, call.positions)
+            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+
+        yield Mistake(code, message, predict)
+
+
+def _rotated(e: MixedRoPE, call: _Call, s: Steps) -> np.ndarray:
+    weight = s.array("the weight", e.weight, ("axis", "pair"))
+    places = [s.number(f"the position on axis {a}", p) for a, p in enumerate(call.positions)]
+    each = [
+        np.asarray(p, np.float64)[:, None, :, None] * w for p, w in zip(places, weight, strict=True)
+    ]
+    angle = np.sum(each, axis=0)
+    code = "not-a-rotation"
+    cos, sin = s.pick(
+        "the rotation by the sum of the angles",
+        (np.cos(angle), np.sin(angle)),
+        (code, "has the product of the cosines and the sum of the sines in place of cos and sin",
+         (np.prod(np.cos(each), axis=0), np.sum(np.sin(each), axis=0))),
+        (code, "has the cosine of the first axis times that of the others: the product of the "
+         "sines is not subtracted", (np.prod(np.cos(each), axis=0), np.sin(angle))),
+        ("sections", "uses the first axis only", (np.cos(each[0]), np.sin(each[0]))),
+        ("sections", "uses the last axis only", (np.cos(each[-1]), np.sin(each[-1]))),
+        ("sections", "uses the mean of the angles, not their sum",
+         (np.cos(angle / len(each)), np.sin(angle / len(each)))),
+    )  # fmt: skip
+    sign = s.factor("the sign of the rotation", float(e.sign), "sign")
+    (a, b), (c, d) = e.pairs(), e.output_pairs()
+    y = np.array(call.x, np.float64)
+    x1, x2 = call.x[..., a], call.x[..., b]
+    y[..., c], y[..., d] = x1 * cos - sign * x2 * sin, x2 * cos + sign * x1 * sin
+    return y

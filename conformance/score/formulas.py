@@ -1,0 +1,83 @@
+"""The formulas of scores, written in steps that a wrong implementation may compute differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import (
+    TUPE,
+    Bias,
+    CoPE,
+    DeBERTa,
+    DecomposedRelative,
+    ESPnetLegacy,
+    GatedBias,
+    PoPE,
+    Shaw,
+    TransformerXL,
+    XPos,
+)
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.oracle.scores import Scored
+
+from . import offset_formulas, other_formulas
+from .formula_parts import Terms
+
+Formula = Callable[[Scored, Steps], Terms]
+
+
+def formula_of(declared: Any) -> Formula | None:
+    """Return the formula of the class of an encoding, or None if there is none here."""
+    return next((of for form, of in _FORMS if isinstance(declared, form)), None)
+
+
+def changed_steps(first: Scored) -> Iterator[Mistake]:
+    """Yield the mistake of every changed step; ``first`` is one of the judged calls."""
+    declared = first.encoding
+    if isinstance(declared, Bias):
+        for code, message, values in bias_changes(declared):
+            yield Mistake(code, message, _with_bias(values))
+        return
+    formula = formula_of(declared)
+    if formula is None:
+        return
+    for code, message, change in changes(plain_steps(lambda s: formula(first, s))):
+        yield Mistake(code, message, _predict(formula, change))
+
+
+def _with_bias(values: Callable[..., Truth]) -> Callable[[Scored], Truth]:
+    return lambda call: call.total(call.parts() | {"bias": call.added(values(*call.positions))}, {})
+
+
+def _predict(formula: Formula, change: Any) -> Callable[[Scored], Truth]:
+    def predict(call: Scored) -> Truth:
+        declared = call.parts()
+        terms = computed(lambda s: formula(call, s), change)
+        whole: Any = sum(t.terms for t in declared.values())
+        angle: Any = sum(t.angle for t in declared.values())
+        value: Any = sum(terms.values())
+        value = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), np.shape(whole)))
+        size: Any = sum(np.abs(t) for t in terms.values())
+        return Truth(value, np.maximum(whole, size), np.broadcast_to(angle, value.shape))
+
+    return predict
+
+
+_FORMS: tuple[tuple[type, Formula], ...] = (
+    (DeBERTa, offset_formulas.deberta),
+    (Shaw, offset_formulas.shaw),
+    (ESPnetLegacy, offset_formulas.espnet),
+    (TransformerXL, offset_formulas.transformer_xl),
+    (GatedBias, other_formulas.gated),
+    (TUPE, other_formulas.tupe),
+    (CoPE, other_formulas.cope),
+    (DecomposedRelative, other_formulas.decomposed),
+    (PoPE, other_formulas.pope),
+    (XPos, other_formulas.xpos),
+)

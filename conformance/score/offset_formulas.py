@@ -1,0 +1,174 @@
+"""The formulas of scores with relative positions, in steps that may be computed differently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import DeBERTa, ESPnetLegacy, Shaw, TransformerXL
+from posenc_ref.conformance.diagnosis.steps import Steps
+from posenc_ref.conformance.oracle.scores import Scored
+
+from .formula_parts import Terms, at_rows, content, of_rows, offsets
+
+
+def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
+    span = e.span
+    if e.buckets is None or e.max_position is None:
+        return s.clip("the offset", r, -span, span)
+    mid = e.buckets // 2
+    code = "bucket-spacing"
+    top = s.pick(
+        "the range of the logarithm",
+        (e.max_position - 1) / mid,
+        (code, "is max_position / mid, not (max_position - 1) / mid", e.max_position / mid),
+        (code, "is (max_position - 1) / buckets", (e.max_position - 1) / e.buckets),
+        (code, "is max_position - 1", e.max_position - 1.0),
+        (code, "is max_position", 1.0 * e.max_position),
+    )
+    steps = s.number("the number of logarithmic buckets", mid - 1, code)
+    size = np.abs(r)
+    with np.errstate(all="ignore"):
+        logged = np.log(np.maximum(size, 1) / mid) / np.log(top) * steps
+    far = s.rounded("the logarithmic bucket", logged, "ceil") + mid
+    start = s.number("the last offset with a bucket of its own", mid, code)
+    bucket = np.where(size <= start, size, far) * np.sign(r)
+    return s.pick(
+        "the bucket",
+        bucket,
+        (code, "of small offsets is logarithmic too", far * np.sign(r)),
+        (code, "is the offset itself, without a logarithm", r),
+    )
+
+
+def deberta(call: Scored, s: Steps) -> Terms:
+    """Return the terms of DeBERTa."""
+    e: DeBERTa = call.encoding
+    span = e.span
+
+    def row(r: Any) -> Any:
+        shift = s.number("the row of offset 0", span, "table-offset")
+        text = "the row of the table"
+        clamped = s.clip(text, _deberta_bucket(e, r, s) + shift, 0, 2 * span - 1)
+        wrapped = f"is that of the plain offset, modulo {2 * span}, in place of being clamped"
+        return s.pick(text, clamped, ("bucket-clamp", wrapped, (r + span) % (2 * span)))
+
+    found = {"content-content": content(call)}
+    r = offsets(call, s)
+    if e.relative_keys is not None:
+        keys = s.array("relative_keys", e.relative_keys, ("head", "row", "channel"))
+        here = s.number("the offset query - key of content-position", r)
+        found["content-position"] = at_rows(call.q @ of_rows(keys), row(here)) * call.scale
+    if e.relative_queries is not None:
+        queries = s.array("relative_queries", e.relative_queries, ("head", "row", "channel"))
+        here = s.number("the offset query - key of position-content", r)
+        back = row(here if e.p2c == "code" else -here)
+        by_row = call.k @ of_rows(queries)
+        found["position-content"] = np.swapaxes(at_rows(by_row, back.T), -1, -2) * call.scale
+    return found
+
+
+def shaw(call: Scored, s: Steps) -> Terms:
+    """Return the terms of Shaw."""
+    e: Shaw = call.encoding
+    keys = np.asarray(e.keys, np.float64)
+    axes = ("head", "row", "channel")[-keys.ndim :]
+    r = -offsets(call, s)
+    r = r if e.counted == "key-query" else -r
+    last = keys.shape[-2] - 1 - e.before
+    row = s.clip("the relative position", r, -e.before, last) + e.before
+    by_row = call.q @ of_rows(s.array("the table", keys, axes))
+    return {
+        "content-content": content(call),
+        "content-position": at_rows(by_row, row) * call.scale,
+    }
+
+
+def transformer_xl(call: Scored, s: Steps) -> Terms:
+    """Return the terms of Transformer-XL."""
+    e: TransformerXL = call.encoding
+    r = offsets(call, s)
+    q_at, k_at = call.grid
+    r = s.pick(
+        "the distance query - key",
+        r,
+        ("relative-shift", "is 1 too small for keys after the query", np.where(r < 0, r - 1, r)),
+        ("relative-shift", "is 1 too large for keys after the query", np.where(r < 0, r + 1, r)),
+    )
+    if e.clamp is not None:
+        r = s.clip("the distance query - key", r, -e.clamp, e.clamp)
+    table = np.asarray(e.sinusoid.table(np.asarray(r, np.float64)), np.float64)
+    halves = s.pick(
+        "the vectors R",
+        table,
+        ("future-keys", "of keys after the query are 0", table * (q_at >= k_at)[..., None]),
+        ("wrong-row", "of all queries are those of the last query", 0 * table + table[-1:]),
+    )
+    projection = s.array("projection", e.projection, ("head", "channel", "column"))
+
+    def projected(x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.einsum("bhqc,qkc->bhqk", x @ projection, halves, optimize=True))
+
+    found = {
+        "content-content": content(call),
+        "content-position": projected(call.q) * call.scale,
+    }
+    u, v = e.content_bias, e.position_bias
+    none = np.zeros(np.asarray(e.projection).shape[:2])
+    both = [none if x is None else np.asarray(x, np.float64) for x in (u, v)]
+    axes, code = ("head", "channel"), "wrong-row"
+    first = s.array("content_bias u", both[0], axes)
+    second = s.array("position_bias v", both[1], axes)
+    first = s.pick("content_bias u", first, (code, "is replaced by position_bias v", second))
+    second = s.pick("position_bias v", second, (code, "is replaced by content_bias u", both[0]))
+    if u is not None:
+        found["position-content"] = (
+            first[:, None, :] @ np.swapaxes(call.k, -1, -2) * call.scale
+            + 0 * found["content-content"]
+        )
+    if v is not None:
+        wide = np.broadcast_to(second[:, None, :], call.q.shape)
+        found["position-position"] = projected(wide) * call.scale
+    return found
+
+
+def espnet(call: Scored, s: Steps) -> Terms:
+    """Return the terms of ESPnet's legacy encoding."""
+    e: ESPnetLegacy = call.encoding
+    q_at, k_at = np.broadcast_arrays(*call.grid)
+    n_q, n_k = q_at.shape
+    rows = max(e.max_len, n_k)
+    past = q_at - k_at
+    first = s.number("the row of distance 0", rows - n_k, "position-origin")
+    later = s.number("the row of keys after the query", rows + 1 + past)
+    none = past == -1
+    at = np.where(past >= 0, first + past, later)
+    table = np.asarray(e.sinusoid.table(np.asarray(at, np.float64)), np.float64)
+    table = (
+        table
+        * ~s.pick(
+            "the key after the query",
+            none,
+            ("relative-shift", "has a position term, declared 0", np.zeros_like(none)),
+        )[..., None]
+    )
+    projection = s.array("projection", e.projection, ("head", "channel", "column"))
+    own = np.broadcast_to(np.arange(n_q)[:, None], (n_q, n_k))
+    used = s.pick(
+        "the query of keys two or more places after it",
+        np.where(past < -1, np.minimum(own + 1, n_q - 1), own),
+        ("relative-shift", "is the query itself, not the next one", own),
+    )
+    v = e.position_bias
+    x = call.q if v is None else call.q + np.asarray(v, np.float64)[:, None, :]
+    wide = x @ projection
+    moved = np.stack(
+        [np.einsum("bhkc,kc->bhk", wide[:, :, used[i]], table[i]) for i in range(n_q)], 2
+    )
+    found = {"content-content": content(call), "content-position": moved * call.scale}
+    if e.content_bias is not None:
+        u = s.array("content_bias u", e.content_bias, ("head", "channel"))
+        bias = u[:, None, :] @ np.swapaxes(call.k, -1, -2) * call.scale
+        found["position-content"] = bias + 0 * found["content-content"]
+    return found

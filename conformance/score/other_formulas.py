@@ -1,0 +1,178 @@
+"""The formulas of other scores, in steps that may be computed differently."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import TUPE, CoPE, DecomposedRelative, GatedBias, PoPE, XPos
+from posenc_ref.conformance.diagnosis.steps import Steps
+from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.conformance.sequences.xpos_formula import xpos_rows
+
+from .formula_parts import Terms, at_rows, content, offsets
+
+
+def gated(call: Scored, s: Steps) -> Terms:
+    """Return the terms of the gated bias."""
+    e: GatedBias = call.encoding
+    weight = s.array("the weight of the gates", e.weight, ("gate", "channel"))
+    c = s.array("linear_bias", e.linear_bias, ("gate",))
+    x = call.q
+    a, r = (1 / (1 + np.exp(-((x * weight[n]).sum(axis=-1) + c[n]))) for n in (0, 1))
+    scale = s.array("the factor on the second gate", e.scale, ("head",))[:, None]
+    code = "score-term"
+    gate = s.pick(
+        "the gate 2 + a (s r - 1)",
+        2 + a * (scale * r - 1),
+        (code, "is 2 + a s (r - 1)", 2 + a * scale * (r - 1)),
+        (code, "is 1 + a (s r - 1)", 1 + a * (scale * r - 1)),
+        (code, "is a (s r - 1)", a * (scale * r - 1)),
+        (code, "is 2 + s a (r - 1 / s)", 2 + scale * a * r - a / scale),
+        (code, "is 2 + a (s r + 1)", 2 + a * (scale * r + 1)),
+        (code, "is 2 + (1 - a) (s r - 1)", 2 + (1 - a) * (scale * r - 1)),
+        (code, "is 2 + r (s a - 1)", 2 + r * (scale * a - 1)),
+    )
+    r = -offsets(call, s)
+    bias = np.asarray(e.bias._of_offset(r), np.float64)
+    return {"content-content": content(call), "content-position": gate[..., None] * bias}
+
+
+def tupe(call: Scored, s: Steps) -> Terms:
+    """Return the terms of TUPE."""
+    e: TUPE = call.encoding
+    found = {name: np.asarray(t.value) for name, t in call.terms().items()}
+    if e.cls_to_others is None or "cls" not in found:
+        return found
+    q_at, k_at = call.grid
+    row, column = (np.asarray(x, np.float64)[:, None, None]
+                   for x in (e.cls_to_others, e.others_to_cls))  # fmt: skip
+    corner = (q_at == 0) & (k_at == 0)
+    cls = found["cls"]
+    found["cls"] = s.pick(
+        "the number of position 0 with itself",
+        cls,
+        ("wrong-row", "is others_to_cls, not cls_to_others", np.where(corner, column, cls)),
+        ("wrong-row", "is 0", np.where(corner, 0.0, cls)),
+        ("wrong-row", "is the sum of both", np.where(corner, row + column, cls)),
+    )
+    return found
+
+
+def cope(call: Scored, s: Steps) -> Terms:
+    """Return the terms of CoPE."""
+    e: CoPE = call.encoding
+    logits = content(call)
+    q_at, k_at = call.grid
+    seen = (k_at <= q_at).astype(np.float64)
+    gates = 1 / (
+        1 + np.exp(-s.factor("the scale of the gates' logits", 1.0, "softmax-scale") * logits)
+    )
+    gates = s.pick(
+        "the gates",
+        gates * seen,
+        ("future-keys", "of keys after the query are counted", gates),
+        ("score-term", "are 1: positions count keys", seen + 0 * gates),
+    )
+    back = np.cumsum(gates[..., ::-1], axis=-1)[..., ::-1]
+    front = np.cumsum(gates, axis=-1)
+    code = "relative-absolute"
+    p = s.pick(
+        "the sum of gates",
+        back,
+        (code, "runs from the first key to the key, not from the key to the query", front),
+        ("position-origin", "leaves out the key's own gate", back - gates),
+        ("position-origin", "leaves out the query's own gate",
+         back - np.take_along_axis(gates, np.broadcast_to(np.minimum(q_at, gates.shape[-1] - 1),
+                                                         (*gates.shape[:-1], 1)), -1)),
+    )  # fmt: skip
+    table = s.array("the embedding", e.embedding, ("row", "channel"))
+    top = len(table) - 1
+    p = s.pick("the position", np.minimum(p, top),
+               ("bucket-clamp", f"is clamped to {top - 1}, not to {top}", np.minimum(p, top - 1)),
+               ("bucket-clamp", f"wraps round modulo {top + 1}", p % (top + 1)))  # fmt: skip
+    low = np.floor(p).astype(int)
+    high = np.minimum(low + 1, top)
+    by_row = call.q @ table.T
+    one, two = (np.take_along_axis(by_row, np.clip(m, 0, top), axis=-1) for m in (low, high))
+    part = p - low
+    code = "score-term"
+    value = s.pick(
+        "the interpolation",
+        one * (1 - part) + two * part,
+        (code, "has its weights exchanged", one * part + two * (1 - part)),
+        (code, "is left out: the position is rounded down", one),
+        (code, "is left out: the position is rounded up", np.where(part > 0, two, one)),
+        (code, "is left out: the position is rounded to the nearest row",
+         np.where(part >= 0.5, two, one)),
+    )  # fmt: skip
+    value = s.pick("the position term", value, (code, "is scaled like q.k", value * call.scale))
+    return {"content-content": logits, "content-position": value}
+
+
+def decomposed(call: Scored, s: Steps) -> Terms:
+    """Return the terms of decomposed relative positions."""
+    e: DecomposedRelative = call.encoding
+    h, w = e.grid
+    q_at, k_at = np.broadcast_arrays(*call.grid)
+    dy, dx = s.pick(
+        "the tokens of the grid",
+        (q_at // w - k_at // w, q_at % w - k_at % w),
+        ("token-order", "are counted column by column, not row by row",
+         (q_at % h - k_at % h, q_at // h - k_at // h)),
+        ("token-order", f"are split by the height {h}, not by the width {w}",
+         (q_at // h - k_at // h, q_at % h - k_at % h)),
+    )  # fmt: skip
+    dy, dx = s.number("the row offset", dy), s.number("the column offset", dx)
+    tables = {"height": e.height_table, "width": e.width_table}
+    up, across = (
+        s.array(f"the table of the {n}", t, ("row", "channel")) for n, t in tables.items()
+    )
+    return {
+        "content-content": content(call),
+        "content-height": at_rows(call.q @ up.T, dy + h - 1),
+        "content-width": at_rows(call.q @ across.T, dx + w - 1),
+    }
+
+
+def pope(call: Scored, s: Steps) -> Terms:
+    """Return the terms of PoPE."""
+    e: PoPE = call.encoding
+    d = call.q.shape[-1]
+    waves = s.array("the frequency", e.frequencies(), ("channel",), "frequency-spacing")
+    index = np.arange(d)
+    code = "frequency-spacing"
+    waves = s.pick(
+        "the frequency of channel c",
+        waves,
+        (code, f"is base ** (-2 (c // 2) / {d}): two channels share one",
+         e.base ** -(2 * (index // 2) / d)),
+        (code, f"is that of c modulo {d // 2}, base ** (-2c/{d})",
+         e.base ** -(2 * (index % (d // 2)) / d)),
+        ("exponent", f"is base ** (-(c + 1) / {d})", e.base ** -((index + 1) / d)),
+        ("denominator", f"is base ** (-c / {d - 1})", e.base ** -(index / max(d - 1, 1))),
+    )  # fmt: skip
+    r = -offsets(call, s)
+    angle = r[..., None] * waves
+    if e.phases is not None:
+        phases = s.array("the phase", e.phases, ("head", "channel"))
+        angle = angle + phases[:, None, None, :]
+    sizes = [np.logaddexp(0, x) for x in (call.q, call.k)]
+    value = (
+        np.einsum("bhqd,bhkd,...qkd->bhqk", *sizes, np.cos(angle), optimize=True)
+        if (angle.ndim == 3)
+        else np.einsum("bhqd,bhkd,hqkd->bhqk", *sizes, np.cos(angle), optimize=True)
+    )
+    return {"content-content": value * call.scale}
+
+
+def xpos(call: Scored, s: Steps) -> Terms:
+    """Return the terms of xPos."""
+    e: XPos = call.encoding
+    at = call.positions
+    ends = [float(f(p)) for p in at for f in (np.min, np.max)]
+    middle = (min(ends) + max(ends)) / 2
+    q, k = (
+        xpos_rows(e.replace(centre=middle), x, p, keys, middle, s)
+        for x, p, keys in zip((call.q, call.k), at, (False, True), strict=True)
+    )
+    return {"q.k": q @ np.swapaxes(k, -1, -2) * call.scale}

@@ -1,0 +1,108 @@
+"""The formula of xPos, written in steps that a wrong implementation may compute differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import XPos
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+
+from .cases_qk import Side
+
+
+def xpos_rows(
+    e: XPos, x: np.ndarray, positions: np.ndarray, keys: bool, middle: float, s: Steps
+) -> np.ndarray:
+    """Return queries or keys x (B, H, S, D) with xPos; ``middle`` is that of all positions."""
+    d, code = e.head_dim, "amplitude"
+    index = s.number("the index of the pair in the decay", np.arange(d // 2), code)
+    gamma = float(s.factor("gamma", e.gamma, code))
+    zeta = s.pick(
+        "the decay of a pair",
+        (2 * index / d + gamma) / (1 + gamma),
+        (code, "is not divided by 1 + gamma", 2 * index / d + gamma),
+        (code, "is (index / d + gamma) / (1 + gamma)", (index / d + gamma) / (1 + gamma)),
+    )
+    zeta = s.array("the decay of a pair", zeta, ("pair",), code)
+    p = np.asarray(positions, np.float64)
+    p = p[:, None] if p.ndim > 1 else p
+    own = (p.min(axis=-1, keepdims=True) + p.max(axis=-1, keepdims=True)) / 2 if p.size else p
+    every = (p.min(initial=2**31) + p.max(initial=0)) / 2
+    each = "is the middle of the positions of queries and of keys, each by itself"
+    centre = s.pick(
+        "the centre of the decay",
+        e.centre,
+        (code, each, every),
+        (code, f"{each}, rounded down", np.floor(every)),
+        (code, f"{each}, and each row by itself", own),
+        (code, "is the middle of all positions of the call", middle),
+        (code, "is the middle of all positions of the call, rounded down", np.floor(middle)),
+        (code, "is the first position of queries and of keys, each by itself",
+         p.min(axis=-1, keepdims=True, initial=2**31)),
+        (code, "is half the number of tokens, in queries and keys each", x.shape[2] // 2),
+        (code, "is 0", 0.0),
+    )  # fmt: skip
+    n = (p - centre) / s.factor("scale_base", float(e.scale_base), code)
+    power = s.pick(
+        "the exponent of the decay",
+        -n if keys else n,
+        (code, "has the opposite sign", n if keys else -n),
+        (code, "is positive for keys too", n),
+        (code, "is negative for queries too", -n),
+        (code, "is 0 for keys", 0 * n if keys else n),
+        (code, "is 0 for queries", -n if keys else 0 * n),
+        (code, "is an integer: rounded down", np.floor(-n if keys else n)),
+    )
+    with np.errstate(all="ignore"):
+        size = zeta ** power[..., None]
+        angle = p[..., None] * e.frequencies()
+        cos, sin = np.cos(angle), e.sign * np.sin(angle)
+        first, second = e.pairs()
+        # The decay of channel c, if it is repeated in the layout of other pairs.
+        other = e.replace(layout="half" if e.layout == "interleaved" else "interleaved")
+        wide = np.empty((*size.shape[:-1], d))
+        for channels in other.pairs():
+            wide[..., channels] = size
+        plain = np.empty_like(wide)
+        for channels in (first, second):
+            plain[..., channels] = size
+        wide = s.pick(
+            "the decay of the channels",
+            plain,
+            ("mixed-layout", f"is repeated as for {other.layout} pairs, the rotation has "
+             f"{e.layout} pairs", wide),
+        )  # fmt: skip
+        y = np.array(x, np.float64)
+        x1, x2 = x[..., first], x[..., second]
+        y[..., first] = wide[..., first] * (x1 * cos - x2 * sin)
+        y[..., second] = wide[..., second] * (x2 * cos + x1 * sin)
+    return y
+
+
+def xpos_steps(first: Side) -> Iterator[Mistake]:
+    """Yield the mistake of every changed step of xPos; ``first`` is one of the judged sides."""
+
+    def run(side: Side, s: Steps) -> Any:
+        ends = [float(f(p)) for p in (side.positions, side.others) for f in (np.min, np.max)]
+        middle = (min(ends) + max(ends)) / 2
+        assert isinstance(side.encoding, XPos)
+        return xpos_rows(side.encoding, side.x, side.positions, side.keys, middle, s)
+
+    for code, message, change in changes(plain_steps(lambda s: run(first, s))):
+
+        def predict(side: Side, change: Any = change) -> Truth | None:
+            value = computed(lambda s: run(side, s), change)
+            truth = side.truth()
+            value = np.broadcast_to(value, truth.value.shape)
+            if not np.isfinite(value).all():
+                return None
+            size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
+            return replace(truth, value=value, terms=size)
+
+        yield Mistake(code, message, predict)

@@ -1,0 +1,72 @@
+"""The formulas of tables, written in steps that a wrong implementation may compute differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import (
+    AxialLearned,
+    DETRSine,
+    FourierFeatures,
+    Hybrid,
+    Sinusoidal,
+    Sinusoidal2D,
+    Sinusoidal3D,
+    Table,
+    Time2Vec,
+)
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.harness.run import Run
+
+from . import other_formulas, wave_formulas
+
+#: Returns rows (S, dim), given the table, positions (S,) or (A, S), or a grid (h, w), and steps.
+Formula = Callable[[Any, Any, Steps], np.ndarray]
+
+
+def formula_of(declared: Any) -> Formula | None:
+    """Return the formula of the class of a table, or None if there is none here."""
+    return next((of for form, of in _FORMS if isinstance(declared, form)), None)
+
+
+def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
+    """Yield the mistake of every changed step; ``first`` are the arguments of a judged call.
+
+    They are positions, or the height and the width of a grid.
+    """
+    declared: Table = run.encoding
+    formula = formula_of(declared)
+    if formula is None:
+        return
+    for code, message, change in changes(plain_steps(lambda s: formula(declared, first, s))):
+
+        def predict(at: Any, change: Any = change) -> Truth | None:
+            try:
+                value = np.asarray(computed(lambda s: formula(declared, at, s), change))
+            except (IndexError, ValueError):
+                return None
+            places = declared.grid_positions(*at) if isinstance(at, tuple) else at
+            truth = declared.truth(np.asarray(places))
+            if value.shape != truth.value.shape:
+                return None
+            copied = (truth.terms == 0) & (truth.angle == 0)
+            value = np.where(copied, run.driver.rounded(value), value)
+            size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
+            return Truth(value, size, truth.angle, truth.amplitude)
+
+        yield Mistake(code, message, predict)
+
+
+_FORMS: tuple[tuple[Any, Formula], ...] = (
+    (Sinusoidal2D | Sinusoidal3D | DETRSine, wave_formulas.of_axes),
+    (Sinusoidal, wave_formulas.sinusoidal),
+    (FourierFeatures, other_formulas.fourier),
+    (Time2Vec, other_formulas.time2vec),
+    (AxialLearned, other_formulas.axial),
+    (Hybrid, other_formulas.hybrid),
+)

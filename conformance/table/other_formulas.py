@@ -1,0 +1,141 @@
+"""The formulas of other tables, in steps that may be computed differently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import AxialLearned, FourierFeatures, Hybrid, Time2Vec
+from posenc_ref.conformance.diagnosis.steps import Steps
+
+
+def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of Time2Vec."""
+    t = np.asarray(s.number("the position", at), np.float64)[..., None]
+    weight = s.array("weight", e.weight, ("column",))
+    bias = s.array("bias", e.bias, ("column",))
+    wave = np.sin if e.function == "sin" else np.cos
+    line = weight[:1] * t + bias[:1]
+    angle = weight[1:] * t + bias[1:]
+    code = "position-origin"
+    waves = s.pick(
+        "the phase",
+        wave(angle),
+        (
+            code,
+            f"is added to the {e.function}, not to its argument",
+            wave(weight[1:] * t) + bias[1:],
+        ),
+        (code, "is subtracted", wave(weight[1:] * t - bias[1:])),
+        (code, "is multiplied by the frequency", wave(weight[1:] * (t + bias[1:]))),
+        ("position-scale", "and the frequency are multiplied by 2 pi", wave(2 * np.pi * angle)),
+    )
+    line = s.pick(
+        "the linear component",
+        line,
+        ("not-linear", f"goes through the {e.function} like the others", wave(line)),
+        ("amplitude", "is 0", 0 * line),
+        (code, "has no phase", weight[:1] * t),
+    )
+    columns = [line, waves]
+    return np.concatenate(columns if e.linear == "first" else columns[::-1], axis=-1)
+
+
+def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of Fourier features."""
+    v = np.asarray(at, np.float64).reshape(e.num_axes, -1)
+    scale, code = e.position_scale, "position-scale"
+    moved = scale * (v + e.offset)
+    each = [
+        (
+            code,
+            f"are mapped on axis {a} only",
+            np.where(np.arange(e.num_axes)[:, None] == a, moved, v),
+        )
+        for a in range(e.num_axes)
+    ]
+    v = s.pick(
+        "the coordinates",
+        moved,
+        ("position-origin", "are moved by the offset after the factor, not before it",
+         scale * v + e.offset),
+        (code, "are not multiplied by the factor", v + e.offset),
+        ("position-origin", "are not moved by the offset", scale * v),
+        *each,
+    )  # fmt: skip
+    v = np.stack([s.number(f"the coordinate {a}", row, code) for a, row in enumerate(v)])
+    matrix = s.array("the matrix", e.matrix, ("row", "coordinate"), "axis-order")
+    exact = {"radian": 1.0, "half-turn": np.pi, "turn": 2 * np.pi}[e.unit]
+    unit = exact if e.unit == "radian" else s.pick(
+        "pi",
+        exact,
+        *(("range-reduction", f"is written as {digits}", exact / np.pi * float(digits))
+          for digits in ("3.1416", "3.14", "3.141593", "3.14159", "3.1415926", "3.142")),
+    )  # fmt: skip
+    levels = s.factor("the frequency", 1.0, "exponent")
+    angle = (v.T @ matrix.T) * unit * levels
+    value = np.zeros((angle.shape[0], e.dim))
+    sines, cosines = e.columns()
+    value[:, sines], value[:, cosines] = e.scale * np.sin(angle), e.scale * np.cos(angle)
+    if e.include_input:
+        value[:, : e.num_axes] = v.T
+    return value
+
+
+def axial(e: AxialLearned, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of an axial table."""
+    tables = [np.asarray(t, np.float64) for t in e.tables]
+    sizes = [len(t) for t in tables]
+    if isinstance(at, tuple):
+        at = np.asarray(e.grid_positions(*at))
+    if e.flat:
+        at = np.asarray(at)
+        divisor = s.pick(
+            "the divisor of flat positions",
+            sizes[-1],
+            ("index-collision", f"is the rows of the first table, {sizes[0]}, not of the last, "
+             f"{sizes[-1]}", sizes[0]),
+        )  # fmt: skip
+        if len(sizes) != 2:
+            return np.asarray(e.truth(at).value)
+        index = [at // divisor, at % divisor]
+    else:
+        index = [s.number(f"the position on axis {a}", p).astype(int) for a, p in enumerate(at)]
+    assert e.order is not None
+    parts = []
+    for a in e.order:
+        rows = s.array(f"table {a}", tables[a], ("row", "column"))
+        parts.append(rows[index[a].astype(int) % len(rows)])
+    return np.concatenate(parts, axis=-1) if e.combine == "concat" else np.sum(parts, axis=0)
+
+
+def hybrid(e: Hybrid, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of a hybrid table."""
+    values = []
+    for i, part in enumerate(e.parts):
+        value = np.asarray(part.truth(np.asarray(at)).value, np.float64)
+        root = float(part.dim) ** 0.5
+        values.append(
+            s.pick(
+                f"the encoding parts[{i}]",
+                value,
+                ("amplitude", f"is multiplied by sqrt({part.dim})", value * root),
+                ("amplitude", f"is divided by sqrt({part.dim})", value / root),
+                ("amplitude", "is subtracted", -value),
+                ("amplitude", "is left out", 0 * value),
+                ("amplitude", "is doubled", 2 * value),
+                ("amplitude", "is halved", value / 2),
+            )
+        )
+    if e.combine == "concat":
+        return np.concatenate(values, axis=-1)
+    total = np.sum(values, axis=0)
+    return np.asarray(
+        s.pick(
+            "the sum",
+            total,
+            ("amplitude", "is halved: it is a mean", total / len(values)),
+            ("amplitude", "is a product", np.prod(values, axis=0)),
+        )
+    )

@@ -1,0 +1,157 @@
+"""The formulas of sinusoidal tables, in steps that may be computed differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import DETRSine, Sinusoidal
+from posenc_ref.conformance.diagnosis.steps import Steps
+
+_AXES = {"t": "time", "h": "row", "w": "column"}
+
+
+def _places(e: Any, at: Any, s: Steps, axes: str) -> list[np.ndarray]:
+    """Return the position on each axis, of positions (A, S) or of the patches of a grid."""
+    if isinstance(at, tuple):
+        height, width = at
+        at = _grid(e, height, width, s)
+    names = [_AXES[a] for a in axes]
+    each = zip(names, at, strict=True)
+    return [np.asarray(s.number(f"the {name}", p), np.float64) for name, p in each]
+
+
+def _grid(e: Any, h: int, w: int, s: Steps) -> Any:
+    token = np.arange(h * w)
+    rows = (token // w, token % w)
+    y, x = s.pick(
+        "the patches",
+        rows,
+        ("token-order", "are listed column by column", (token % h, token // h)),
+        ("token-order", "are split by the height, not by the width", (token // h, token % h)),
+        ("axis-order", "of one row are counted as rows",
+         (token % w, token // w) if h == 1 else rows),
+        ("axis-order", "of one column are counted as columns",
+         (token % h, token // h) if w == 1 else rows),
+    )  # fmt: skip
+    if isinstance(e, DETRSine):
+        return _detr_places(e, y, x, h, w, s)
+    extent = getattr(e, "extent", None)
+    if extent is None:
+        return y, x
+    code = "position-scale"
+
+    def spread(size: Callable[[int], float], start: float = 0.0) -> tuple[Any, Any]:
+        return (y + start) * extent / size(h), (x + start) * extent / size(w)
+
+    return s.pick(
+        "the position of patch i of n",
+        spread(lambda n: n),
+        (code, "is i * extent / (n - 1): the last patch is at the end",
+         spread(lambda n: max(n - 1, 1))),
+        (code, "is i * extent / (n + 1)", spread(lambda n: n + 1)),
+        ("position-origin", "is (i + 0.5) * extent / n: the centre of the patch",
+         spread(lambda n: n, 0.5)),
+        (code, "is i * extent / n with the height for both axes", (y * extent / h, x * extent / h)),
+        (code, "is i * extent / n with the width for both axes", (y * extent / w, x * extent / w)),
+        ("axis-order", "is i * extent / n with height and width exchanged",
+         (y * extent / w, x * extent / h)),
+    )  # fmt: skip
+
+
+def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
+    counts = y + 1.0, x + 1.0
+    code = "position-scale"
+    if not e.normalize:
+        return counts
+    sizes = s.pick(
+        "the divisor",
+        (h, w),
+        (code, "of both axes is the height", (h, h)),
+        (code, "of both axes is the width", (w, w)),
+        (code, "of both axes is the larger side", (max(h, w),) * 2),
+        (code, "is the size minus 1", (max(h - 1, 1), max(w - 1, 1))),
+        ("axis-order", "of rows is the width, and that of columns the height", (w, h)),
+    )
+    eps = float(s.factor("eps", e.eps, code)) if e.eps else 0.0
+
+    def placed(count: Any, size: float) -> Any:
+        return e.scale * (count + e.shift) / (size + eps)
+
+    both = list(zip(counts, sizes, strict=True))
+    after = [e.scale * (c / (n + eps) + e.shift) for c, n in both]
+    return s.pick(
+        "the shift",
+        [placed(c, n) for c, n in both],
+        ("position-origin", "is added to the normalised coordinate, not to the pixel's number",
+         after),
+        ("position-origin", "is added after the scale",
+         [e.scale * c / (n + eps) + e.shift for c, n in both]),
+        ("position-origin", "is left out", [e.scale * c / (n + eps) for c, n in both]),
+        ("position-origin", "is added to the size as well",
+         [e.scale * (c + e.shift) / (n + e.shift + eps) for c, n in both]),
+    )  # fmt: skip
+
+
+def of_axes(e: Any, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of a table with several axes."""
+    places = _places(e, at, s, e.axes)
+    parts = []
+    for axis, part in e.parts():
+        name = _AXES[e.axes[axis]]
+        size = s.factor(f"the amplitude of the {name} part", 1.0, "amplitude")
+        parts.append(size * _waves(part, places[axis], s, f" of the {name} part"))
+    return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
+
+
+def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
+    """Return a sinusoidal table at positions (S,)."""
+    p = np.asarray(p, np.float64)
+    sines, cosines = e.columns()
+    value = np.zeros((*p.shape, e.dim))
+    w = np.asarray(e.frequencies(), np.float64)
+    at = (p + e.offset)[..., None]
+    each = (
+        s.factor(f"the amplitude of the sines{of}", 1.0, "amplitude"),
+        s.factor(f"the amplitude of the cosines{of}", 1.0, "amplitude"),
+    )
+    root = float(e.dim) ** 0.5
+    both = e.scale, e.scale
+    scales = s.pick(
+        f"the factor {e.scale:.6g}{of}",
+        both,
+        ("amplitude", "is on the sines only, that of cosines is 1", (e.scale, 1.0)),
+        ("amplitude", "is on the cosines only, that of sines is 1", (1.0, e.scale)),
+        ("amplitude", f"is {e.scale * root:.6g}: the rows are multiplied by sqrt({e.dim})",
+         (e.scale * root,) * 2),
+        ("amplitude", f"is {e.scale / root:.6g}: the rows are divided by sqrt({e.dim})",
+         (e.scale / root,) * 2),
+    )  # fmt: skip
+    own = (w[: sines.size], w[: cosines.size])
+    column = [np.arange(sines.size) * 2, np.arange(cosines.size) * 2 + 1]
+    d, code = e.dim, "exponent"
+
+    def powers(exponents: Any) -> tuple[np.ndarray, ...]:
+        return tuple(e.position_scale * e.base ** -np.asarray(x, np.float64) for x in exponents)
+
+    waves = s.pick(
+        f"the exponent{of}",
+        own,
+        (code, f"of column i is i/{d}, not 2 (i // 2) / {d}: a cosine has a lower frequency than "
+         "its sine", powers(i / d for i in column)),
+        (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}", powers(2 * i / d for i in column)),
+        (code, f"of column i is 2i/{d}, and that of cosines 2 (i - 1) / {d}",
+         powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
+        (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
+         (own[0], powers((column[0], (column[1] + 1) / d))[1])),
+    )  # fmt: skip
+    value[..., sines] = scales[0] * each[0] * np.sin(at * waves[0])
+    value[..., cosines] = scales[1] * each[1] * np.cos(at * waves[1])
+    return value
+
+
+def sinusoidal(e: Sinusoidal, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of a sinusoidal table."""
+    return _waves(e, s.number("the position", at), s)
