@@ -45,11 +45,6 @@ else:
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:
             """Return an instance; raise a TypeError that names a missing argument."""
-            if not dataclasses.is_dataclass(cls):
-                raise TypeError(
-                    f"{cls.__name__} is a base class and has no fields: use one of its subclasses, "
-                    "or write one that is a frozen dataclass"
-                )
             try:
                 return super().__call__(*args, **fields)
             except TypeError:

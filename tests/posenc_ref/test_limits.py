@@ -22,7 +22,7 @@ REFUSED = [
         r"^x must have shape \(..., head_dim\), got \(\)",
     ),
     (lambda: pr.ALiBi(4).truth([[1]], [[2]]), r"shapes \(Q,\) and \(K,\), got \(1, 1\)"),
-    (lambda: pr.encoding.Encoding().to_dict(), "^Encoding is a base class"),
+    (lambda: pr.encoding.Encoding().to_dict(), "^Encoding has no fields"),
     (lambda: pr.mrope_positions(range(2**50)), "^token_types must be .* got 1125899906842623"),
     (lambda: pr.packed([[1], [1, 2]]), "^lengths must have rows of equal length"),
     (lambda: pr.decode_positions(pr.SuNTK(2.0), 2**31), "^prompt_len must be integers"),
