@@ -88,7 +88,7 @@ class Value(metaclass=Checked):
 
     def __repr__(self) -> str:
         parts = []
-        for f in self._fields():  # type: ignore[arg-type]
+        for f in self._fields():
             value = getattr(self, f.name)
             if is_array(value):
                 parts.append(f"{f.name}={_array(value)}")
