@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posenc_ref.limits import ANSWER
+
 from .group import Group
 from .streams import Capture, Lines, Silent, Writer
 
-#: The most bytes of a line that a process may write.
-LONGEST = 1 << 28
 #: The pipe size in bytes, where the system can set it: one line may have megabytes.
 _PIPE = 1 << 20
 #: Seconds between looks at the memory of a process.
@@ -79,7 +79,7 @@ class Conversation:
             self.group = Group(command, environment, **pipes)
             process = self.group.process
             reader, writer = process.stdout, process.stdin
-        self._lines, self._writer = Lines(reader, LONGEST), Writer(writer)
+        self._lines, self._writer = Lines(reader, ANSWER), Writer(writer)
         self.stderr = Capture(process.stderr, show)
         self._status: int | None = None
         self._next_look = time.monotonic() + _LOOK
