@@ -24,7 +24,7 @@ class Judge:
         modules = {n: m for n, m in [*sys.modules.items()] if n.partition(".")[0] in _PACKAGES}
         owners = [modules[name] for name in _PACKAGES if name in modules]
         classes = [v for owner in owners for v in [*vars(owner).values()] if isinstance(v, type)]
-        return cls(modules, [(o, dict(vars(o))) for o in [*owners, *classes]], _limits())
+        return cls(modules, [(o, _meanings(o)) for o in [*owners, *classes]], _limits())
 
     def harmed(self) -> str:
         """Return what was removed or replaced since then, or ""; what was added does no harm."""
@@ -33,7 +33,7 @@ class Judge:
                 if sys.modules.get(name) is not module:
                     return f"the imported module {name}"
             for owner, names in self.names:
-                present = vars(owner)
+                present = _meanings(owner)
                 for name, value in names.items():
                     if present.get(name, self) is not value:
                         return f"{getattr(owner, '__name__', 'a class')}.{name}"
@@ -43,6 +43,12 @@ class Judge:
             return ""
         except Exception:
             return "its process"
+
+
+def _meanings(owner: Any) -> dict[str, Any]:
+    """Return what the names of a module or a class mean; a class inherits names."""
+    bases = reversed(type.mro(owner)) if isinstance(owner, type) and owner is not type else [owner]
+    return {name: value for base in bases for name, value in [*vars(base).items()]}
 
 
 def _limits() -> dict[int, int]:
