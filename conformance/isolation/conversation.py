@@ -82,6 +82,7 @@ class Conversation:
         self._lines, self._writer = Lines(reader, LONGEST), Writer(writer)
         self.stderr = Capture(process.stderr, show)
         self._status: int | None = None
+        self._next_look = time.monotonic() + _LOOK
 
     def ask(self, line: bytes, limits: Limits) -> bytes:
         """Send a line, and return the next one; raise :class:`Silent` if a limit is hit."""
@@ -98,25 +99,36 @@ class Conversation:
         ``since`` is the time from which the limit counts.
         """
         until = float("inf") if limits.seconds is None else since + limits.seconds
-        pause, ended = _LOOK, False
+        ended = False
         while True:
+            if limits.memory:
+                self._look(limits.memory)
             left = until - time.monotonic()
             try:
-                return self._lines.next(min(left, pause))
+                return self._lines.next(min(left, _AFTER if ended else _LOOK))
             except Silent as silent:
                 if silent.why != "late":
                     raise
             if ended:  # another process holds its pipes open
                 raise Silent("ended")
             if self.group.process.poll() is not None:
-                ended, pause = True, _AFTER
-                continue
-            begin = time.monotonic()
-            if limits.memory and self.group.memory() > limits.memory * 2**20:
-                raise Silent("memory")
-            pause = max(pause, _SHARE * (time.monotonic() - begin))
-            if left <= 0:
+                ended = True
+            elif left <= 0:
                 raise Silent("late")
+
+    def _look(self, memory: float) -> None:
+        """Raise :class:`Silent` if the group uses more than ``memory`` MiB.
+
+        The clock decides when to look, so that a process which answers fast is looked at as often
+        as one that does not answer.
+        """
+        begin = time.monotonic()
+        if begin < self._next_look:
+            return
+        if self.group.memory() > memory * 2**20:
+            raise Silent("memory")
+        end = time.monotonic()
+        self._next_look = end + max(_LOOK, _SHARE * (end - begin))
 
     def last_errors(self, lines: int) -> list[str]:
         """Return the last lines that the process wrote to standard error."""
