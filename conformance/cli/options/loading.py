@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from posenc_ref import Encoding, from_dict
-from posenc_ref._documents import read_text
+from posenc_ref._documents import parse_json, read_text
 from posenc_ref._text import cut, one_line, printable, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
@@ -240,14 +240,18 @@ def _declared(text: str, where: str) -> dict[str, Any]:
         except ValueError as error:
             raise UsageError(f"{where}: {error}\nwrite it like {_SHELL}") from error
     try:
-        data = json.loads(text)
+        json.loads(text)
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
             f"{shown(text.strip())}\nwrite it like {_SHELL}"
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} cannot be read: {error}") from error
+    except (ValueError, RecursionError):
+        pass  # as for all documents
+    try:
+        data = parse_json(text, where)
+    except ValueError as error:
+        raise UsageError(error) from error
     if not isinstance(data, dict):
         raise UsageError(
             f"{where} must be a JSON object, got {shown(data)}\nwrite it like {_SHELL}"

@@ -272,3 +272,15 @@ def test_a_command_that_is_none(command, error, words):
 def test_a_timeout_that_is_none(timeout):
     with pytest.raises(ValueError, match="positive number of seconds"):
         from_command(["true"], "apply", timeout=timeout)
+
+
+def test_a_program_that_answers_slowly_ends_after_the_time_for_all_calls(program, monkeypatch):
+    monkeypatch.setattr("posenc_ref.conformance.external.command.TOTAL", 0.0)
+    monkeypatch.setattr("posenc_ref.conformance.external.command.ANSWERS", 0.05)
+    slow = (
+        "import sys, time\nfor n, _ in enumerate(sys.stdin):\n    time.sleep(0.4)\n"
+        '    print(\'{"id": %d, %s}\' % (n, \'"refused": "no"\' if n else \'"protocol": 1\'))\n'
+        "    sys.stdout.flush()\n"
+    )
+    with pytest.raises(HarnessError, match=r"took more than 1 s for all calls, until call"):
+        check(from_command(program(slow), "apply", HALF, timeout=20.0), HALF)
