@@ -44,8 +44,8 @@ def is_array(value: object) -> bool:
     """
     if isinstance(value, np.ndarray | np.generic):
         return not isinstance(value, tuple(_UNLIKE))
-    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        return False
+    if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return False  # the class of an array has these attributes, too
     import array_api_compat
 
     return bool(array_api_compat.is_array_api_obj(value))
@@ -53,6 +53,8 @@ def is_array(value: object) -> bool:
 
 def class_of(value: object) -> str:
     """Return the class of a value that is no array, for a message; say how to convert it."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     how = next((how for kind, how in _UNLIKE.items() if isinstance(value, kind)), "")
     return f"{type(value).__name__}: pass {how}" if how else type(value).__name__
 

@@ -28,10 +28,8 @@ from ._namespace import (
     to_host,
     wide_integer,
 )
-from .angles import MAX_POSITION
-
-#: The most positions in one call.
-MAX_COUNT = 2**31
+from ._text import in_full
+from .limits import COUNT, POSITION
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def as_positions(
     *,
     x: Array | None = None,
     integers: bool = False,
-    largest: float = MAX_POSITION,
+    largest: float = POSITION,
     name: str = "positions",
 ) -> Positions:
     """Return checked ``positions``; raise unless each is finite and ``|position| <= largest``.
@@ -105,7 +103,8 @@ def as_positions(
     elif 0 not in values.shape:
         # abs would overflow at the lowest integer, and large uint64 are negative in int64.
         wide = here.astype(array, here.float64) if kind == "uint64" else values
-        _within(name, max(-float(here.min(wide)), float(here.max(wide))), largest)
+        seen, number = array if here is np else wide, int if kind in INTEGER else float
+        _within(name, max(-number(here.min(seen)), number(here.max(seen))), largest)
     return Positions(values, xp, device)
 
 
@@ -154,17 +153,8 @@ def _as_array(positions: Any, name: str, largest: float) -> Array:
         )
     if isinstance(positions, int | float | np.integer | np.floating):
         return np.asarray([positions])
-    if isinstance(positions, range):
-        if positions:  # NumPy and len() refuse large ranges in other words
-            first, last = positions[0], positions[-1]
-            _within(name, max(abs(first), abs(last)), largest)
-            _few(name, abs(last - first) // abs(positions.step) + 1)
-        return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
-    if isinstance(positions, list | tuple):
-        try:
-            array = np.asarray(positions)
-        except ValueError as error:
-            raise ValueError(f"{name} must have rows of equal length, got {error}") from None
+    if isinstance(positions, range | list | tuple):
+        array = from_sequence(name, positions, largest)
         return array.astype(np.int64) if array.size == 0 else array
     if not is_array(positions):
         raise TypeError(
@@ -175,21 +165,33 @@ def _as_array(positions: Any, name: str, largest: float) -> Array:
     return positions.reshape(1) if positions.ndim == 0 else positions
 
 
+def from_sequence(name: str, values: Any, largest: float = POSITION) -> np.ndarray:
+    """Return a range, a list or anything that NumPy takes for one as an array, with its size."""
+    if isinstance(values, range):
+        if values:  # NumPy and len() refuse large ranges in other words
+            first, last = values[0], values[-1]
+            _within(name, max(abs(first), abs(last)), largest)
+            _few(name, abs(last - first) // abs(values.step) + 1)
+        return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must have rows of equal length, got {error}") from None
+
+
 def _few(name: str, count: int) -> None:
     """Raise ValueError for too many positions, which a range or a view may have for free."""
-    if count > MAX_COUNT:
+    if count > COUNT:
         raise ValueError(
-            f"{name} must be at most {MAX_COUNT} positions, got {count}: call with a part of them"
+            f"{name} must be at most {COUNT} positions, got {count}: call with a part of them"
         )
 
 
 def _within(name: str, extreme: int | float, largest: float) -> None:
     if not extreme <= largest:
-        shown = "an integer of many digits"  # which Python may refuse to print
-        if isinstance(extreme, float) or extreme < 2**64:
-            shown = f"{extreme:g}"
         raise ValueError(
-            f"{name} must be finite and at most {largest:g} in absolute value, got {shown}"
+            f"{name} must be finite and at most {in_full(largest)} in absolute value, "
+            f"got {in_full(extreme)}"
         )
 
 

@@ -102,3 +102,14 @@ def cut(text: str, limit: int) -> str:
         return text
     half = limit // 2
     return f"{text[:half]} ... {text[-half:]}"
+
+
+def in_full(number: int | float) -> str:
+    """Return a bound, or the number that exceeds it, with all of its digits: they may be close."""
+    if isinstance(number, int) or number.is_integer():
+        whole = int(number)
+        if whole.bit_length() <= 64:
+            return str(whole)
+        if isinstance(number, int):
+            return "an integer of many digits"  # which Python may refuse to print
+    return repr(float(number))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._namespace import FLOATING, Array, class_of, dtype_name, is_array
-from ._text import near, shown
+from ._text import in_full, near, shown
 from .limits import ELEMENTS, INTEGER, SIZE
 
 
@@ -43,6 +43,11 @@ def integer(
 def size(name: str, value: Any, *, minimum: int = 1) -> int:
     """Return a number of heads or channels; raise unless it is in ``minimum`` .. 65536."""
     return integer(name, value, minimum=minimum, maximum=SIZE)
+
+
+def length_of(seq_len: int | None) -> int | None:
+    """Return a checked length of a sequence, or None."""
+    return None if seq_len is None else integer("seq_len", seq_len, minimum=1)
 
 
 def elements(what: str, shape: Sequence[int], instead: str = "") -> None:
@@ -81,7 +86,7 @@ def real(
         raise ValueError(f"{name} must be at least {minimum:g}, got {shown(value)}")
     if maximum is not None and abs(number) > maximum:
         less = " in absolute value" if number < 0 else ""
-        raise ValueError(f"{name} must be at most {maximum:g}{less}, got {shown(value)}")
+        raise ValueError(f"{name} must be at most {in_full(maximum)}{less}, got {shown(value)}")
     return number
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
@@ -11,19 +11,23 @@ import numpy as np
 
 from . import _validate as validate
 from ._namespace import Array, device_of, from_host, namespace
-from .angles import decimal_context
 from .bias import Bias
+from .limits import MAX_BIAS
+
+#: Digits of a slope: 2**17 products keep more than 70 of them.
+_DIGITS = 80
 
 
 @lru_cache(maxsize=64)  # 50-digit powers take longer than the rest of a bias
 def slopes(n: int, max_bias: float) -> tuple[float, ...]:
     """Return the slopes of n heads, as :class:`ALiBi` defines them."""
     c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
-    first = [Decimal(h) / c for h in range(1, c + 1)]
-    then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
-    with decimal_context():
-        top = Decimal(max_bias)
-        return tuple([float(2 ** (-top * e)) for e in (first + then)[:n]])
+    with localcontext(Context(prec=_DIGITS)):
+        ratio, power, powers = 2 ** (-Decimal(max_bias) / (2 * c)), Decimal(1), []
+        for _ in range(2 * c):  # products take a fiftieth of the time of powers
+            power *= ratio
+            powers.append(float(power))
+    return (*powers[1::2], *powers[::2])[:n]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +54,7 @@ class ALiBi(Bias):
         True: queries attend only to keys j <= i, as in the paper. The formula is evaluated at
         later keys too; the caller masks them.  False: queries attend to all keys.
     max_bias : float
-        8 in the paper; ``alibi_bias_max`` in MPT.
+        8 in the paper; ``alibi_bias_max`` in MPT.  At most 1022: no slope is rounded to 0.
     bias_inside_scale : bool
         True in Falcon-RW, where the bias is divided by sqrt(d) with the product; False in the
         paper, BLOOM and MPT.
@@ -73,7 +77,7 @@ class ALiBi(Bias):
         self._set(
             num_heads=validate.size("num_heads", self.num_heads, minimum=1),
             causal=validate.boolean("causal", self.causal),
-            max_bias=validate.real("max_bias", self.max_bias, above=0.0),
+            max_bias=validate.real("max_bias", self.max_bias, above=0.0, maximum=MAX_BIAS),
             bias_inside_scale=validate.boolean("bias_inside_scale", self.bias_inside_scale),
         )
 

@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 
 from ._namespace import Array, DType, Namespace, astype, from_host, has_float64
+from .limits import POSITION
 
 #: Digits of the decimal arithmetic in which frequencies are computed.
 DIGITS = 50
 #: The largest |position| (times max(1, largest frequency)) for which the error bound is proved.
-MAX_POSITION = 2**40
+MAX_POSITION = POSITION
 #: Largest absolute error of cos and sin inside the domain.
 ERROR_BOUND = 2 * 2.0**-53
 

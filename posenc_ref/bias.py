@@ -63,9 +63,19 @@ class Bias(Encoding, abstract=True):
 
         Positions must be on the host.  A relative bias is computed once for each distinct offset.
         """
+        pair = as_pairs(q_positions, k_positions, integers=self.integers)
+        if pair[0].ndim != 1:
+            raise ValueError(
+                "q_positions and k_positions must have shapes (Q,) and (K,), "
+                f"got {pair[0].shape} and {pair[1].shape}"
+            )
+        return self._truth(np.atleast_1d(q_positions), np.atleast_1d(k_positions))
+
+    def _truth(self, q_positions: Any, k_positions: Any) -> Truth:
+        """Return :meth:`truth` of arrays (Q,) and (K,) on the host."""
         if not self.relative:
             return _sized(self.bias(q_positions, k_positions))
-        r = np.asarray(k_positions)[None, :] - np.asarray(q_positions)[:, None]
+        r = k_positions[None, :] - q_positions[:, None]
         if r.dtype.kind == "i" and r.size and r.max() - r.min() < r.size:
             offsets = np.arange(r.min(), r.max() + 1)
             at = r - r.min()

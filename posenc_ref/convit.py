@@ -103,9 +103,9 @@ class ConViTBias(WindowBias):
         dy, dx = (xp.expand_dims(d, axis=-3) for d in (dy, dx))
         return -by_x * dx - by_y * dy + by_d * (dx * dx + dy * dy) + c
 
-    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+    def _truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """Return the bias with the coefficients A and B of its rounding error."""
-        plain = super().truth(q_positions, k_positions)
+        plain = super()._truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]
         dy, dx = np.abs(q // w - k // w), np.abs(q % w - k % w)

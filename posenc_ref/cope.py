@@ -88,7 +88,7 @@ class CoPE(Score):
             total = total + xp.maximum(share, xp.zeros_like(p)) * by_row[..., m : m + 1]
         return total
 
-    def truths(
+    def _truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
         """Return each term of the logits with the coefficients A and B of its rounding error."""

@@ -20,7 +20,7 @@ from ._namespace import (
     wide_integer,
 )
 from .score import Score
-from .t5 import first_power
+from .t5 import geometric_starts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +83,7 @@ class DeBERTa(Score):
         if (self.buckets is None) != (self.max_position is None):
             raise ValueError("buckets and max_position must both be given, or neither")
         if self.buckets is not None:
-            buckets = validate.integer("buckets", self.buckets, minimum=4)
+            buckets = validate.size("buckets", self.buckets, minimum=4)
             if buckets != self.span:
                 raise ValueError(f"buckets must be {self.span}, half of the rows, "
                                  f"got {buckets}")  # fmt: skip
@@ -118,15 +118,13 @@ class DeBERTa(Score):
     def thresholds(self) -> tuple[int, ...]:
         """The smallest |i - j| of each bucket mid + 1, mid + 2, ..., span.
 
-        They are found by comparing powers of integers, not rounded logarithms.
+        They are exact: no rounded logarithm decides.
         """
         if self.buckets is None or self.max_position is None:
             return ()
-        mid, starts = self.buckets // 2, [self.buckets // 2 + 1]
-        for t in range(1, self.buckets - mid):
-            most = (self.max_position - 1) ** t * mid ** (mid - 1) // mid**t
-            starts.append(first_power(mid - 1, most, starts[-1]))
-        return tuple(starts)
+        mid, last = self.buckets // 2, self.max_position - 1
+        count = self.buckets - mid - 1
+        return (mid + 1, *geometric_starts(mid, last, mid - 1, count, beyond=True))
 
     def bucket(self, relative_position: Any) -> Array:
         """Return b(r) of integer relative positions ``query - key`` (...), as int64 (...).

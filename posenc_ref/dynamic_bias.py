@@ -135,7 +135,7 @@ class DynamicWindowBias(WindowBias):
         y = _network(self)(self._input(dy, dx))
         return namespace(y).moveaxis(y, -1, -3)
 
-    def truth(self, q_positions: object, k_positions: object) -> Truth:
+    def _truth(self, q_positions: object, k_positions: object) -> Truth:
         """Return the bias with the coefficients A and B of its rounding error."""
         q, k = (np.asarray(p) for p in (q_positions, k_positions))
         value = np.asarray(to_host(self.bias(q, k)), np.float64)

@@ -37,7 +37,7 @@ class Value(metaclass=Checked):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready data that :func:`posenc_ref.from_dict` reads."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        fields = self._fields()
         body = {f.name: encode(getattr(self, f.name)) for f in fields}
         return {self.kind: type(self).__name__, **body}
 
@@ -57,10 +57,19 @@ class Value(metaclass=Checked):
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; the copy is checked like a new instance."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        fields = self._fields()
         # Derived fields are computed again: rotary_dim from head_dim, for example.
         implied = {f.name: f.default for f in fields if f.name in self._implied()}
         return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
+
+    def _fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        """Return the fields; raise TypeError for a base class, which has none."""
+        if not dataclasses.is_dataclass(self):
+            raise TypeError(
+                f"{type(self).__name__} has no fields, so it is no value: use one of its "
+                "subclasses, or write one that is a frozen dataclass"
+            )
+        return dataclasses.fields(self)
 
     def _implied(self) -> tuple[str, ...]:
         """Return the names of fields whose values follow from other fields; the repr omits them."""
@@ -79,7 +88,7 @@ class Value(metaclass=Checked):
 
     def __repr__(self) -> str:
         parts = []
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+        for f in self._fields():
             value = getattr(self, f.name)
             if is_array(value):
                 parts.append(f"{f.name}={_array(value)}")

@@ -100,7 +100,7 @@ class ESPnetLegacy(TransformerXL):
             found["position-position"] = found["position-position"] * (own + later)
         return found
 
-    def truths(
+    def _truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
         """Return each term of the logits with the coefficients A and B of its rounding error."""

@@ -88,9 +88,9 @@ class FIRE(Bias):
         y = self._network(x[..., None])
         return namespace(y).moveaxis(y, -1, -3)
 
-    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+    def _truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """Return the bias with the coefficients A and B of its rounding error."""
-        plain = super().truth(q_positions, k_positions)
+        plain = super()._truth(q_positions, k_positions)
         at = (np.asarray(p, np.float64) for p in (q_positions, k_positions))
         q, k = next(at)[:, None], next(at)[None, :]
         x, norm = self._argument(q, k)

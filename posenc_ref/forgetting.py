@@ -108,7 +108,7 @@ class ForgettingBias(Bias):
         up_to_k = lookup("k_positions", self._sums, k)
         return namespace(self._sums).moveaxis(up_to_q - up_to_k, -1, -3)
 
-    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+    def _truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """Return the bias with the coefficients A and B of its rounding error."""
         value = np.asarray(to_host(self.bias(q_positions, k_positions)), np.float64)
         gates = np.abs(np.asarray(to_host(self.log_gates), np.float64))

@@ -117,7 +117,7 @@ class GatedBias(Score):
             "content-position": self.gates(q)[..., None] * self._bias_like(q, r),
         }
 
-    def truths(
+    def _truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
         """Return each term of the logits with the coefficients A and B of its rounding error."""

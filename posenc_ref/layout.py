@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, device_of, from_host, is_array, namespace
+from ._namespace import Array, class_of, device_of, from_host, is_array, namespace
 from ._text import shown
 from .rope import LAYOUT_ALIASES, LAYOUTS
 
@@ -97,7 +97,9 @@ def convert_layout(
         fit into x's last axis.
     """
     if not is_array(x):
-        raise TypeError(f"x must be an array, got {type(x).__name__}")
+        raise TypeError(f"x must be an array, got {class_of(x)}")
+    if not x.ndim:
+        raise ValueError("x must have shape (..., head_dim), got ()")
     perm = layout_permutation(
         x.shape[-1], source=source, target=target, rotary_dim=rotary_dim, rotary_start=rotary_start
     )
@@ -151,7 +153,7 @@ def permute_weights(
         as 16 heads of 256. Pass ``head_dim``.
     """
     if not is_array(w):
-        raise TypeError(f"w must be an array, got {type(w).__name__}")
+        raise TypeError(f"w must be an array, got {class_of(w)}")
     n_heads = validate.integer("n_heads", n_heads, minimum=1)
     shape: Any = tuple(w.shape)
     rows = shape[0] if w.ndim else 0
@@ -217,7 +219,7 @@ def permute_fused_weights(
         head_dim, a layout is unknown, or the rotated channels do not fit into a head.
     """
     if not is_array(w):
-        raise TypeError(f"w must be an array, got {type(w).__name__}")
+        raise TypeError(f"w must be an array, got {class_of(w)}")
     head_dim = validate.integer("head_dim", head_dim, minimum=2)
     groups = validate.integer("groups", groups, minimum=1)
     if not isinstance(sizes, Sequence) or len(sizes) != 3:

@@ -15,8 +15,20 @@ INTEGER = 2**53
 FACTOR = 2.0**400
 #: A divisor of a distance, at least, for the same reason.
 DIVISOR = 2.0**-400
+#: A factor on cos and sin: finite in float16.
+MAGNITUDE = 2.0**15
+#: A factor on queries: finite in float32 and bfloat16.
+QUERY_FACTOR = 2.0**100
+#: The negative power of two that ALiBi's last slope is: a normal number of float64.
+MAX_BIAS = 1022.0
+#: A position: up to here the error of cos and sin is proved.
+POSITION = 2**40
+#: Positions in one call.
+COUNT = 2**31
 #: Elements of a result, 32 GiB in float64.
 ELEMENTS = 2**32
+#: Elements of a judged result that has less memory than that, such as a broadcast view.
+VIEW = 2**26
 
 #: Layers of a model.
 LAYERS = 65_536
@@ -28,8 +40,8 @@ HEADS = SIZE
 HEAD_DIM = 16_384
 #: Channels of a hidden state, and any other size in a configuration.
 WIDTH = 2**24
-#: Tokens of a context, rows of a table and positions.
-LENGTH = 2**40
+#: Tokens of a context, and rows of a table.
+LENGTH = POSITION
 #: Numbers in a learned table that is made for a configuration: half a gibibyte of float64.
 TABLE = 2**26
 
@@ -58,6 +70,10 @@ FILE = 2**31
 TENSORS = 2**34
 #: Bytes that an archive of tensors may always unpack to, and as a multiple of its own size.
 UNPACKED, RATIO = 2**28, 4
+#: Bytes of the header of a .npy file.
+HEADER = 4096
+#: Bytes of a line that the process of a judged function may write.
+ANSWER = 2**28
 #: Axes of a recorded tensor.
 AXES = 8
 #: Entries of the metadata, and tensors, in a GGUF or safetensors file.

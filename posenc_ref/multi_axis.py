@@ -13,7 +13,7 @@ from . import _validate as validate
 from ._text import shown
 from .angles import decimal_context
 from .rope import LAYOUT_ALIASES, LAYOUTS, check_scaling, check_start, layout_pairs
-from .rotary import Rotary, length_of
+from .rotary import Rotary
 from .schedules.scaling import FrequencySchedule, standard_schedule
 
 ARRANGEMENTS = ("chunked", "interleaved")
@@ -186,11 +186,11 @@ class MultiAxisRoPE(Rotary):
     def _schedule(self, base: float, dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         if self.scaling is None:
             return standard_schedule(base, dim)
-        return self.scaling.schedule(base, dim, length_of(seq_len))
+        return self.scaling.schedule(base, dim, validate.length_of(seq_len))
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """Return the factor m on cos and sin: that of the scaling, or 1."""
-        return 1.0 if self.scaling is None else self.scaling.magnitude(length_of(seq_len))
+        return 1.0 if self.scaling is None else self.scaling.magnitude(validate.length_of(seq_len))
 
     @property
     def depends_on_length(self) -> bool:

@@ -97,7 +97,7 @@ class PoPE(Score):
         delta = like("phases", self.phases, q)[:, None, None, :]
         return cos * xp.cos(delta) - sin * xp.sin(delta)
 
-    def truths(
+    def _truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
         """Return the logits with A and B of their error unit."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _validate as validate
 from ._namespace import INTEGER, dtype_name, is_array, is_lazy, to_host
+from ._positions import from_sequence
 
 
 def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
@@ -105,14 +106,14 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
         ``prompt_len`` or ``n_steps`` is negative or not an integer, or has more than one axis.
     """
     n_steps = validate.integer("n_steps", n_steps, minimum=0)
-    validate.elements("the positions", (np.size(prompt_len), n_steps))
-    steps = np.arange(n_steps, dtype=np.int64)
     if isinstance(prompt_len, int | np.integer):
-        return steps + validate.integer("prompt_len", prompt_len, minimum=0)
-    lengths = _integers("prompt_len", prompt_len)
+        lengths = np.asarray(validate.integer("prompt_len", prompt_len, minimum=0))
+    else:
+        lengths = _integers("prompt_len", prompt_len)
     if lengths.ndim > 1 or (lengths < 0).any():
         raise ValueError(f"prompt_len must be a length, or one for each row (B,), got {lengths}")
-    return np.asarray(lengths[..., None] + steps)
+    validate.elements("the positions", (lengths.size, n_steps))
+    return np.asarray(lengths[..., None] + np.arange(n_steps, dtype=np.int64))
 
 
 def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
@@ -199,7 +200,7 @@ def _integers(name: str, values: Any, *, booleans: bool = False) -> np.ndarray:
         raise TypeError(
             f"{name} must be concrete, got a traced or lazy array: positions are made on the host"
         )
-    array = to_host(values) if is_array(values) else np.asarray(values)
+    array = to_host(values) if is_array(values) else from_sequence(name, values)
     if array.size == 0 and not is_array(values):
         return array.astype(np.int64)
     allowed = (*INTEGER, "bool") if booleans else INTEGER

@@ -17,6 +17,7 @@ from ._namespace import (
     FLOATING,
     Array,
     astype,
+    class_of,
     device_of,
     dtype_name,
     from_host,
@@ -158,7 +159,7 @@ def relative_scores(q: Array, rel: Array) -> Array:
 
 def _floating(name: str, x: Any) -> Array:
     if not is_array(x) or dtype_name(x) not in FLOATING:
-        raise TypeError(f"{name} must be a real floating array, got {type(x).__name__}")
+        raise TypeError(f"{name} must be a real floating array, got {class_of(x)}")
     return x
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _validate as validate
 from ._text import shown
-from .rotary import Rotary, length_of
+from .rotary import Rotary
 from .schedules.scaling import FrequencySchedule, standard_schedule
 
 LAYOUTS = ("interleaved", "half")
@@ -118,11 +118,11 @@ class RoPE(Rotary):
         assert self.rotary_dim is not None
         if self.scaling is None:
             return standard_schedule(self.base, self.rotary_dim)
-        return self.scaling.schedule(self.base, self.rotary_dim, length_of(seq_len))
+        return self.scaling.schedule(self.base, self.rotary_dim, validate.length_of(seq_len))
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """Return the factor m on cos and sin: that of the scaling, or 1."""
-        return 1.0 if self.scaling is None else self.scaling.magnitude(length_of(seq_len))
+        return 1.0 if self.scaling is None else self.scaling.magnitude(validate.length_of(seq_len))
 
     @property
     def depends_on_length(self) -> bool:

@@ -135,7 +135,7 @@ class Rotary(Encoding, abstract=True):
         ``seq_len`` is the length of the sequence.  Only schedules that depend on the length use it;
         for them, None means the trained length.
         """
-        found = np.array([float(w) for w in self.decimal_frequencies(length_of(seq_len))])
+        found = np.array([float(w) for w in self.decimal_frequencies(validate.length_of(seq_len))])
         check_domain("the encoding", float(np.abs(found).max(initial=0.0)), self.offset)
         return found
 
@@ -284,7 +284,7 @@ class Rotary(Encoding, abstract=True):
     def _seq_len(self, seq_len: int | None, positions: Positions) -> int | None:
         """Return the sequence length that length-dependent scaling uses."""
         if seq_len is not None or not self.depends_on_length:
-            return length_of(seq_len)
+            return validate.length_of(seq_len)
         if is_lazy(positions.values):
             raise ValueError(
                 "seq_len must be given where the frequencies depend on the length and positions "
@@ -354,8 +354,3 @@ class Rotary(Encoding, abstract=True):
         # Channels outside all pairs are never cast, so they are copied bit for bit.
         parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype), xp.take(x, passed, axis=-1)]
         return xp.take(xp.concat(parts, axis=-1), gather, axis=-1)
-
-
-def length_of(seq_len: int | None) -> int | None:
-    """Return a checked length of a sequence, or None."""
-    return None if seq_len is None else validate.integer("seq_len", seq_len, minimum=1)

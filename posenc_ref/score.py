@@ -112,6 +112,15 @@ class Score(Encoding, abstract=True):
         ``q_at`` and ``k_at`` are the positions of queries and keys, arrays that broadcast to
         (Q, K).  Arrays of the full shape (Q, K) allow any offset for each pair.
         """
+        for name, value in (("q", q), ("k", k), ("q_at", q_at), ("k_at", k_at)):
+            if not is_array(value):
+                raise TypeError(f"{name} must be a NumPy array, got {class_of(value)}")
+        return self._truths(q, k, q_at, k_at, scale)
+
+    def _truths(
+        self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
+    ) -> dict[str, Truth]:
+        """Return :meth:`truths` of checked arguments; a subclass may override it."""
         values = self._of_pairs(q, k, q_at, k_at, scale)
         sizes = self._sizes()._of_pairs(np.abs(q), np.abs(k), q_at, k_at, abs(scale))
         return {

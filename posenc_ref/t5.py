@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -21,32 +23,45 @@ from ._namespace import (
 )
 from .bias import Bias
 
+#: Digits of the products, and the relative error that 2**16 of them stay far below.
+_DIGITS, _SLACK = 90, Decimal("1e-60")
+
 
 def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
     """Return the smallest distance in each of the buckets 1 .. nb - 1.
 
     ``nb`` is the number of buckets of one direction; all distances from ``max_distance`` on are in
     the last.  With ``me = nb // 2``, each distance n < me has a bucket of its own, and bucket
-    me + t begins at the smallest n with ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.  The
-    comparison is in exact integer arithmetic.
+    me + t begins at the smallest n with ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.
     """
     me = nb // 2
-    starts = list(range(1, me + 1))
-    for t in range(1, nb - me):
-        below = (max_distance**t * me ** (nb - me) - 1) // me**t
-        starts.append(first_power(nb - me, below, starts[-1]))
-    return tuple(starts)
+    return (*range(1, me + 1), *geometric_starts(me, max_distance, nb - me, nb - me - 1))
 
 
-def first_power(exponent: int, most: int, least: int) -> int:
-    """Return the smallest integer n, at least ``least``, with ``n ** exponent > most``."""
-    low = high = least
-    while high**exponent <= most:
-        low, high = high + 1, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if middle**exponent <= most else (low, middle)
-    return low
+def geometric_starts(
+    first: int, last: int, steps: int, count: int, *, beyond: bool = False
+) -> list[int]:
+    """Return the smallest integer n >= ``first * (last / first) ** (t / steps)``, t = 1 .. count.
+
+    n is greater than that number if ``beyond``.  ``last`` is greater than ``first``.  Products of
+    ``_DIGITS`` digits find n; where such a product is an integer up to its error, n is found by
+    comparing powers of integers instead, so every n is exact.
+    """
+    starts = []
+    with localcontext(Context(prec=_DIGITS)):
+        ratio = ((Decimal(last).ln() - Decimal(first).ln()) / steps).exp()
+        value = Decimal(first)
+        for t in range(1, count + 1):
+            value *= ratio
+            n = int(value.to_integral_value(ROUND_CEILING))
+            near = int(value.to_integral_value())
+            if abs(value - near) < _SLACK * near:
+                # An exact integer is a power p/q of last / first, so p and q are small.
+                p, q = t // gcd(t, steps), steps // gcd(t, steps)
+                left, right = near**q * first**p, last**p * first**q
+                n = near if left > right or (left == right and not beyond) else near + 1
+            starts.append(n)
+    return starts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,8 +83,8 @@ class T5Bias(Bias):
     Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0; a wrong bucket is always an error.
 
-    The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
-    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers.  For some
+    Bucket ``me + t`` starts at the smallest integer n with
+    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, found without rounding.  For some
     n the number inside floor is exactly an integer (n = 16, 32, 64 with the defaults and
     ``bidirectional``), and a rounded logarithm can give the bucket below.  Here these n have the
     formula's bucket on every device.
@@ -101,7 +116,7 @@ class T5Bias(Bias):
         check_numbers("table", self.table, "num_buckets", "num_heads")
         bidirectional = validate.boolean("bidirectional", self.bidirectional)
         lowest = 4 if bidirectional else 2
-        buckets = validate.integer("num_buckets", self.num_buckets, minimum=lowest)
+        buckets = validate.size("num_buckets", self.num_buckets, minimum=lowest)
         if bidirectional and buckets % 2:
             raise ValueError(f"num_buckets must be even when bidirectional, got {buckets}")
         if self.table.shape[0] != buckets:

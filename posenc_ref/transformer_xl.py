@@ -127,7 +127,7 @@ class TransformerXL(Score):
         wide = xp.matmul(x, like("projection", self.projection, x))
         return xp.matmul(wide[..., None, :], xp.matrix_transpose(rows))[..., 0, :]
 
-    def truths(
+    def _truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
         """Return each term with the coefficients A and B of its rounding error."""

@@ -240,9 +240,9 @@ class LogCPB(WindowBias):
         xp = namespace(y)
         return xp.moveaxis(16.0 * sigmoid(y), -1, -3)
 
-    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+    def _truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """Return the bias with the coefficients A and B of its rounding error."""
-        plain = super().truth(q_positions, k_positions)
+        plain = super()._truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]
         x = self._inputs(q // w - k // w, q % w - k % w)

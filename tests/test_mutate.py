@@ -5,10 +5,11 @@ import importlib.util
 import os
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from tools.mutation import page, work
+from tools.mutation import draw, page, work
 from tools.mutation.draw import Mutant, spans_left_out
 from tools.mutation.lines import Map, statement
 from tools.mutation.results import Results
@@ -91,6 +92,45 @@ def test_a_function_gets_the_code_of_the_mutant(tmp_path, old, new, call, before
     assert call(module) == after
 
 
+def test_a_mutant_may_compare_a_literal_by_identity(tmp_path):
+    module = loaded(tmp_path, SOURCE)
+    changed = SOURCE.replace("return 7", "return 7 is not 8")
+    assert swap(functions(), module.__file__, SOURCE, changed)
+    assert module.c.method() is True
+
+
+def test_of_lines_that_read_the_same_the_nearest_is_mutated_again(tmp_path, monkeypatch):
+    path = tmp_path / MUTANT.module
+    path.parent.mkdir(parents=True)
+    path.write_text("x = 1\n\nx = 1\n\n\nx = 1\n", encoding="utf-8")
+    places = {(1, 4): [("core/NumberReplacer", 0)], (3, 4): [("core/NumberReplacer", 1)],
+              (6, 4): [("core/NumberReplacer", 2)]}  # fmt: skip
+    monkeypatch.setattr(draw, "mutants_of", lambda path: places)
+
+    def mutated(source, operator, occurrence):
+        parts = source.split("x = 1")
+        return (
+            "x = 1".join(parts[: occurrence + 1]) + "x = 2" + "x = 1".join(parts[occurrence + 1 :])
+        )
+
+    monkeypatch.setattr(draw, "mutated", mutated)
+    found = draw.again(tmp_path, MUTANT)
+    assert (found.line, found.occurrence) == (6, 2)
+
+
+def test_the_time_of_other_programs_is_not_that_of_the_tests(monkeypatch):
+    clock, said, ran = iter([10.0, 10.5, 12.5]), [], []
+    monkeypatch.setattr(work, "cpu", lambda: next(clock))
+    config = SimpleNamespace(
+        pluginmanager=SimpleNamespace(register=lambda plugin: None),
+        hook=SimpleNamespace(pytest_runtest_protocol=lambda item, nextitem: ran.append(item)),
+    )
+    items = [SimpleNamespace(nodeid=name, config=config) for name in "abc"]
+    work.run_items(items, 2.0, lambda **words: said.append(words))
+    assert [item.nodeid for item in ran] == ["a", "b"]
+    assert said == [{"running": "a", "ran": 1}, {"running": "b", "ran": 2}]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("A = 1", "A = 2"), ("x=2", "x=3"), ("B = 6", "B = 7"), ("    @functools.lru_cache\n", "")],
@@ -126,18 +166,22 @@ class Known(Map):
 
 
 MINE = "tests/conformance/sequences/test_calls.py::"
+VERDICT = "tests/conformance/test_corpus.py::test_c"
 SECONDS = {
     f"{MINE}test_a[1]": 2.0, f"{MINE}test_a[2]": 3.0, f"{MINE}test_b": 5.0,
-    "tests/x.py::test_near": 0.1, "tests/x.py::test_here": 1.0, f"{MINE}test_slow": 90.0,
+    "tests/x.py::test_near": 0.1, "tests/x.py::test_here": 1.0, VERDICT: 4.0,
+    f"{MINE}test_slow": 90.0,
 }  # fmt: skip
 
 
 def test_tests_that_run_the_line_come_first_and_their_time_is_bounded():
-    here = {"tests/x.py::test_here", *(n for n in SECONDS if n.startswith(MINE))}
+    here = {"tests/x.py::test_here", VERDICT, *(n for n in SECONDS if n.startswith(MINE))}
     known = Known(SECONDS, {1: {""}, 5: here, 9: {"tests/x.py::test_near", "tests/gone.py::t"}})
     tests = known.tests(MUTANT.module, "\n" * 4 + "x = 1\n", 5, 60)
     names = [f"{MINE}test_a[1]", f"{MINE}test_b", f"{MINE}test_a[2]"]
-    assert tests.names == [*names, "tests/x.py::test_here", "tests/x.py::test_near"]
+    assert tests.names == [
+        *names, VERDICT, "tests/x.py::test_here", "tests/x.py::test_near"
+    ]  # fmt: skip
     assert (tests.nightly, tests.at_import) == ([], False)
     assert known.tests(MUTANT.module, "\n" * 4 + "x = 1\n", 5, 3).names == [
         f"{MINE}test_a[1]", "tests/x.py::test_here"
@@ -237,8 +281,8 @@ def test_the_page_counts_and_explains(tmp_path, monkeypatch):
     for mutant, outcome in zip([MUTANT, others[0]], ["survived", "survived"], strict=True):
         again.add(mutant, {"outcome": outcome, "seconds": 2.0})
     text = page.page("Today.", first, again)
-    assert "| `conformance/sequences/` | 4 | 1 | 2 | 2 | 8 |" in text
+    assert "| `conformance/sequences/` | 4 | 1 | 2 | 2 | 1 |" in text
     assert "50.0% are killed; 75.0% are killed or explained" in text
     assert "`conformance/sequences/call.py:5 | `x = 1` | `x = 2` | A title. |".lstrip("`") in text
-    assert "1 survivors: not explained yet" in text
-    assert "| `conformance/sequences/` | 4 | 1 | 1 | 3 | 8 |" in page.page("Today.", first)
+    assert "1 survivor: not explained yet" in text
+    assert "| `conformance/sequences/` | 4 | 1 | 1 | 3 | 2 |" in page.page("Today.", first)

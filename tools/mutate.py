@@ -65,6 +65,9 @@ def run(args: argparse.Namespace) -> None:
 
 def write_page(args: argparse.Namespace) -> None:
     """Write the page."""
+    for path in (args.first, args.again, args.second):
+        if path is not None and not path.is_file():
+            raise SystemExit(f"there is no file {path}")
     again, second = (path and Results(path) for path in (args.again, args.second))
     PAGE.write_text(page(args.about, Results(args.first), again, second), encoding="utf-8")
 
@@ -89,8 +92,8 @@ def main() -> None:
     command.set_defaults(do=run)
     command = commands.add_parser("page", help="write docs/generated/mutation-testing.md")
     command.add_argument("first", type=Path, help="the file that run wrote")
-    command.add_argument("--again", type=Path, help="its survivors, judged after the mends")
-    command.add_argument("--second", type=Path, help="mutants of another seed, after the mends")
+    command.add_argument("--again", type=Path, help="survivors, judged after the mends")
+    command.add_argument("--second", type=Path, help="mutants of another seed")
     command.add_argument("--about", required=True, help="the date, commit, seeds and versions")
     command.set_defaults(do=write_page)
     args = parser.parse_args()

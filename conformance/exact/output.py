@@ -161,7 +161,7 @@ class Output:
 
         The element is changed by three times the tolerance, or by 1 if the tolerance is 0.
         """
-        part = np.array(result)
+        part = np.array(self._shaped(np.asarray(result)))
         size = np.abs(self.hi) + 1.0
         if self.judged is not None:
             size = size * self.judged

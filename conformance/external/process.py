@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.conformance.isolation.conversation import (
-    LONGEST,
     Conversation,
     Limits,
     how_it_ended,
 )
 from posenc_ref.conformance.isolation.streams import Silent
+from posenc_ref.limits import ANSWER
 
 from .wire import PROTOCOL, WireError, line, outcome, read_answer, request
 
@@ -188,7 +188,7 @@ class Session:
             )
         if silent.why == "long":
             return self._broken(
-                f"answered {what} with a line of more than {LONGEST >> 20} MiB: it must write one "
+                f"answered {what} with a line of more than {ANSWER >> 20} MiB: it must write one "
                 "line for each answer"
             )
         part = f" after {len(silent.part)} characters of an unfinished line" if silent.part else ""

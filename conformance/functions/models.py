@@ -131,7 +131,7 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         kind = f"layers {'without' if common else 'with'} an encoding"
 
         def others(mask: np.ndarray) -> Function:
-            return fixed(np.where(mask, ~common, common))
+            return fixed(np.where(mask, not common, common))
 
         for start in range(n):
             text = f"{kind} start at layer {start}, declared {odd[0]}"

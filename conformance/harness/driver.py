@@ -148,7 +148,8 @@ class Driver:
     def _heads(self, args: tuple[Any, ...]) -> tuple[int, int] | None:
         """Return the numbers of heads of q and k if both are arguments with an axis of heads."""
         axis = {"bhsd": 1, "bshd": 2, "sbhd": 2}.get(self.tensor_layout)
-        if self.names[:2] != ("q", "k") or axis is None or np.ndim(args[1]) != 4:
+        both = self.names[:2] == ("q", "k") and len(args) > 1  # a hint may try x alone
+        if not both or axis is None or np.ndim(args[1]) != 4:
             return None
         return int(args[0].shape[axis]), int(args[1].shape[axis])
 

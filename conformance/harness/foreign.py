@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from posenc_ref._namespace import dtype_name
+from posenc_ref.limits import VIEW
 
-#: The most elements of a result in less memory than that, such as a broadcast view.
-MOST = 2**26
 #: The most characters of an exception's message.
 _SHOWN = 200
 #: The attributes of a function that are read to find its parameters.
@@ -191,8 +190,8 @@ def _owned(array: Any) -> int | None:
 def _small(shape: tuple[int, ...], owned: int | None = 0) -> None:
     """Raise Malformed for a view that would need far more memory than the array it shows."""
     count = math.prod(shape)
-    if owned is not None and count > max(MOST, owned):
+    if owned is not None and count > max(VIEW, owned):
         raise Malformed(
             f"the result has shape {shape}, {count} elements; from a list or a broadcast view, at "
-            f"most {MOST} are read"
+            f"most {VIEW} are read"
         )

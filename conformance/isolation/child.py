@@ -33,6 +33,7 @@ def main(requests: int, answers: int, preload: str) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no file
+        _end_after_parent()
     for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)
     nonce, *waiting = _listener(requests)
@@ -60,6 +61,22 @@ def _listener(requests: int) -> tuple[str, queue.SimpleQueue[bytes]]:
 
     threading.Thread(target=listen, daemon=True).start()
     return nonce, waiting
+
+
+def _end_after_parent() -> None:
+    """Have Linux end this process 1 s after its parent, also while foreign code holds the GIL.
+
+    Until then the thread of :func:`_listener` can end the whole group, if it gets the GIL. The
+    handler is a function of C, ``alarm(SIGHUP)`` where
+    SIGHUP is 1, because one of Python would need the GIL, too.
+    """
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+        libc.signal(signal.SIGHUP, ctypes.cast(libc.alarm, ctypes.c_void_p))
+        libc.prctl(1, int(signal.SIGHUP), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 def _end_group() -> None:

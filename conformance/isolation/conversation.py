@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posenc_ref.limits import ANSWER
+
 from .group import Group
 from .streams import Capture, Lines, Silent, Writer
 
-#: The most bytes of a line that a process may write.
-LONGEST = 1 << 28
 #: The pipe size in bytes, where the system can set it: one line may have megabytes.
 _PIPE = 1 << 20
 #: Seconds between looks at the memory of a process.
@@ -79,9 +79,10 @@ class Conversation:
             self.group = Group(command, environment, **pipes)
             process = self.group.process
             reader, writer = process.stdout, process.stdin
-        self._lines, self._writer = Lines(reader, LONGEST), Writer(writer)
+        self._lines, self._writer = Lines(reader, ANSWER), Writer(writer)
         self.stderr = Capture(process.stderr, show)
         self._status: int | None = None
+        self._next_look = time.monotonic() + _LOOK
 
     def ask(self, line: bytes, limits: Limits) -> bytes:
         """Send a line, and return the next one; raise :class:`Silent` if a limit is hit."""
@@ -98,25 +99,36 @@ class Conversation:
         ``since`` is the time from which the limit counts.
         """
         until = float("inf") if limits.seconds is None else since + limits.seconds
-        pause, ended = _LOOK, False
+        ended = False
         while True:
+            if limits.memory:
+                self._look(limits.memory)
             left = until - time.monotonic()
             try:
-                return self._lines.next(min(left, pause))
+                return self._lines.next(min(left, _AFTER if ended else _LOOK))
             except Silent as silent:
                 if silent.why != "late":
                     raise
             if ended:  # another process holds its pipes open
                 raise Silent("ended")
             if self.group.process.poll() is not None:
-                ended, pause = True, _AFTER
-                continue
-            begin = time.monotonic()
-            if limits.memory and self.group.memory() > limits.memory * 2**20:
-                raise Silent("memory")
-            pause = max(pause, _SHARE * (time.monotonic() - begin))
-            if left <= 0:
+                ended = True
+            elif left <= 0:
                 raise Silent("late")
+
+    def _look(self, memory: float) -> None:
+        """Raise :class:`Silent` if the group uses more than ``memory`` MiB.
+
+        The clock decides when to look, so that a process which answers fast is looked at as often
+        as one that does not answer.
+        """
+        begin = time.monotonic()
+        if begin < self._next_look:
+            return
+        if self.group.memory() > memory * 2**20:
+            raise Silent("memory")
+        end = time.monotonic()
+        self._next_look = end + max(_LOOK, _SHARE * (end - begin))
 
     def last_errors(self, lines: int) -> list[str]:
         """Return the last lines that the process wrote to standard error."""

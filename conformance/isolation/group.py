@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -21,6 +23,8 @@ MARK = "POSENC_GROUP"
 _GONE = 2.0
 #: Whether the memory and the session of other processes are known.
 LINUX = sys.platform.startswith("linux")
+#: The kinds of memory in /proc/PID/status that a process asked for, in KiB.
+_USED = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB$", re.MULTILINE)
 _live: weakref.WeakSet[Group] = weakref.WeakSet()
 
 
@@ -63,7 +67,7 @@ class Group:
         _kill(self.process)
         until = time.monotonic() + _GONE
         # A killed process may still run for a moment, and start another one.
-        while left := {*_marked(self._token), *_in_session(self.process.pid)}:
+        while left := self._members():
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -73,17 +77,23 @@ class Group:
 
     def others(self) -> bool:
         """Return whether a second process of the group runs (only known on Linux)."""
-        return any(pid != self.process.pid for pid in _in_session(self.process.pid))
+        return not self._members() <= {self.process.pid}
 
     def memory(self) -> int:
-        """Return the bytes of memory that the group uses (0 where that is not known)."""
-        page = os.sysconf("SC_PAGE_SIZE") if LINUX else 0
+        """Return the bytes of memory that the group uses (0 where that is not known).
+
+        Pages of files, such as libraries, do not count. Memory that processes share counts once
+        for each of them.
+        """
         used = 0
-        for pid in _in_session(self.process.pid):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                total, shared = _read(pid, "statm").split()[1:3]
-                used += page * (int(total) - int(shared))
+        for pid in self._members():
+            with contextlib.suppress(OSError):
+                used += sum(1024 * int(kib) for kib in _USED.findall(_read(pid, "status")))
         return used
+
+    def _members(self) -> set[int]:
+        """Return the processes of the group (none where other processes are not known)."""
+        return {*_marked(self._token), *_in_session(self.process.pid)}
 
 
 def end_all() -> None:
@@ -96,8 +106,8 @@ atexit.register(end_all)
 
 
 def end_all_on_signals() -> None:
-    """End every group before SIGTERM and SIGHUP end this process; for command lines only."""
-    for name in ("SIGTERM", "SIGHUP"):
+    """End every group before SIGTERM, SIGHUP and SIGQUIT end this process, a command line."""
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end_all_and_die)
@@ -108,6 +118,21 @@ def _end_all_and_die(number: int, frame: Any) -> None:
         group.kill()  # not end: this thread may hold the lock
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def fill_closed() -> None:
+    """Open /dev/null where a standard descriptor is closed, or a pipe would get its number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
+
+
+def hide_files() -> None:
+    """Hide the open files of this process in /proc from other processes of its user (Linux)."""
+    if LINUX:
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 if sys.platform == "win32":

@@ -12,6 +12,8 @@ MARK = "| "
 
 def show_output(output: bytes) -> None:
     """Write output to standard error, each line marked, without control characters."""
+    if sys.stderr is None:  # descriptor 2 is closed
+        return
     text = output.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
     for line in text.rstrip("\n").split("\n"):
         sys.stderr.write(f"{MARK}{printable(line)}\n")

@@ -154,7 +154,10 @@ class Capture:
 
     def _shown(self, output: bytes) -> None:
         if self._show is not None and output:
-            self._show(output)
+            try:
+                self._show(output)
+            except Exception:  # what cannot be shown is still read, or the process would wait
+                self._show = None
 
 
 def _chunk(file: Any) -> bytes:

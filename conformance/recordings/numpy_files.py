@@ -18,16 +18,16 @@ from typing import IO
 import numpy as np
 
 from posenc_ref._text import shown
-from posenc_ref.limits import AXES, RATIO, RECORDS, TENSORS, UNPACKED
+from posenc_ref.limits import AXES, HEADER, RATIO, RECORDS, TENSORS, UNPACKED
 
 _MAGIC = b"\x93NUMPY"
-#: Bytes of the longest header of an array without fields.
-_LONGEST = 4096
 #: The header that NumPy writes for such an array; |V2 is bfloat16.
 _HEADER = re.compile(
     r"\{'descr': '(?P<dtype>[<>|=]?(?:[fiu][1248]|b1|V2|[^']{1,20}))', "
     r"'fortran_order': (?:True|False), 'shape': \((?P<shape>[0-9, ]*)\), \}\s*"
 )
+#: The methods of np.savez and np.savez_compressed.  Others allocate what a damaged header states.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 #: The exceptions of NumPy and zipfile for damaged files.
 _DAMAGED = (
     OSError, ValueError, EOFError, RuntimeError, NotImplementedError, struct.error, zlib.error,
@@ -61,6 +61,12 @@ def read_npz(path: Path) -> Iterator[tuple[str, np.ndarray]]:
         raise ValueError(f"{path} must not unpack to {total} bytes; it has {own}")
     if len(names) < len(members) or len(members) > RECORDS:
         raise ValueError(f"{path} must hold arrays of different names, at most {RECORDS}")
+    packed = next((i for i in members if i.compress_type not in _METHODS), None)
+    if packed is not None:
+        raise ValueError(
+            f"{path}: {shown(packed.filename)} must be stored or deflated, as np.savez writes it, "
+            f"got compression method {packed.compress_type}"
+        )
     with zipfile.ZipFile(path) as archive:
         for info in members:
             name = info.filename.removesuffix(".npy")
@@ -79,8 +85,8 @@ def _array(stream: IO[bytes], size: int) -> np.ndarray:
         raise ValueError(f"it is no array in NumPy's format: it begins with {start[:8]!r}")
     wide = start[6] > 1
     length = int.from_bytes(start[8:12] if wide else start[8:10], "little")
-    if length > _LONGEST:
-        raise ValueError(f"its header must have at most {_LONGEST} bytes, it has {length}")
+    if length > HEADER:
+        raise ValueError(f"its header must have at most {HEADER} bytes, it has {length}")
     rest = b"" if wide else start[10:12]
     text = (rest + stream.read(length - len(rest))).decode("latin-1")
     header = _HEADER.fullmatch(text)

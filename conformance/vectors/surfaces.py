@@ -11,6 +11,8 @@ SURFACES: dict[str, Surface] = {name: row for name, row in SIGNATURES.items() if
 
 #: Inputs that are passed as a list of integers.
 LISTS = ("chunks",)
+#: Inputs that a case may leave out.
+OPTIONAL_INPUTS = ("seq_len",)
 #: Outputs that a function may leave out.
 OPTIONAL = ("attention_factor",)
 

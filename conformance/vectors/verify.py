@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref._documents import inside
+from posenc_ref._text import shown
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.exact.bits import canonical, digest
 from posenc_ref.conformance.harness.codes import CODES
@@ -22,7 +23,7 @@ from .case import VectorCase
 from .files import MANIFEST, cases_of, listed, read_json, semantics, shipped
 from .flags import FLAGS, flags_of, level_of
 from .schema import violations
-from .surfaces import SURFACES, own_function
+from .surfaces import OPTIONAL, OPTIONAL_INPUTS, SURFACES, own_function
 
 Json = dict[str, Any]
 
@@ -100,6 +101,10 @@ def verify_vectors(folder: Path | None = None) -> Verified:
         for group, case in cases_of(document):
             ids[case["id"]] += 1
             found.cases += 1
+            unfit = list(_name_problems(group, case))
+            found.problems += [f"{case['id']}: {text}" for text in unfit]
+            if unfit:
+                continue  # the checks below take every input and output by its name
             try:
                 problems = list(_case_problems(group, case))
                 found.problems += [f"{case['id']}: {text}" for text in problems]
@@ -149,6 +154,24 @@ def _file_problems(document: Json) -> Iterator[str]:
         yield from (f"flag {name}: posenc explain has no code {code!r}" for code in unknown)
 
 
+def _name_problems(group: Json, case: Json) -> Iterator[str]:
+    """Yield each input and output that the surface of a case needs and lacks, or has not."""
+    surface = SURFACES.get(group["surface"])
+    if surface is None:
+        return  # reported with the other problems of the case
+    for what, names, optional in (
+        ("inputs", surface.arguments, OPTIONAL_INPUTS),
+        ("truth", surface.outputs, OPTIONAL),
+    ):
+        lacking = [name for name in names if name not in case[what] and name not in optional]
+        unknown = sorted(set(case[what]) - set(names))
+        if lacking or unknown:
+            yield (
+                f"its {what} must be {', '.join(names)} for the surface {surface.name}, "
+                f"got {shown(sorted(case[what]))}"
+            )
+
+
 def _case_problems(group: Json, case: Json) -> Iterator[str]:
     if not case["id"].startswith(f"{group['id']}-"):
         yield f"must start with the id of its group, {group['id']}"
@@ -173,6 +196,11 @@ def execute(found: Verified, case: VectorCase) -> None:
     """
     for dtype in ("float64", "float32"):
         result = own_function(case.surface, case.encoding, dtype)(*case.arguments(dtype))
+        if not case.shaped(result):
+            found.problems.append(
+                f"{case.id}: posenc_ref's result has another shape than its truth"
+            )
+            break
         score = case.judge(result, dtype=dtype)
         if score > budget(dtype):
             found.problems.append(f"{case.id}: posenc_ref scores {score:.3g} units in {dtype}")

@@ -23,7 +23,7 @@ class View:
     @property
     def positions(self) -> np.ndarray:
         """Return the positions of the call, or an empty array if it has none."""
-        return np.asarray(self.inputs.get("positions", np.zeros(0)))
+        return np.atleast_1d(self.inputs.get("positions", np.zeros(0)))
 
     @property
     def family(self) -> str:

@@ -11,12 +11,15 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
+
 from posenc_ref import _validate as validate
 from posenc_ref._namespace import (
     FLOATING,
     Array,
     DType,
     astype,
+    class_of,
     device_of,
     dtype_name,
     finish,
@@ -28,6 +31,7 @@ from posenc_ref._namespace import (
 )
 from posenc_ref._positions import Positions, as_positions, broadcast_axes
 from posenc_ref.encoding import Value
+from posenc_ref.limits import POSITION, QUERY_FACTOR
 
 
 class QueryScale(Value, abstract=True):
@@ -39,6 +43,15 @@ class QueryScale(Value, abstract=True):
 
     kind = "query_scale"
     first = 0  # the smallest position in the domain
+
+    def _bounded(self, growth: str) -> None:
+        """Raise ValueError if the factor, which grows, is too large at the last position."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            most = float(self._factor(np.asarray([float(POSITION)]))[0])
+        if not most <= QUERY_FACTOR:
+            raise ValueError(
+                f"{growth} must give a factor of at most 2**100 at position 2**40, got {most:g}"
+            )
 
     def _factor(self, p: Array) -> Array:
         """Return the factors of float64 positions; subclasses define it."""
@@ -68,7 +81,7 @@ class QueryScale(Value, abstract=True):
         if not is_array(q) or q.ndim < 2 or dtype_name(q) not in FLOATING:
             raise TypeError(
                 f"q must be a real floating array of shape (..., S, head_dim), got "
-                f"{f'{dtype_name(q)} {tuple(q.shape)}' if is_array(q) else type(q).__name__}"
+                f"{f'{dtype_name(q)} {tuple(q.shape)}' if is_array(q) else class_of(q)}"
             )
         p = self._positions(positions, q)
         index = broadcast_axes(p, q)
@@ -132,6 +145,7 @@ class QueryTemperature(QueryScale):
             ),
             offset=validate.integer("offset", self.offset),
         )
+        self._bounded("beta")
 
     @property
     def first(self) -> int:  # type: ignore[override]
@@ -204,6 +218,7 @@ class LogTemperature(QueryScale):
             beta=validate.real("beta", self.beta, minimum=0.0),
             length=validate.integer("length", self.length, minimum=1),
         )
+        self._bounded("beta")
 
     def _factor(self, p: Array) -> Array:
         xp = namespace(p)
@@ -239,6 +254,7 @@ class PowerTemperature(QueryScale):
             exponent=validate.real("exponent", self.exponent, minimum=0.0),
             length=validate.integer("length", self.length, minimum=1),
         )
+        self._bounded("exponent")
 
     def _factor(self, p: Array) -> Array:
         xp = namespace(p)

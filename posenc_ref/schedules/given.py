@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 
 from posenc_ref import _validate as validate
+from posenc_ref.limits import MAGNITUDE
 
 from .scaling import FrequencySchedule, real_tuple
 
@@ -40,7 +41,9 @@ class GivenFrequencies(FrequencySchedule):
     def __post_init__(self) -> None:
         self._set(
             frequencies=real_tuple("frequencies", self.frequencies),
-            attention_factor=validate.real("attention_factor", self.attention_factor, above=0.0),
+            attention_factor=validate.real(
+                "attention_factor", self.attention_factor, above=0.0, maximum=MAGNITUDE
+            ),
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:

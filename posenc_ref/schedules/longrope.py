@@ -9,6 +9,7 @@ from typing import Any
 
 from posenc_ref import _validate as validate
 from posenc_ref.angles import decimal_context
+from posenc_ref.limits import MAGNITUDE
 
 from .scaling import FrequencySchedule, real_tuple, standard_schedule
 
@@ -120,8 +121,12 @@ class LongRoPE(FrequencySchedule):
 
 def _magnitudes(value: Any) -> float | tuple[float, float] | None:
     if value is None or not isinstance(value, Sequence):
-        return None if value is None else validate.real("attention_factor", value, above=0.0)
-    pair = real_tuple("attention_factor", value, above=0.0)
+        return (
+            None
+            if value is None
+            else validate.real("attention_factor", value, above=0.0, maximum=MAGNITUDE)
+        )
+    pair = real_tuple("attention_factor", value, above=0.0, maximum=MAGNITUDE)
     if len(pair) != 2:
         raise ValueError(
             f"attention_factor must be a number or a pair (short, long), got {len(pair)} numbers"

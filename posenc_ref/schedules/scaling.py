@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,15 @@ from posenc_ref.encoding import Scaling
 class FrequencySchedule(Scaling, abstract=True):
     """Base class of frequency schedules, which define the frequencies and the attention factor."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the arguments of a subclass's methods before its formula sees them."""
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        if "schedule" in own:
+            cls.schedule = _checked_schedule(own["schedule"])  # type: ignore[method-assign]
+        if "magnitude" in own:
+            cls.magnitude = _checked_magnitude(own["magnitude"])  # type: ignore[method-assign]
+
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         """Return frequencies in radians per position, 50-digit decimal, one per channel pair."""
         raise NotImplementedError(f"{type(self).__name__} defines no schedule")
@@ -29,6 +38,26 @@ class FrequencySchedule(Scaling, abstract=True):
     def depends_on_length(self) -> bool:
         """Whether frequencies or m change with the length of the sequence."""
         return False
+
+
+def _checked_schedule(formula: Callable[..., tuple[Decimal, ...]]) -> Any:
+    @functools.wraps(formula)
+    def schedule(
+        self: FrequencySchedule, base: float, rotary_dim: int, seq_len: int | None
+    ) -> tuple[Decimal, ...]:
+        base = validate.real("base", base, above=0.0)
+        rotary_dim = validate.size("rotary_dim", rotary_dim, minimum=2)
+        return formula(self, base, rotary_dim, validate.length_of(seq_len))
+
+    return schedule
+
+
+def _checked_magnitude(formula: Callable[..., float]) -> Any:
+    @functools.wraps(formula)
+    def magnitude(self: FrequencySchedule, seq_len: int | None) -> float:
+        return formula(self, validate.length_of(seq_len))
+
+    return magnitude
 
 
 def clip(value: Decimal) -> Decimal:

@@ -17,6 +17,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from posenc_ref import _validate as validate
 from posenc_ref.angles import TWO_PI, decimal_context
+from posenc_ref.limits import MAGNITUDE
 
 from .scaling import FrequencySchedule, clip, standard_schedule
 
@@ -146,7 +147,7 @@ class YaRN(FrequencySchedule):
             beta_fast=validate.real("beta_fast", self.beta_fast, above=0.0),
             beta_slow=validate.real("beta_slow", self.beta_slow, above=0.0),
             truncate=validate.boolean("truncate", self.truncate),
-            attention_factor=optional("attention_factor", above=0.0),
+            attention_factor=optional("attention_factor", above=0.0, maximum=MAGNITUDE),
             mscale=optional("mscale", minimum=0.0),
             mscale_all_dim=optional("mscale_all_dim", minimum=0.0),
             blend=validate.choice("blend", self.blend, ("linear", "geometric")),
@@ -166,6 +167,8 @@ class YaRN(FrequencySchedule):
                 "missing or 0, Hugging Face ignores both, while DeepSeek's code uses defaults; "
                 "give attention_factor"
             )
+        validate.real("m, which mscale and mscale_all_dim give,", self.magnitude(None),
+                      maximum=MAGNITUDE)  # fmt: skip
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         """Return frequencies ``(1 - w_k) f_k + w_k f_k / factor``, or ``f_k / factor ** w_k``."""

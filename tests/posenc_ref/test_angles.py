@@ -309,3 +309,7 @@ def test_jax_is_certified_with_and_without_jit(cases, some, tmp_path):
         for how in ("eager", "jit"):
             found = case.worst(out[f"{how}_cos_{i}"], out[f"{how}_sin_{i}"])
             assert found <= ERROR_BOUND, (how, case.name)
+
+
+def test_the_bound_is_the_one_that_is_promised():
+    assert ERROR_BOUND * 2**53 == 2  # as in the docstring of the module

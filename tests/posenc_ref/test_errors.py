@@ -162,9 +162,9 @@ POSITIONS = [
     (["a"], TypeError, "integers or real floats"),
     ([0.0, np.nan, 1, 2, 3], ValueError, "finite and at most .* got nan"),
     ([0.0, -np.inf, 1, 2, 3], ValueError, "finite and at most .* got inf"),
-    ([0, 0, 0, 0, -(2**40) - 1], ValueError, "at most 1.09951e"),
-    (np.full(5, 2**64 - 1, np.uint64), ValueError, "at most .* got 1.84467e"),
-    (np.full(5, -(2**63)), ValueError, "at most .* got 9.22337e"),
+    ([0, 0, 0, 0, -(2**40) - 1], ValueError, "at most 1099511627776 in .* got 1099511627777"),
+    (np.full(5, 2**64 - 1, np.uint64), ValueError, "at most .* got 18446744073709551615"),
+    (np.full(5, -(2**63)), ValueError, "at most .* got 9223372036854775808"),
 ]
 
 
@@ -198,7 +198,7 @@ def test_the_last_position_is_allowed():
         ALiBi(2).bias(p, p)
     # A faster first pair leaves fewer positions.
     Sinusoidal(8, position_scale=4).table(2**38)
-    with pytest.raises(ValueError, match=r"at most 2\.74878e"):
+    with pytest.raises(ValueError, match="at most 274877906944 in"):
         Sinusoidal(8, position_scale=4).table(2**38 + 1)
 
 

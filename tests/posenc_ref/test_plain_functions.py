@@ -184,3 +184,9 @@ def test_layers_and_softmax_scale_of_models():
     )
     with pytest.raises(ValueError, match=r"heads of \[8, 16\] channels"):
         pr.softmax_scale(several)
+
+
+@pytest.mark.parametrize("window", [(2, 3, 4), (2,), "23", None, {2, 3}])
+def test_a_window_has_two_sizes(window):
+    with pytest.raises(TypeError, match=r"window must be \(height, width\) or one number"):
+        pr.relative_index(window)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import posenc_ref as pr
 from posenc_ref import ALiBi, Learned, LinearScaling, RoPE, Sinusoidal, T5Bias, from_dict
+from posenc_ref.encoding import Value
 
 W = np.random.default_rng(0).standard_normal((32, 4))
 PLAIN = [
@@ -34,6 +35,14 @@ ARRAYS = [
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
 def test_repr_is_an_expression_for_the_value(value):
     assert eval(repr(value), vars(pr)) == value
+
+
+def test_arrays_are_shortened_in_every_repr():
+    classes = [e for e in vars(pr).values() if isinstance(e, type) and issubclass(e, Value)]
+    assert len(classes) > 40
+    assert {cls.__name__ for cls in classes if cls.__repr__ is not Value.__repr__} == {
+        "ModelEncoding"
+    }
 
 
 def test_repr_shows_what_was_chosen():

@@ -129,13 +129,17 @@ def draw(root: Path, seed: object, first: int, others: int) -> list[Mutant]:
 
 
 def again(root: Path, old: Mutant) -> Mutant | None:
-    """Return the mutant in the present source, whose lines may have moved; None if it is gone."""
+    """Return the mutant in the present source, whose lines may have moved; None if it is gone.
+
+    Of several that read the same, it is the one nearest to the old line.
+    """
     source = (root / old.module).read_text(encoding="utf-8")
     lines = source.splitlines()
+    found = []
     for (line, _), there in mutants_of(root / old.module).items():
         for operator, occurrence in there:
             if operator == old.operator and lines[line - 1].strip() == old.old:
                 one = mutant(old.module, source, line, operator, occurrence)
                 if one is not None and (one.old, one.new) == (old.old, old.new):
-                    return one
-    return None
+                    found.append(one)
+    return min(found, key=lambda one: abs(one.line - old.line), default=None)

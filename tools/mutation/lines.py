@@ -34,6 +34,8 @@ IGNORED = (
     "tests/test_packaging.py",
     "tests/test_transcripts.py",
 )
+#: Tests that judge many right and wrong implementations of every surface.
+VERDICTS = tuple(f"tests/conformance/test_{name}.py" for name in ("corpus", "verdicts", "kills"))
 #: Where ``record`` writes, for the plugin; and the test that runs, for the processes it starts.
 FOLDER, TEST = "POSENC_MUTATION_MAP", "POSENC_MUTATION_TEST"
 SETTINGS = """\
@@ -146,8 +148,8 @@ class Map:
         """Return tests of so many seconds together, those that run the line before others.
 
         They are the tests that run the statement, then the tests that run another function of the
-        module; of each, the tests of the module's own folder come first. The cheapest case of
-        every test function comes before a second case of any.
+        module; of each, the tests of the module's own folder come first, then VERDICTS. The
+        cheapest case of every test function comes before a second case of any.
         """
         lines = self.lines(module)
         first, last = statement(ast.parse(source), line)
@@ -156,9 +158,11 @@ class Map:
         folder = f"tests/{os.path.dirname(module)}/"
         names: list[str] = []
         for group in (here - {""}, near - here - {""}):
-            for mine in (True, False):
-                part = [n for n in group if n.startswith(folder) is mine and n in self.seconds]
+            known = {n for n in group if n in self.seconds}
+            for starts in (folder, VERDICTS, ""):
+                part = {n for n in known if n.startswith(starts)}
                 names += self._spread(part)
+                known -= part
         left, chosen = seconds, []
         for name in names:
             if self.seconds[name] <= left:

@@ -17,6 +17,7 @@ KINDS = {
     "equivalent": "no input tells the mutant from the original",
     "words": "only the words of a message, a note or a plot differ",
     "probe": "one probe among several of its kind has another size, position or seed",
+    "limit": "a limit or a tolerance that is a choice has another value",
     "search": "a heuristic search tries or ranks candidates otherwise, and ends with the same",
     "speed": "the same result, later or with more memory",
     "open": "not explained yet",
@@ -45,10 +46,11 @@ An interrupted run continues where it stopped.
 **Which tests run.** [Coverage.py](https://coverage.readthedocs.io) records which tests of a pull
 request execute each line, also in the Python processes that a test starts. A mutant is judged by
 the tests that execute its statement, then by tests that execute another function of its module. In
-both groups the tests of the mirrored folder come first, and the cheapest case of every test
-function comes before a second case of any. `--seconds` bounds the time of a mutant's tests. Where
-no test executes the statement, the nightly tests of the mirrored folder run as well. A test counts
-only if it passes alone without the mutant.
+both groups the tests of the mirrored folder come first, then those that judge many implementations
+of every surface; and the cheapest case of every test function comes before a second case of any.
+`--seconds` bounds the CPU time of a mutant's tests. Where no test executes the statement, the
+nightly tests of the mirrored folder run as well. A test counts only if it passes alone without the
+mutant.
 
 **What is not drawn.** Annotations, `__all__`, `if TYPE_CHECKING`, expressions inside f-strings and
 the arguments of exceptions (the words of messages), and replacements of `==` by `is` and of `is` by
@@ -74,13 +76,14 @@ def folder(mutant: Mutant) -> str:
 def page(
     about: str, first: Results, again: Results | None = None, second: Results | None = None
 ) -> str:
-    """Return the page: the score of a draw, then of its survivors after the mends and a new draw.
+    """Return the page: the scores of a draw and of a second one, made after the first was mended.
 
-    ``about`` says when the runs were made, and with which versions.
+    ``again`` has the survivors of both, judged after the mends. ``about`` says when the runs were
+    made, and with which versions.
     """
-    runs = [(first.read(), again.read() if again else {})]
-    runs += [(second.read(), {})] if second else []
-    titles = ["First draw", "Second draw, after the mends"]
+    later = again.read() if again else {}
+    runs = [(draw.read(), later) for draw in (first, second) if draw]
+    titles = ["First draw", "Second draw"]
     parts = [HEAD.rstrip(), about]
     for title, (outcomes, later) in zip(titles, runs, strict=False):
         parts.append(f"## {title}\n\n{_tables(outcomes, later)}")
@@ -92,12 +95,11 @@ def _tables(outcomes: dict[Mutant, dict[str, Any]], later: dict[Mutant, dict[str
     killed_later = {
         (m.module, m.operator, m.old, m.new): row["outcome"] == "killed" for m, row in later.items()
     }
-    every, at_first, now, seconds = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    every, at_first, now, unexplained = (Counter[str]() for _ in range(4))
     kinds: dict[str, list[str]] = {}
     for mutant, row in sorted(outcomes.items(), key=lambda pair: (pair[0].module, pair[0].line)):
         name = folder(mutant)
         every[name] += 1
-        seconds[name] += row["seconds"]
         killed = row["outcome"] == "killed"
         at_first[name] += killed
         if not killed and later:  # a survivor that is not there any more is mended, too
@@ -108,15 +110,16 @@ def _tables(outcomes: dict[Mutant, dict[str, Any]], later: dict[Mutant, dict[str
             kind, text = why.get((mutant.module, mutant.old, mutant.new), ("open", ""))
             words = f"{mutant.module}:{mutant.line}", _code(mutant.old), _code(mutant.new), text
             kinds.setdefault(kind, []).append("| " + " | ".join(words) + " |")
-    lines = ["| folder | mutants | killed at first | killed now | survivors | seconds |"]
+            unexplained[name] += kind == "open"
+    lines = ["| folder | mutants | killed at first | killed now | survivors | unexplained |"]
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in sorted(every):
         left = every[name] - now[name]
-        numbers = (every[name], at_first[name], now[name], left, round(seconds[name]))
+        numbers = (every[name], at_first[name], now[name], left, unexplained[name])
         lines.append(f"| `{name}/` | " + " | ".join(map(str, numbers)) + " |")
     total, open_ = sum(every.values()), len(kinds.get("open", ()))
     numbers = total, sum(at_first.values()), sum(now.values()), total - sum(now.values())
-    numbers = (*numbers, round(sum(seconds.values())))
+    numbers = (*numbers, open_)
     lines.append("| **all** | " + " | ".join(f"**{n}**" for n in numbers) + " |")
     lines += [
         "",
@@ -125,7 +128,8 @@ def _tables(outcomes: dict[Mutant, dict[str, Any]], later: dict[Mutant, dict[str
     ]
     for kind, text in KINDS.items():
         if kind in kinds:
-            lines += ["", f"### {len(kinds[kind])} survivors: {text}", ""]
+            count = len(kinds[kind])
+            lines += ["", f"### {count} survivor{'s' * (count > 1)}: {text}", ""]
             lines += ["| line | was | became | why it survives |", "| --- | --- | --- | --- |"]
             lines += kinds[kind]
     return "\n".join(lines)

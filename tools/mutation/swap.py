@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+import warnings
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
@@ -35,17 +36,22 @@ def reload(module: str, text: str) -> None:
     """
     if module in sys.modules:
         namespace = sys.modules[module].__dict__
-        exec(compile(text, namespace["__file__"], "exec", dont_inherit=True), namespace)
+        exec(_compiled(text, namespace["__file__"]), namespace)
 
 
 def swap(found: dict[Key, list[FunctionType]], filename: str, before: str, after: str) -> bool:
     """Give the functions of a file the mutant's code; return False if an import must do that."""
-    old, new = (compile(text, filename, "exec", dont_inherit=True) for text in (before, after))
+    old, new = (_compiled(text, filename) for text in (before, after))
     changed = _changed(old, new)
     for mine, theirs in changed or ():
         for function in found.get((filename, mine.co_qualname, mine.co_firstlineno), ()):
             function.__code__ = theirs
     return changed is not None
+
+
+def _compiled(text: str, filename: str) -> CodeType:
+    with warnings.catch_warnings(action="ignore"):  # a mutant may compare a literal with ``is not``
+        return compile(text, filename, "exec", dont_inherit=True)
 
 
 def _changed(old: CodeType, new: CodeType) -> list[tuple[CodeType, CodeType]] | None:

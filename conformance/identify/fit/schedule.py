@@ -55,7 +55,7 @@ def _plain(m: Measurement) -> Iterator[Fit]:
 
 def _linear(m: Measurement) -> Iterator[Fit]:
     """Yield position interpolation by the factor that the fastest pair gives."""
-    if not (m.w > 0).all() or not m.w[0] < 1.0:
+    if not (m.w > 0).all():
         return
     first = 1 / float(m.w[0])
     factor = nice(first, float(m.error[0]))

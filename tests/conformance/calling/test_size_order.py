@@ -90,9 +90,17 @@ def computed(x, size):
     return x[:height]
 
 
+Unread = dict  # a class whose parameters cannot be read
+
+
+def handed_to_the_unread(x, size):
+    return Unread(size)
+
+
 @pytest.mark.parametrize(
     ("call", "name", "expected"),
     [
+        (handed_to_the_unread, "size", None),
         (computed, "grid_hw", False),
         (computed, "feat_shape", False),
         (computed, "size_wh", True),

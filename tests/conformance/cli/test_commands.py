@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posenc_ref.conformance import CODES, Report, cli
+from posenc_ref.conformance.cli.options.loading import _package_of
 
 MINE = """
 import numpy as np
@@ -165,6 +166,17 @@ def test_the_report_as_json(posenc):
 def test_an_encoding_from_a_file_and_targets_of_other_kinds(posenc):
     assert posenc("check", "users_rope:half", "--encoding", "@half.json").exit_code == 0
     assert posenc("check", "users_rope:Table.static", "--encoding", "@half.json").exit_code == 0
+
+
+def test_a_package_is_found_from_the_folder_that_holds_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    package = tmp_path / "alone"
+    package.mkdir()
+    assert _package_of(package / "rope.py") == ""
+    assert str(tmp_path) not in sys.path
+    (package / "__init__.py").touch()
+    assert _package_of(package / "rope.py") == "alone.rope"
+    assert sys.path[0] == str(tmp_path)
 
 
 def test_a_file_of_a_package_may_import_its_neighbours(posenc, tmp_path):

@@ -65,6 +65,7 @@ def test_a_console_without_the_characters_of_a_name(encoding, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(__main__, "end_all_on_signals", lambda: None)
+    monkeypatch.setattr(__main__, "hide_files", lambda: None)
     asked = ["check", "--in-process", "поворот.py:rope", "--encoding", 'RoPE(8, layout="half")']
     monkeypatch.setattr(sys, "argv", ["posenc", *asked])
     console = io.BytesIO()

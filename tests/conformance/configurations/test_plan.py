@@ -119,6 +119,12 @@ def test_shorter_calls_were_trained_with_their_own_frequencies():
     )  # fmt: skip
 
 
+def test_a_scaling_without_a_factor_is_not_extended():
+    scaling = LongRoPE((1.0,) * 4, (64.0,) * 4, 4096, attention_factor=1.0)
+    found = planned(RoPE(8, layout="half", scaling=scaling), 262144, context=131072)
+    assert [option.scaling for option in found.options] == [repr(scaling), "no scaling"]
+
+
 def test_the_model_was_trained_without_the_override():
     shipped = RoPE(64, layout="half", base=10000.0)
     tried = RoPE(64, layout="half", base=80000.0, scaling=LinearScaling(2.0))

@@ -88,6 +88,43 @@ def test_every_known_mistake_is_named(name, encoding):
     assert wrong >= 3
 
 
+def _subtracted(lengths):
+    first = np.where(np.arange(lengths.size) > 0, lengths, 0)
+    return np.arange(lengths.sum()) - np.repeat(first, lengths)
+
+
+def _late(lengths):
+    return np.r_[0, pr.packed(lengths)[:-1] + 1] if lengths.size else lengths
+
+
+def _exchanged(w, n):
+    return w.reshape(n, 2, -1)[:, ::-1].reshape(w.shape)
+
+
+@pytest.mark.parametrize(
+    ("fn", "name", "encoding", "words"),
+    [
+        (_exchanged, "permute_weights", None, "the two halves of each head are exchanged"),
+        (lambda n: (np.arange(n) + 1) % 5 != 0, "layers", MODEL, "every 5th layer is one of"),
+        (
+            lambda: 0.09 / (0.1 * np.log(40) + 1) ** 2, "softmax_scale", MODEL,
+            "the declared scale is divided by the square of YaRN's factor 1.36889",
+        ),
+        (_late, "packed", None, "documents restart one token late"),
+        (_subtracted, "packed", None, "the length of the document is subtracted, not its start"),
+    ],
+)  # fmt: skip
+def test_a_mistake_made_here_is_named(fn, name, encoding, words):
+    (finding,) = check(fn, encoding, name).findings
+    assert words in finding.message
+
+
+def test_rows_of_a_learned_table_are_equal_to_the_bit():
+    right = own("rows", encoding := pr.Learned(WEIGHT))
+    wrong = check(lambda n: np.nextafter(right(n), np.float32(9)), encoding, "rows")
+    assert wrong.verdict == "deviates"
+
+
 def test_an_unknown_mistake_has_the_code_of_its_row():
     report = check(lambda lengths: pr.packed(lengths) ** 3 % 7, None, "packed")
     assert report.codes == ["packing"]

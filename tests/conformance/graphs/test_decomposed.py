@@ -145,14 +145,15 @@ def tokens_first():
 
 
 def partial(trailing=False):
-    """The first or the last 32 of 48 channels rotated, the others passed on."""
+    """The first or (here after a view) the last 32 of 48 channels rotated, the others passed on."""
     g = Graph()
     x = g.input("x", FLOAT, "batch", "heads", "tokens", 48)
     ids = g.input("position_ids", INT64, "batch", "tokens")
     cos, sin = (g("Unsqueeze", g("Gather", t, ids, axis=0), ints(1)) for t in tables(D, rows=4096))
     sizes = ints(16, D) if trailing else ints(D, 16)
     parts = g("Split", x, sizes, axis=-1, outputs=2)
-    parts[trailing] = halves(g, parts[trailing], cos, sin)
+    rotated = halves(g, parts[trailing], cos, sin)
+    parts[trailing] = g("Reshape", rotated, ints(0, 0, 0, D)) if trailing else rotated
     return g.model(g("Concat", *parts, axis=-1))
 
 

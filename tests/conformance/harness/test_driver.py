@@ -1,5 +1,7 @@
 """The function sees its own library's arrays in its own layout; what comes back is NumPy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -163,3 +165,10 @@ def test_fractions_are_float32_or_better(dtype, sent):
     driver.apply(X[:, :, :2], at)
     assert seen[0].dtype == sent
     np.testing.assert_array_equal(seen[0], at)
+
+
+def test_one_argument_in_place_of_q_and_k_has_no_heads():
+    driver = SimpleNamespace(tensor_layout="bshd", names=("q", "k", "positions"))
+    q, k = np.ones((1, 5, 4, 8)), np.ones((1, 5, 2, 8))
+    assert Driver._heads(driver, (q, k)) == (4, 2)
+    assert Driver._heads(driver, (q,)) is None

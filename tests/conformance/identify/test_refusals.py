@@ -95,6 +95,7 @@ def test_what_is_no_rotation_is_none_and_says_why(fn, words):
     assert not card.exact
     assert said(card, words), str(card)
     assert "no known encoding" in str(card)
+    assert not said(card, "the keys")  # they were not asked for
 
 
 BENT = {

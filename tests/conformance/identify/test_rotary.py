@@ -135,6 +135,7 @@ def test_several_axes_are_themselves(encoding):
     card = card_of(encoding, max_position=4096)
     assert card.encoding == encoding, str(card)
     assert card.exact, str(card)
+    assert ("origin" in card.facts) is bool(encoding.offset)
 
 
 def test_axes_that_are_torn_deviate_and_the_suite_does_not_break():

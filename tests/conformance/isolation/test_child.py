@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 
+from posenc_ref.conformance.isolation.child import _restored, _state
 from posenc_ref.conformance.isolation.conversation import Limits
 from posenc_ref.conformance.isolation.judge import Child, Died, Raised
 
@@ -113,3 +114,16 @@ def starts_a_sleep():
     for n in range(1000):
         time.sleep(0.1)
         yield n
+
+
+def test_a_new_thread_is_noticed_and_one_that_has_ended_is_not():
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    before = _state()
+    thread.start()
+    with_it = _state()
+    assert _restored(before)
+    ended.set()
+    thread.join()
+    assert not _restored(before)
+    assert not _restored(with_it)

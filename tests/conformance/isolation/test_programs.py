@@ -57,7 +57,7 @@ def test_a_hostile_program(name, tmp_path):
 
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, *[pytest.param(s, marks=pytest.mark.nightly) for s in
-                                 (signal.SIGHUP, signal.SIGINT)]]
+                                 (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)]]
 )  # fmt: skip
 def test_a_signal_to_posenc_ends_the_program(number, tmp_path):
     one = BY_NAME["sh with a child that sleeps"]

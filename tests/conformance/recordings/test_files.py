@@ -1,5 +1,7 @@
 """Recordings in files: their formats, the roles of the tensors, and the layers."""
 
+import zipfile
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -74,6 +76,14 @@ def test_a_bad_file_is_refused(tmp_path, name, content, words):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=words):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_compressions_are_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "packed.npz", "w", method) as archive:
+        archive.writestr("q_before.npy", b"\0" * 99)
+    with pytest.raises(ValueError, match=rf"'q_before.npy' must be stored .* method {method}$"):
+        read(tmp_path / "packed.npz")
 
 
 def test_bad_arrays_are_refused_by_name(tmp_path):

@@ -14,11 +14,13 @@ from posenc_ref.conformance import cli
 from posenc_ref.conformance.adapters.library import HEAVY, LIBRARIES, functions, missing
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.surveys.gallery import document, run
-from posenc_ref.conformance.surveys.gallery.judge import compare
+from posenc_ref.conformance.surveys.gallery.judge import RIGHT, compare
+from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.worker import outcomes_here
 
 DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
 FAST = [entry for entry in functions() if entry.fast and entry.library not in missing()]
+SLOW = [entry for entry in functions() if not entry.fast and entry.library not in missing()]
 
 
 def cards(page):
@@ -42,6 +44,13 @@ def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
         "with every library installed, run "
         "posenc gallery --markdown docs/generated/identity-cards.md"
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("entry", SLOW, ids=lambda entry: entry.name)
+def test_every_other_card_is_what_the_source_says(entry):
+    (found,) = outcomes_here(run.judge_name, entry.name)
+    assert found.right, f"{found.reason}\n{found.card}"
 
 
 def test_a_page_that_says_less_is_found():
@@ -185,3 +194,11 @@ def test_the_document_is_about_these_functions():
         if outcome != "not run"
     ]  # fmt: skip
     assert f"{len(shown)} functions identified, {len(shown)} agree with the source" in text
+
+
+def test_the_summary_counts_what_is_wrong():
+    word = next(iter(RIGHT))
+    right, wrong = Outcome(right=word), Outcome()
+    good, bad = run.Gallery([right, right]).summary, run.Gallery([right, wrong, wrong]).summary
+    assert good == f"2 functions identified, 2 agree with the source (2 {word}) (0 s)"
+    assert bad == f"3 functions identified, 1 agree with the source (1 {word}), 2 WRONG (0 s)"

@@ -12,7 +12,13 @@ from typer.testing import CliRunner
 import posenc_ref
 from posenc_ref.conformance import Accuracy, Finding, Report, cli
 from posenc_ref.conformance.harness.report import NOTE
-from posenc_ref.conformance.surveys.ndjson import FORMAT, NdjsonError, read_ndjson, recording
+from posenc_ref.conformance.surveys.ndjson import (
+    FORMAT,
+    NdjsonError,
+    read_ndjson,
+    recorded_outcomes,
+    recording,
+)
 from posenc_ref.conformance.surveys.verify import failed_group
 from posenc_ref.conformance.surveys.whole import CERTIFICATE, GOLDEN, golden_vectors
 from tests.conformance.recorded import (
@@ -273,6 +279,13 @@ def test_a_file_that_does_not_add_up_is_refused(tmp_path, posenc, what):
     result = posenc("report", path)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
+
+
+def test_the_line_that_cannot_be_continued_is_numbered(tmp_path):
+    path = record(tmp_path / "r.ndjson", wrong())
+    path.write_bytes(b"".join([*lines_of(path)[:2], b"[]"]))
+    with pytest.raises(NdjsonError, match=r"is no sweep: line 3 must be an object"):
+        recorded_outcomes(path, "sweep", {}, {})
 
 
 def test_a_verification_that_does_not_add_up_is_refused(tmp_path):

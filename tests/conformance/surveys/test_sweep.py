@@ -16,7 +16,7 @@ from posenc_ref.conformance.surveys import runner
 from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
 from posenc_ref.conformance.surveys.record import Outcome, versions
 from posenc_ref.conformance.surveys.tables import plain_text
-from posenc_ref.conformance.surveys.transformers import census
+from posenc_ref.conformance.surveys.transformers import census, judge
 from posenc_ref.conformance.surveys.transformers import document as sweep_document
 from posenc_ref.conformance.surveys.transformers import show as sweep_show
 from posenc_ref.conformance.surveys.transformers import sweep as sweeping
@@ -24,6 +24,7 @@ from posenc_ref.conformance.surveys.transformers.case import RotaryCase, judged_
 from posenc_ref.conformance.surveys.transformers.census import Target
 from posenc_ref.conformance.surveys.transformers.judge import judge_case
 from posenc_ref.conformance.surveys.transformers.sweep import EXPECTED, KEYS, Sweep, sweep
+from posenc_ref.conformance.surveys.transformers_other.build import takes
 from posenc_ref.conformance.surveys.worker import Worker
 
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
@@ -312,3 +313,25 @@ def test_a_missing_library_is_one_line_with_what_to_install(monkeypatch, absent)
     assert (said.exit_code, said.stdout) == (2, "")
     (line,) = [line for line in said.stderr.splitlines() if "not installed" in line]
     assert line.startswith(f"posenc: {absent} is not installed; pip install ")
+
+
+def test_without_transformers_the_sweep_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="pip install 'transformers>=5'"):
+        census.models_folder()
+
+
+def test_a_case_counts_its_own_seconds(monkeypatch):
+    clock = iter([3.0, 10.0, 12.5])
+    monkeypatch.setattr(judge.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(judge, "_outcomes", lambda case: [Outcome(), Outcome()])
+    assert [line.seconds for line in judge_case(None)] == [7.0, 2.5]
+
+
+def test_a_function_takes_the_parameters_it_names():
+    def named(x, scale):
+        raise AssertionError("it is not called")
+
+    assert takes(named, "x")
+    assert takes(named, "x", "scale")
+    assert not takes(named, "x", "other")

@@ -15,7 +15,7 @@ from posenc_ref import (
     Sinusoidal3D,
     Time2Vec,
 )
-from posenc_ref.conformance import check
+from posenc_ref.conformance import SURFACES, check
 
 RNG = np.random.default_rng(2)
 WEIGHTS = [RNG.standard_normal((n, 8)) for n in (20, 16, 18)]
@@ -110,3 +110,17 @@ def test_rows_of_sums_and_factors():
         assert codes(fn, encoding, "rows") == []
         late = lambda n, e=encoding: np.asarray(e.table(np.arange(n) + 1)).astype(np.float32)  # noqa: E731
         assert codes(late, encoding, "rows") in (["table-offset"], ["raises"])
+
+
+@pytest.mark.parametrize("part", [np.s_[:, :-1], np.s_[..., :4], np.s_[:1], np.s_[0]])
+def test_a_sum_has_the_shape_of_x(part):
+    added = SURFACES["add"].own(Sinusoidal(8), "float32")
+    report = check(lambda x: added(x)[part], Sinusoidal(8), "add")
+    assert report.codes == ["shape"]
+    assert report.findings[0].message.startswith("expected shape (2, 5, 8), as x has, got ")
+
+
+def test_a_grid_without_the_offset_of_its_table(rng):
+    table = rng.standard_normal((40, 8)).astype(np.float32)
+    report = check(lambda h, w: table[: h * w], Learned(table, offset=2), "grid")
+    assert [f.message for f in report.findings] == ["the table's offset 2 is missing"]

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from posenc_ref.conformance import load_vectors
 from posenc_ref.conformance.cli import app
+from posenc_ref.conformance.exact.output import Output
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers
 from posenc_ref.conformance.vectors import schema as schema_of_files
 from posenc_ref.conformance.vectors.files import MANIFEST, cases_of, read_json, shipped
@@ -22,6 +23,7 @@ from posenc_ref.conformance.vectors.make.generate import Disagreement
 from posenc_ref.conformance.vectors.schema import schema, violations
 from posenc_ref.conformance.vectors.surfaces import SURFACES
 from posenc_ref.conformance.vectors.verify import verify_vectors
+from posenc_ref.conformance.vectors.view import View
 from tests.conformance.vectors.conftest import SOME
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,6 +88,58 @@ BROKEN = {
     "a negative size": (lambda b: truth(b)["shape"].__setitem__(0, -1), "is not valid under any"),
     "a flag twice": (lambda b: first(b)["flags"].append("Logits"), "has non-unique elements"),
 }
+
+
+def unlike(name, part, change):
+    """Return a change of an input or a truth of the first case of a surface."""
+
+    def edit(body):
+        group = next(g for g in body["groups"] if g["surface"] == name)
+        change(group["cases"][0][part])
+
+    return edit
+
+
+#: A change of a case, and the problem that is reported for it.
+UNLIKE = {
+    "no input": (
+        unlike("decode_positions", "inputs", lambda d: d.pop("n_steps")),
+        "inputs must be prompt_len, n_steps for the surface decode_positions, got ['prompt_len']",
+    ),
+    "no truth": (
+        unlike("packed", "truth", lambda d: d.pop("position_ids")),
+        "its truth must be position_ids for the surface packed, got []",
+    ),
+    "another input": (
+        unlike("packed", "inputs", lambda d: d.update(more=1)),
+        "its inputs must be lengths for the surface packed, got ['lengths', 'more']",
+    ),
+    "another shape": (
+        unlike("packed", "truth", lambda d: d.update(position_ids={
+            "dtype": "int64", "shape": [], "values": [0]})),
+        "posenc_ref's result has another shape than its truth",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_names_and_shapes_are_those_of_the_surface(copy, name):
+    edit, message = UNLIKE[name]
+    problems = copy("position-ids.json", edit).problems
+    assert any(message in problem for problem in problems), problems
+
+
+def test_one_position_is_an_axis():
+    of_one = View("apply", None, {"positions": np.array(3)})
+    assert of_one.positions.shape == (1,)
+    assert not of_one.contiguous()
+
+
+def test_a_broadcast_result_is_perturbed_in_its_whole_shape():
+    zeros = np.zeros((2, 3))
+    expected = Output(zeros, zeros, zeros, zeros, broadcasts=True)
+    moved = expected.perturbed(np.array(0.0), "float64")
+    assert expected.score(moved, "float64") > 0
 
 
 @pytest.mark.parametrize("name", BROKEN)

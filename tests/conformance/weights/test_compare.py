@@ -1,5 +1,7 @@
 """Two checkpoints compared: same, permuted, or neither."""
 
+from types import SimpleNamespace
+
 import gguf
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from posenc_ref.conformance.weights import compare_checkpoints
+from posenc_ref.conformance.weights.compare import _rounding
 from posenc_ref.conformance.weights.heads import read_model
-from posenc_ref.conformance.weights.rows import Order, describe_order
+from posenc_ref.conformance.weights.rows import Order, Tolerance, describe_order
 from tests.conformance.weights.models import LLAMA, PAIRS, llama, numbers, write
 
 
@@ -154,6 +157,24 @@ def test_rounding_to_another_dtype_is_tolerated(one, other, tmp_path):
     assert {pair.rounded for pair in found.pairs} == ({""} if exact else {coarse})
     far = {n: t * (1 + 2.0**-5) for n, t in b.items()}
     assert compared(tmp_path, a, far).verdict == "neither"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "relative", "smallest"),
+    [
+        ("F32", 24, 0.0, 0.0),
+        ("BF16", 8, 2.0**-7, 0.0),
+        ("F16", 11, 2.0**-10, 2.0**-24),
+        ("F8_E4M3", 4, 2.0**-3, 2.0**-9),
+        ("F8_E5M2", 3, 2.0**-2, 2.0**-16),
+    ],
+)
+def test_the_rounding_that_is_tolerated(dtype, precision, relative, smallest):
+    one, other = (
+        SimpleNamespace(dtype=dtype, precision=precision),
+        SimpleNamespace(dtype="F32", precision=24),
+    )
+    assert _rounding(one, other)[0] == Tolerance(relative, smallest)
 
 
 def test_equal_biases_follow_their_weights(tmp_path):

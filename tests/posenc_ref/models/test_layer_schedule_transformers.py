@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc_ref import config_layer_types, config_rope_layers
+from posenc_ref.models.layer_defaults import _WINDOW_FROM
 
 transformers = pytest.importorskip("transformers", reason="transformers is what is compared with")
 
@@ -258,3 +259,11 @@ def test_the_layers_that_rotate_in_a_running_model(name):
     facts = {**TINY, **DRIVEN[name]}
     want = layers_that_rotate(model_type, facts)
     assert config_rope_layers({"model_type": model_type, **facts}) == want
+
+
+@pytest.mark.parametrize("model", _WINDOW_FROM)
+def test_the_first_layer_with_a_window_by_default(model):
+    config = CLASSES[model]()
+    assert _WINDOW_FROM[model] == (
+        config.max_window_layers, getattr(config, "use_sliding_window", True)
+    )  # fmt: skip

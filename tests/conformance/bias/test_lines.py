@@ -1,0 +1,15 @@
+"""Lines fitted to a bias."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from posenc_ref.conformance.bias.model import _line
+
+
+def test_a_slope_needs_two_keys_on_its_side():
+    offsets = np.arange(3)[None] - 1
+    actual = np.array([[[5.0, 0.0, 2.0]], [[7.0, 1.0, 4.0]]])  # (H, 1, K)
+    case = SimpleNamespace(q_len=1, judged=np.ones((1, 3), bool), offsets=offsets, actual=actual)
+    assert _line(case, lambda r: r > 0) is None
+    assert _line(case, lambda r: r >= 0).tolist() == [2.0, 3.0]
