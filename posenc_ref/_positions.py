@@ -203,7 +203,7 @@ def range_length(positions: Any) -> int | None:
     if not isinstance(positions, range) or not positions:
         return None
     count = abs(positions[-1] - positions[0]) // abs(positions.step) + 1
-    return count if count <= MAX_COUNT else None
+    return count if count <= COUNT else None
 
 
 def require_tokens(positions: Any, x: Array) -> None:
