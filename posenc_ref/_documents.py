@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ._text import one_line, shown
 from .limits import DEPTH, DOCUMENT, ENTRIES, INTEGER_BITS
 
-#: Bytes that are read at once: a device such as /dev/zero has no size to be checked before.
+#: Bytes that are read at once: a file may grow while it is read.
 _PART = 2**24
 
 
@@ -28,11 +30,41 @@ def naming(where: str | None) -> Iterator[None]:
         raise ValueError(f"{where}: {error}") from None
 
 
+def require_regular(path: Path) -> None:
+    """Raise ValueError for a pipe, a device or a socket; links are followed."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # the reader says what is wrong
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError(_irregular(path))
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file for reading; raise ValueError for a pipe, a device or a socket.
+
+    A pipe would block until somebody writes into it, and a device such as /dev/zero has no end.
+    The opened file is asked, so it cannot be replaced between the question and the opening.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(_irregular(path))
+        yield file
+
+
+def _irregular(path: Path) -> str:
+    return f"{path} is not a regular file: copy what it gives into one, and name that"
+
+
 def read_bytes(path: Path, limit: int = DOCUMENT) -> bytes:
-    """Return the content of a file; raise ValueError if it cannot be read or is larger."""
+    """Return the content of a regular file; raise ValueError if it cannot be read or is larger."""
     try:
         data = b""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > limit:
+                raise ValueError(f"{path} must have at most {limit} bytes, it has more")
             while len(data) <= limit and (part := file.read(_PART)):
                 data += part
     except OSError as error:

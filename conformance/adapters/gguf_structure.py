@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from posenc_ref._documents import open_regular, require_regular
 from posenc_ref._text import shown
 from posenc_ref.limits import AXES, RECORDS, VOCABULARY
 
@@ -30,6 +31,7 @@ def require_sound(path: Path) -> None:
 
     Raise ImportError if the ``gguf`` package is not installed.
     """
+    require_regular(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
@@ -40,7 +42,7 @@ def require_sound(path: Path) -> None:
         ) from error
     # Numbers in a block, and bytes of a block, by the number of the tensor's type.
     blocks = {int(kind): sizes for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         magic = file.read(4)
         if magic != b"GGUF":
             raise ValueError(f"{path} is no GGUF file: it begins with {magic!r}")

@@ -7,12 +7,13 @@ import functools
 import inspect
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from posenc_ref._text import one_line
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.surveys.batch import Batch, Checked
 from posenc_ref.conformance.surveys.junit import junit_file
@@ -53,6 +54,36 @@ def ci_command(
     an error, and the others are judged. Exits with 1 if a function deviates unexpectedly, 2 if one
     cannot be loaded or the manifest is wrong, 3 if one crashed or too little was judged, else 0.
     """
+    begin = time.perf_counter()
+    facts: dict[str, Any] = {"source": str(manifest), "select": select}
+    # Whatever ends this run, reports of an earlier one are not there any more.
+    with junit_file(junit) as outcomes, recording(ndjson, "ci", **facts) as record:
+        chosen, judge = _planned(manifest, select, in_process)
+        say(f"posenc: {one_line(manifest)}, checks to run: {len(chosen)}", err=True)
+
+        def completed(new: list[Outcome]) -> None:
+            for one in new:
+                if isinstance(one, Checked):
+                    outcomes.append(one)
+                    say(_line(one, len(outcomes), len(chosen)), err=True)
+                    if record is not None:
+                        record.case(one)
+
+        run(chosen, judge, _failed, processes=0, keep=completed)
+        found = Batch(list(outcomes), time.perf_counter() - begin)
+        if record is not None:
+            record.batch(found)
+    if as_json:
+        say(json.dumps(found.to_dict(), indent=1))
+    else:
+        show(found.parts(), found.exit_code)
+    raise typer.Exit(found.exit_code)
+
+
+def _planned(
+    manifest: Path, select: str | None, in_process: bool
+) -> tuple[list[Asked], Callable[[Asked], Iterator[Checked]]]:
+    """Return the selected checks of a manifest, and the function that judges one."""
     command = _check()
     asked = read_manifest(manifest, Keys.of(command))
     contexts = {one.name: _parsed(command, one) for one in asked}  # every mistake at once
@@ -79,28 +110,7 @@ def ci_command(
             else:
                 yield Checked.of(one.name, report, time.perf_counter() - begin)
 
-    begin = time.perf_counter()
-    facts: dict[str, Any] = {"source": str(manifest), "select": select}
-    with junit_file(junit) as outcomes, recording(ndjson, "ci", **facts) as record:
-        say(f"posenc: {manifest}, checks to run: {len(chosen)}", err=True)
-
-        def completed(new: list[Outcome]) -> None:
-            for one in new:
-                if isinstance(one, Checked):
-                    outcomes.append(one)
-                    say(_line(one, len(outcomes), len(chosen)), err=True)
-                    if record is not None:
-                        record.case(one)
-
-        run(chosen, judge, _failed, processes=0, keep=completed)
-        found = Batch(list(outcomes), time.perf_counter() - begin)
-        if record is not None:
-            record.batch(found)
-    if as_json:
-        say(json.dumps(found.to_dict(), indent=1))
-    else:
-        show(found.parts(), found.exit_code)
-    raise typer.Exit(found.exit_code)
+    return chosen, judge
 
 
 def _check() -> Any:

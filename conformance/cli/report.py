@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from posenc_ref._text import one_line
 from posenc_ref.conformance.surveys.batch import Batch
 from posenc_ref.conformance.surveys.ndjson import NdjsonError, read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
@@ -43,5 +44,5 @@ def report_command(
     found = zip(files, recorded, strict=True)
     empty = [str(path) for path, one in found if not one.footer["executed"]]
     if empty:
-        say(f"posenc: no case was executed in {', '.join(empty)}", err=True)
+        say(f"posenc: no case was executed in {', '.join(map(one_line, empty))}", err=True)
         raise typer.Exit(3)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from posenc_ref._text import one_line
 from posenc_ref.conformance.vectors import VectorCase, load_vectors
 
 from .options.output import say, usage_error, usage_errors
@@ -67,7 +68,8 @@ def _listed(cases: list[VectorCase], as_json: bool) -> str:
         return json.dumps(every, indent=1)
     width = max((len(case.id) for case in cases), default=0)
     return "\n".join(
-        f"{case.id:{width}}  {case.surface}, mistakes detected: {len(case.kills)}; {case.comment}"
+        one_line(f"{case.id:{width}}  {case.surface}, mistakes detected: {len(case.kills)}; ")
+        + one_line(case.comment)
         for case in cases
     )
 
@@ -88,7 +90,7 @@ def _summary(cases: list[VectorCase], as_json: bool) -> str:
         return json.dumps({"cases": len(cases), "files": body}, indent=1)
     width = max(map(len, body), default=0)
     lines = [
-        f"{name:{width}}  {entry['cases']:3} cases of {entry['groups']:2} groups: "
+        f"{one_line(name):{width}}  {entry['cases']:3} cases of {entry['groups']:2} groups: "
         f"{', '.join(entry['surfaces'])}"  # type: ignore[arg-type]
         for name, entry in body.items()
     ]

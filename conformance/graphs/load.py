@@ -6,6 +6,7 @@ import difflib
 from dataclasses import replace
 from pathlib import Path
 
+from posenc_ref._documents import require_regular
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .model import Model
@@ -49,6 +50,7 @@ def load_onnx(path: Path | str, node: str | None = None, head_dim: int | None = 
             f"an ONNX model needs {error.name}, which is not installed: "
             'pip install "posenc-ref[runtimes]"'
         ) from None
+    require_regular(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:

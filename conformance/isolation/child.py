@@ -18,6 +18,8 @@ import threading
 import traceback
 from typing import Any, BinaryIO
 
+from .state import Judge
+
 #: The most characters of the message of an exception.
 _MESSAGE = 4000
 
@@ -99,7 +101,7 @@ def _serve(waiting: queue.SimpleQueue[bytes], out: BinaryIO, nonce: str) -> None
     while True:
         number, path, request = pickle.loads(base64.b64decode(waiting.get()))
         sys.path[:] = path
-        before = _state()
+        before, judge = _state(), Judge.now()
         body: dict[str, Any] = {}
         try:
             function, arguments = pickle.loads(request)
@@ -110,7 +112,8 @@ def _serve(waiting: queue.SimpleQueue[bytes], out: BinaryIO, nonce: str) -> None
             ends = not isinstance(error, Exception)
             body = {"raised": what, "trace": _trace(error), "ends": ends}
         _flush()
-        answer(number, **body, changed=_restored(before))
+        changed, harmed = _restored(before), judge.harmed()
+        answer(number, **body, changed=changed or bool(harmed), harmed=harmed)
 
 
 def _plain(value: Any) -> Any:

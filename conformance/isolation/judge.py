@@ -61,6 +61,8 @@ class Child:
         self._before = (0, 0)
         #: The lines and bytes that the last run printed to standard output.
         self.printed = (0, 0)
+        #: What the last run took from its process, so that no judge can work there.
+        self.harmed = ""
 
     def start(self) -> None:
         """Start the process, unless it runs."""
@@ -108,6 +110,7 @@ class Child:
         if last or found["changed"] is not False or self._talk.group.others():
             self.close()
         self._count_output()
+        self.harmed = str(found.get("harmed") or "")
         if "raised" in found:
             raise Raised(str(found["raised"]), str(found.get("trace")), found.get("ends") is True)
 

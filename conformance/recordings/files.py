@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref._documents import read_bytes
+from posenc_ref._documents import read_bytes, require_regular
 from posenc_ref._text import shown
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.limits import TENSORS
@@ -82,6 +82,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
     """
     if path.is_dir():
         return _folder(path)
+    require_regular(path)
     if not path.is_file():
         raise ValueError(f"there is no file or folder {path}; allowed is {_ALLOWED}")
     if path.suffix == ".npz":

@@ -17,6 +17,7 @@ from typing import IO
 
 import numpy as np
 
+from posenc_ref._documents import open_regular
 from posenc_ref._text import shown
 from posenc_ref.limits import AXES, HEADER, RATIO, RECORDS, TENSORS, UNPACKED
 
@@ -38,7 +39,7 @@ _DAMAGED = (
 def read_npy(path: Path) -> np.ndarray:
     """Return the array of a .npy file; raise ValueError that names the file."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return _array(stream, path.stat().st_size)
     except _DAMAGED as error:
         raise ValueError(f"{path} cannot be read as an array: {error}") from error

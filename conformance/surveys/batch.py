@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
+from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.report import Report
+from posenc_ref.limits import LONG_TEXT
 
 from .record import Outcome, Survey, judged
 from .tables import WORDS, Cell, TextTable
@@ -28,7 +30,10 @@ class Checked(Outcome):
         if report.error:
             return cls.failed(name, report.error, report.exit_code)
         blank = Outcome(
-            case=name, surface=report.surface, dtype=report.dtype, encoding=report.encoding
+            case=one_line(name),
+            surface=report.surface,
+            dtype=report.dtype,
+            encoding=report.encoding,
         )
         done = judged(blank, report)
         verdict, reason = report.verdict, "; ".join(report.problems) or done.reason
@@ -45,7 +50,8 @@ class Checked(Outcome):
 
         Its exit code is 2 for wrong settings, and 3 for a function that crashed or took too long.
         """
-        return cls(case=name, verdict="error", reason=reason, code=code)
+        reason = one_line(reason, LONG_TEXT)
+        return cls(case=one_line(name), verdict="error", reason=reason, code=code)
 
     @property
     def exit_code(self) -> int:

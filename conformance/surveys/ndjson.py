@@ -132,6 +132,11 @@ class NdjsonWriter:
         for o in outcomes:
             self.write("outcome", f"{o.name} {o.surface}".strip(), **o.to_dict(keys))
 
+    @property
+    def empty(self) -> bool:
+        """Return whether there is nothing but the header."""
+        return not any(n for event, n in self._counts.items() if event != "header")
+
     def footer(self, **body: Any) -> None:
         """Write the last line: ``body``, the number of events of each kind, and a digest."""
         counts = {event: n for event, n in self._counts.items() if event != "header"}
@@ -157,7 +162,8 @@ def recording(
 
     ``encoding`` is the declared one, or what its ``to_dict`` gives. ``libraries`` and ``facts`` are
     added to the header: the versions of libraries, and the subject, surface, dtype and options of
-    the run.  An existing file that is no report is not overwritten (FileExistsError).
+    the run.  An existing file that is no report is not overwritten (FileExistsError).  After an
+    exception a file without events is removed: nothing was judged.
     """
     if path is None:
         yield None
@@ -173,9 +179,14 @@ def recording(
     writer = NdjsonWriter(first, kind)
     writer.write("header", "header", **head, **facts)
     write_whole(path, first.getvalue())
-    with path.open("ab") as file:
-        writer.continue_in(file)
-        yield writer
+    try:
+        with path.open("ab") as file:
+            writer.continue_in(file)
+            yield writer
+    except Exception:
+        if writer.empty:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def recorded_outcomes(

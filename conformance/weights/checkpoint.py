@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc_ref._documents import inside, parse_json, read_json
+from posenc_ref._documents import inside, open_regular, parse_json, read_json, require_regular
 from posenc_ref._text import shown
 from posenc_ref.conformance.adapters.gguf_structure import require_sound
 from posenc_ref.limits import LINE
@@ -122,12 +122,13 @@ def _safetensors(file: Path) -> list[Tensor]:
         raise ImportError(
             'the safetensors package reads checkpoints; pip install "posenc-ref[weights]"'
         ) from error
+    require_regular(file)
     try:
         with safe_open(file, framework="np"):
             pass
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{file} is no safetensors file: {error}") from error
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         length = int.from_bytes(opened.read(8), "little")
         header = parse_json(opened.read(length), str(file))
     found = []

@@ -143,12 +143,13 @@ def _settings(data: Mapping[str, Any], model_type: str, layout: str | None) -> S
 
 
 def _read(config: Any) -> Mapping[str, Any]:
-    from posenc_ref._documents import check_document, read_json
+    from posenc_ref._documents import check_document, read_json, require_regular
 
     if isinstance(config, str | os.PathLike):
         path = Path(config)
         # Unlike Path.is_file, these are False for a name that is too long.
         path = path / "config.json" if os.path.isdir(path) else path
+        require_regular(path)
         if not os.path.isfile(path):
             raise ValueError(
                 f"config must be a config.json or its folder; there is no {one_line(path)}"

@@ -86,12 +86,14 @@ class InternalError(Exception):
 
 
 _child: Child | None = None
+#: The file or module whose functions the process judges.
+_source: str | None = None
 
 
 def judge_apart(child: Child | None) -> None:
     """Judge all functions of this process's commands in ``child``; None: in this process."""
-    global _child
-    _child = child
+    global _child, _source
+    _child, _source = child, None
 
 
 def judged(
@@ -190,13 +192,19 @@ def _here(
 def _in_child(
     judge: Callable[..., Iterator[Any]], asked: Mapping[str, Any], folder: Path | None
 ) -> Iterator[Any]:
-    """Yield what ``judge`` yields in the other process."""
+    """Yield what ``judge`` yields in the other process, which is a new one for a new file."""
+    global _source
     assert _child is not None
     limits = Limits(
         _positive(asked.get("timeout"), "timeout", "seconds", SECONDS),
         memory_limit(asked.get("memory")),
     )
     name = judge.__module__, judge.__name__
+    source = str(asked.get("target")).rpartition(":")[0]
+    if source != _source:  # a function may have changed anything there, unseen
+        if _source is not None:
+            _child.close()
+        _source = source
     try:
         run = _child.run(serve, *name, dict(asked), folder, limits=limits, last=folder is None)
         usage = None
@@ -206,6 +214,8 @@ def _in_child(
                     usage = UsageError(str(item["usage"]))
                 else:
                     yield _received(item)
+        if usage is not None and _child.harmed:
+            raise NoVerdict(_harmed(_child.harmed, usage))
         if usage is not None:
             raise usage
     except Died as error:
@@ -218,7 +228,13 @@ def _in_child(
     except Raised as error:
         if error.ends:
             raise NoVerdict(f"it ended Python ({error})") from None
+        if _child.harmed:
+            raise NoVerdict(_harmed(_child.harmed, error)) from None
         raise InternalError(str(error), error.trace) from None
+
+
+def _harmed(what: str, error: Exception) -> str:
+    return f"the function changed {what}, so it could not be judged ({error})"
 
 
 def memory_limit(given: float | None) -> float:

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from posenc_ref import Encoding, from_dict
-from posenc_ref._documents import parse_json, read_text
-from posenc_ref._text import cut, one_line, printable, shown
+from posenc_ref._documents import parse_json, read_text, require_regular
+from posenc_ref._text import one_line, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
@@ -32,10 +32,13 @@ EXAMPLE = 'RoPE(64, layout="half")'
 
 
 class UsageError(Exception):
-    """The command line is wrong; the message says how to correct it."""
+    """The command line is wrong; the message says how to correct it.
+
+    It is one line, whatever the names and values in it are.
+    """
 
     def __init__(self, message: object) -> None:
-        super().__init__(printable(cut(str(message), LONG_TEXT)))
+        super().__init__(one_line(message, LONG_TEXT))
 
 
 def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None:
@@ -191,6 +194,10 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     where = "--encoding"
     if text.startswith("@"):
         path = Path(text[1:])
+        try:
+            require_regular(path)
+        except ValueError as error:
+            raise UsageError(f"--encoding: {error}") from error
         if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long
             folder = path.parent if os.path.isdir(path.parent) else None
             others = [p.name for p in folder.glob("*.json")] if folder else []
@@ -233,18 +240,24 @@ def is_encoding(text: str) -> bool:
 
 
 def _declared(text: str, where: str) -> dict[str, Any]:
-    """Return the JSON form of the encoding that the text declares."""
+    """Return the JSON form of the encoding that the text declares.
+
+    Messages quote the command line's own text; of a file they give the place only.
+    """
+    own = where == "--encoding"
     if not text.lstrip().startswith(("{", "[", '"')):
         try:
             return read_expression(text)
         except ValueError as error:
-            raise UsageError(f"{where}: {error}\nwrite it like {_SHELL}") from error
+            what = f": {error}" if own else f" is neither JSON nor a call such as {EXAMPLE}"
+            raise UsageError(f"{where}{what}; write it like {_SHELL}") from (error if own else None)
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
+        of = f" of {shown(text.strip())}" if own else ""
         raise UsageError(
-            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
-            f"{shown(text.strip())}\nwrite it like {_SHELL}"
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{of}; "
+            f"write it like {_SHELL}"
         ) from error
     except (ValueError, RecursionError):
         pass  # as for all documents
@@ -253,9 +266,8 @@ def _declared(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(error) from error
     if not isinstance(data, dict):
-        raise UsageError(
-            f"{where} must be a JSON object, got {shown(data)}\nwrite it like {_SHELL}"
-        )
+        got = shown(data) if own else f"a value of type {type(data).__name__}"
+        raise UsageError(f"{where} must be a JSON object, got {got}; write it like {_SHELL}")
     return data
 
 

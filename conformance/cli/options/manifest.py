@@ -11,10 +11,10 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from posenc_ref._documents import check_document, read_text
+from posenc_ref._documents import check_document, read_text, require_regular
 from posenc_ref._text import near, shown
 from posenc_ref.limits import DEPTH
 
@@ -26,6 +26,8 @@ TARGET, EXEC, DTYPE = "target", "exec", "dtype"
 #: Options that take numbers, and those that take positive numbers alone; others take texts.
 NUMBERS = ("head-dim", "max-position", "memory", "timeout")
 POSITIVE = ("memory", "timeout")
+#: Options whose value is a path, and those where it may stand after an @.
+PATHS, WITH_PATH = ("config", "recorded", "against"), ("encoding", "override", "fact")
 #: Only one of these declares the encoding: a check that has one ignores those of [defaults].
 DECLARATIONS = ("encoding", "preset", "config")
 
@@ -74,6 +76,10 @@ def read_manifest(path: Path, keys: Keys) -> list[Asked]:
         If the file is not TOML, has no check, or a table has an unknown key or a value of a wrong
         type; the message names the file, the table and the key.
     """
+    try:
+        require_regular(path)
+    except ValueError as error:
+        raise UsageError(error) from error
     if not path.is_file():
         raise UsageError(
             f"there is no manifest {path}: name another file, or write one with a [[check]] table "
@@ -171,7 +177,29 @@ def _text(where: str, key: str, value: Any) -> str:
             f"{where}, key {key!r}: must be one text or number, got {shown(value)}; only dtype and "
             "options that may be repeated take a list"
         )
+    _require_inside(f"{where}, key {key!r}", key, str(value))
     return str(value)
+
+
+def _require_inside(where: str, key: str, text: str) -> None:
+    """Raise UsageError if a value names a file that is not below the manifest's folder.
+
+    The code of target and exec may lie anywhere: a manifest is as trusted as the code it names.
+    """
+    if key in WITH_PATH:
+        text = text.partition("=")[2] if key == "fact" else text
+        if not text.startswith("@"):
+            return
+        text = text[1:]
+    elif key not in PATHS:
+        return
+    # Windows reads both signs, and C: at the beginning.
+    for path in (PurePosixPath(text), PureWindowsPath(text)):
+        if path.anchor or ".." in path.parts:
+            raise UsageError(
+                f"{where}: must name a file in the manifest's folder or below it, by a relative "
+                f"path without .., got {shown(text)}; copy the file there"
+            )
 
 
 def _names(tables: Sequence[Mapping[str, Any]]) -> list[str]:

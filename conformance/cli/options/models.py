@@ -159,7 +159,10 @@ def _override(text: str) -> Mapping[str, Any]:
     except ValueError as error:
         raise UsageError(f"{error}; write it like {OVERRIDE}") from error
     if not isinstance(changes, dict) or not changes:
-        raise UsageError(f"{where} must be a JSON object such as {OVERRIDE}, got {shown(changes)}")
+        got = (
+            shown(changes) if where == "--override" else f"a value of type {type(changes).__name__}"
+        )
+        raise UsageError(f"{where} must be a JSON object such as {OVERRIDE}, got {got}")
     return changes
 
 
