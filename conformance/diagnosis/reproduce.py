@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.reach import Access
@@ -61,9 +62,13 @@ def _lines(run: Run, access: Access) -> str:
         score = run.scores(y, truth)
         if not (score > run.budget).any():
             continue
-        error = np.where(score > run.budget, np.abs(y - truth.value), 0.0)
-        channel, _, _, out = largest(error)
-        values = float(y[channel, 0, 0, out]), float(truth.value[channel, 0, 0, out])
+        channel = largest(np.where(score > run.budget, np.abs(y - truth.value), 0.0))[0]
+        x = x[channel : channel + 1]  # alone, as in the lines, it may be right
+        truth = apply_truth(run.encoding, x, here, access.lengths(here))
+        found = _error(run, access.rows(x, here), truth)
+        if found is None:
+            continue
+        out, values = found
         call = (0, position + 1) if access.mode == "prefix" else (position, 1)
         return "\n".join(_text(run, (), call, channel, out, values))
     return ""
@@ -86,10 +91,21 @@ def _on_axes(run: Run) -> str:
         truth = apply_truth(e, x, places)
         wrong = run.scores(y, truth) > run.budget
         if wrong.any():
-            channel, _, _, out = largest(np.where(wrong, np.abs(y - truth.value), 0.0))
-            values = float(y[channel, 0, 0, out]), float(truth.value[channel, 0, 0, out])
-            return "\n".join(_text(run, (), (0, 1), channel, out, values, at))
+            channel = largest(np.where(wrong, np.abs(y - truth.value), 0.0))[0]
+            x, places = x[channel : channel + 1], places[:, channel : channel + 1]
+            found = _error(run, run.driver.apply(x, places), apply_truth(e, x, places))
+            if found is not None:
+                return "\n".join(_text(run, (), (0, 1), channel, *found, at))
     return ""
+
+
+def _error(run: Run, y: np.ndarray, truth: Truth) -> tuple[int, tuple[float, float]] | None:
+    """Return the channel with the largest error, with its value and the declared one."""
+    off = np.where(run.scores(y, truth) > run.budget, np.abs(y - truth.value), 0.0)
+    if not off.any():
+        return None
+    at = largest(off)
+    return int(at[-1]), (float(y[at]), float(truth.value[at]))
 
 
 def _after_others(run: Run) -> str:

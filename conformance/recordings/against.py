@@ -179,7 +179,8 @@ def _compare(both: _Both, card: Card | None, name: str) -> Report:
     if shared and np.array_equal(mine.positions, other.positions):
         truth = _truth(other, encoding)
         mask = np.broadcast_to(other.finite[:, None, :, None], other.y.shape)
-        run.judge("values", f"{mine.name} after", mine.y, replace(truth, value=other.y), mask)
+        case, theirs_y = f"{mine.name} after", replace(truth, value=other.y)
+        run.judge("values", case, mine.y, theirs_y, mask, mine.positions)
         if not run.failures:
             return run.finish()
     elif encoding is None:

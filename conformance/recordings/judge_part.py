@@ -135,7 +135,8 @@ def _values(run: Run, call: Recorded) -> int:
         last = min(some.stop, part.x.shape[2]) - 1
         case = f"{part.name}, tokens {some.start}..{last}"
         case += f" counted from {some.start}" if some.start else ""
-        run.judge("values", case, part.y[:, :, some], truth, mask)
+        at = part.positions[..., some]
+        run.judge("values", case, part.y[:, :, some], truth, mask, at)
         x = np.where(mask, part.x[:, :, some], 0.0)
         visible += int((run.scores(x, truth) > run.budget).sum())
     judged = np.abs(part.positions[..., part.telling])

@@ -45,7 +45,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     if diagnose_state.diagnose(run, access):
         return
     linear = measured.phases is None or measured.phases.linear
-    if turned.diagnose(run, encoding, early=linear):
+    # Where each token is a call (reduced), the calls of the surface itself were tried before.
+    if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
         return
     if _rows_differ(run, encoding):
         return

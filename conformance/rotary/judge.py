@@ -317,7 +317,9 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     if access.mode == "single":
         return
     state.same_length(run, evaluate, right)
-    if not run.failures and "state" not in run.ledger.failing and run.driver.axes == 1:
+    tried = run.failures or "state" in run.ledger.failing
+    # Where each token is a call (reduced), all four calls share values: none of them tells.
+    if not (tried or run.settings.reduced) and run.driver.axes == 1:
         state.two_dtypes(run, partial(_right_in, run, dim))
     if run.failures and run.report.surface == "apply":  # others may need a call for each token
         state.kept_table(run, lambda positions: _fits(run, dim, positions))

@@ -14,11 +14,13 @@ from posenc_ref.conformance.oracle.calls import one_table
 
 from .cases_qk import Side
 
+#: Positions (B, S), the same for queries and keys.
+PER_ROW = "per row"
 #: Sizes and forms of positions; the function may refuse all but the first of the last three.
 CROSSED = {
     "B": (1, 2, 3), "key heads": (1, 2, 3), "S": (1, 2, 5, 17, 129),
     "query heads per key head": (1, 2, 4), "more keys than queries": (0, 3),
-    "positions": ("from 0", "later", "per row", "keys before queries"),
+    "positions": ("from 0", "later", PER_ROW, "keys before queries"),
 }  # fmt: skip
 #: The most query tokens of all rows and heads of a call.
 MOST = 400
@@ -28,9 +30,15 @@ def crossed(run: Run, ask: Callable[[Probe], Sequence[JudgedCall]]) -> list[Judg
     """Judge the crossed calls; return their queries and keys in turn."""
     if run.settings.reduced or run.encoding.num_axes > 1:
         return []
-    crossing = Crossing(CROSSED, _allowed, run.settings.seed, tuple(CROSSED)[3:])
+    # A function that adds no axis of heads to (B, S) takes the rows for heads where there are as
+    # many, or one. It refuses other numbers; so these are asked first.
+    rows = dict(zip(CROSSED, (2, 3, 5, 1, 0, PER_ROW), strict=True))
+    first = _probe(run, rows)
+    seen = (drive(run, [first], ask) or []) if first is not None else []
+    forms = tuple(form for form in CROSSED["positions"] if seen or form != PER_ROW)
+    levels = CROSSED | {"positions": forms}
+    crossing = Crossing(levels, _allowed, run.settings.seed, tuple(CROSSED)[3:])
     run.ledger.crossings.append(crossing)
-    seen: list[JudgedCall] = []
     for row in crossing.rows():
         probe = _probe(run, row)
         if probe is None:
@@ -56,7 +64,7 @@ def _probe(run: Run, row: Row) -> Probe | None:
     q_at, k_at = more + np.arange(s), np.arange(s + more)
     if form == "later":
         q_at, k_at = q_at + 37, k_at + 37
-    elif form == "per row":
+    elif form == PER_ROW:
         starts = (3 + 11 * np.arange(b))[:, None]
         q_at, k_at = starts + q_at, starts + k_at
     elif form == "keys before queries":

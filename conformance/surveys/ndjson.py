@@ -101,6 +101,7 @@ class NdjsonWriter:
             called=report.called,
             error=report.error,
             printed=report.printed,
+            crossed=report.crossed,
             expected=None if report.expected is None else asdict(report.expected),
         )
 

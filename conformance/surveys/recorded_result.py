@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from .verify import Verification
 
 #: The entries of the footer of a check, with their types.
-_CHECK_FOOTER = {"measured": "str", "called": "str", "error": "str", "printed": "str"}
+_CHECK_FOOTER = {
+    "measured": "str", "called": "str", "error": "str", "printed": "str",
+    "crossed": "dict[str, dict[str, str]]",
+}  # fmt: skip
 #: Those that files of earlier versions lack.
-_FOOTER = dict.fromkeys(_CHECK_FOOTER, "")
+_FOOTER: dict[str, Any] = dict.fromkeys(_CHECK_FOOTER, "") | {"crossed": {}}
 #: Fields of reports that files of earlier versions lack.
-_OLDER = {"error": "", "printed": ""}
+_OLDER = {"error": "", "printed": "", "crossed": {}}
 
 
 def recorded_result(

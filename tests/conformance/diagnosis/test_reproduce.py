@@ -88,9 +88,25 @@ def test_functions_that_count_from_zero_get_whole_calls():
     assert got != expected
 
 
-def test_what_one_token_does_not_show_has_no_lines():
+def test_a_token_at_position_0_on_the_other_axes_shows_a_wrong_axis():
     case = next(c for c in WRONG if c.name == "mrope-time-turns-every-pair")
     report = check(case.make(), posenc_ref.from_dict(case.encoding), case.surface)
+    lines = report.findings[0].reproduce
+    assert [float(f"{v:.7g}") for v in run(lines, fn=case.make())] == said(lines)
+
+
+SEVERAL = posenc_ref.MultiAxisRoPE(32, sections=(4, 6, 6), layout="half")
+
+
+@pytest.mark.parametrize("encoding", [HALF, SEVERAL], ids=["one axis", "three axes"])
+def test_what_one_token_does_not_show_has_no_lines(encoding):
+    """The first row of every batch is right, and a token alone is in the first row."""
+
+    def first_row_only(x, positions):
+        return np.concatenate([encoding.apply(x, positions)[:1], x[1:]]).astype(x.dtype)
+
+    report = check(first_row_only, encoding, "apply")
+    assert report.verdict == "deviates"
     assert report.findings[0].reproduce == ""
     right = check(HALF.apply, HALF, "apply")
     assert right.findings == []

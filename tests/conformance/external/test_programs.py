@@ -128,7 +128,8 @@ def validator(name):
 @pytest.mark.parametrize("name", MISTAKES)
 def test_every_line_follows_its_schema(built, tmp_path, name):
     program = " ".join(built(name))
-    listening = ["sh", "-c", f"tee {tmp_path}/request | {program} | tee {tmp_path}/answer"]
+    # Fresh instances of the function are further processes, which append their lines.
+    listening = ["sh", "-c", f"tee -a {tmp_path}/request | {program} | tee -a {tmp_path}/answer"]
     served = from_command(listening, "apply", RoPE(8, layout="half", base=500000.0))
     assert check(served, max_position=128).passed
     served.call.close()  # tee has written everything once it has ended

@@ -1,5 +1,7 @@
 """The calls that each judge of sequences makes of its own, written out: none is lost unnoticed."""
 
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,7 @@ def test_chunks_around_a_change_of_the_frequencies(monkeypatch):
 OFFSETS = [
     *(((b, h, s), [0] * b) for b, h, s in SIZES),
     ((2, 3, 5), [6, 6]), ((3, 2, 1), [37, 37, 37]), ((1, 2, 4), [1021]),
+    ((1, 2, 130), [41]),  # longer than a tile
     ((2, 3, 5), [3, 9]), ((3, 2, 1), [7, 0, 12]), ((2, 2, 2), [1, 5]),
     ((4, 3, 2), [0, 41, 5, 300]), ((3, 1, 4), [4093, 17, 65530]),
     ((3, 2, 1), [37, 37, 37]),  # the same token in every row
@@ -203,6 +206,22 @@ def test_gradients(monkeypatch):
     assert seen == [*first, first[0]]
 
 
+#: B, key heads, S, query heads per key head, further keys, and the form of the positions.
+FACTORS = (
+    (1, 2, 3), (1, 2, 3), (1, 2, 5, 17, 129), (1, 2, 4), (0, 3),
+    ("from 0", "later", "rows", "keys first"),
+)  # fmt: skip
+
+
+def factors(q, k, q_at, k_at):
+    """The factors of a call, from its shapes and positions alone."""
+    first, last = (np.ravel(k_at)[0], np.ravel(q_at)[-1] - np.ravel(k_at)[-1])
+    form = (
+        "rows" if np.ndim(q_at) == 2 else "keys first" if last else "later" if first else "from 0"
+    )
+    return q[0], k[1], q[2], q[1] // k[1], k[2] - q[2], form
+
+
 def test_queries_and_keys(monkeypatch):
     def sizes(q, k, q_at, k_at):
         return q.shape[:3], k.shape[:3], q_at.tolist(), k_at.tolist()
@@ -213,7 +232,9 @@ def test_queries_and_keys(monkeypatch):
     generic = sorted(GENERIC.tolist())
     moved = [*generic[-3:], *generic[:-3]]
     n, wide = len(generic), list(range(300))
-    assert seen == [
+    n_own = len(first) + 8
+    crossed = seen[n_own:-1]
+    assert [*seen[:n_own], seen[-1]] == [
         *first,
         ((2, 6, 4), (2, 2, 4), [0, 1, 2, 3], [0, 1, 2, 3]),
         ((3, 4, 2), (3, 1, 2), [0, 1], [0, 1]),
@@ -225,6 +246,16 @@ def test_queries_and_keys(monkeypatch):
         ((1, 2, 300), (1, 1, 300), wide, wide),
         first[0],
     ]
+    per_row = [[3, 4, 5, 6, 7], [14, 15, 16, 17, 18]]
+    assert crossed[0] == ((2, 3, 5), (2, 3, 5), per_row, per_row)
+    assert len(crossed) < 30
+    met = {pair for call in crossed for pair in combinations(enumerate(factors(*call)), 2)}
+    wanted = {
+        ((i, a), (j, b))
+        for (i, some), (j, more) in combinations(enumerate(FACTORS), 2)
+        for a, b in product(some, more)
+    }
+    assert wanted - met == {((2, 129), (3, 4))}  # more than 400 tokens of all heads
     (grid,) = [case for case in cases_qk._optional(3, 0, 99) if "(A, B, S)" in case[0]]
     _, shapes, q_at, k_at = grid
     assert (shapes, q_at.shape, k_at.shape) == (((2, 3, 5), (2, 3, 5)), (3, 2, 5), (3, 2, 5))
