@@ -56,7 +56,7 @@ def rejects(case, fn, *, dtype="float32", tensor_layout="bhsd", angles=None, pre
 
 
 def record_kills(folder, kills):
-    """Write what each case kills, by its id, and its flags and level, into the files of ``folder``."""
+    """Write kills, by the id of a case, and its flags and level, into the files of ``folder``."""
     manifest = read_json(folder / MANIFEST)
     documents = {name: read_json(folder / name) for name in manifest["files"]}
     for name, document in documents.items():
