@@ -1,7 +1,7 @@
 """Record which wrong implementations each golden vector rejects: python tools/vector_kills.py.
 
 It runs every case on a fresh instance of every wrong implementation with its encoding and surface,
-and writes names, flags and the manifest of conformance/vectors/v0.
+and writes names, flags, levels and the manifest of conformance/vectors/v0.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from posenc_ref.conformance.vectors.files import (  # noqa: E402
     shipped,
     write,
 )
-from posenc_ref.conformance.vectors.flags import flags_of  # noqa: E402
+from posenc_ref.conformance.vectors.flags import flags_of, level_of  # noqa: E402
 from posenc_ref.conformance.vectors.make.generate import with_flags  # noqa: E402
 
 #: The arguments of `check` that matter for a vector.
@@ -56,7 +56,7 @@ def rejects(case, fn, *, dtype="float32", tensor_layout="bhsd", angles=None, pre
 
 
 def record_kills(folder, kills):
-    """Write what each case kills, by its id, into the files of ``folder``."""
+    """Write kills, by the id of a case, and its flags and level, into the files of ``folder``."""
     manifest = read_json(folder / MANIFEST)
     documents = {name: read_json(folder / name) for name in manifest["files"]}
     for name, document in documents.items():
@@ -64,6 +64,7 @@ def record_kills(folder, kills):
             case["kills"] = kills[case["id"]]
             read = VectorCase.read(name, group, case)
             case["flags"] = flags_of(read.surface, read.encoding, read.inputs, read.kills)
+            case["level"] = level_of(case["flags"])
         documents[name] = with_flags(document)
     head = {key: manifest[key] for key in ("schema", "spec_version", "generator", "retired")}
     write(folder, documents, head)

@@ -17,7 +17,7 @@ from .network_formula import network
 def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of KERPLE."""
     distance = np.abs(s.number("the offset query - key", q - k)).astype(np.float64)
-    r1, r2 = of_heads(s.factor("r1", e.r1)), of_heads(s.factor("r2", e.r2))
+    r1, r2 = of_heads(s.factor("r1", e.r1, sign="bias-sign")), of_heads(s.factor("r2", e.r2))
     if e.form == "power":
         return np.asarray(-r1 * distance**r2)
     return np.asarray(
@@ -42,7 +42,8 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     total = np.cos(r[..., None] * waves).sum(axis=-1)
     total = total - s.term("the constant dim/2", e.dim / 2, "amplitude")
     ratios = s.array("the ratio 8h/H", 8.0 * np.arange(1, e.num_heads + 1) / e.num_heads, ("head",))
-    return np.asarray(total / of_heads(s.factor("the ratio 8h/H of a head", ratios, "slopes")))
+    ratio = s.factor("the ratio 8h/H of a head", ratios, "slopes", "bias-sign")
+    return np.asarray(total / of_heads(ratio))
 
 
 def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:

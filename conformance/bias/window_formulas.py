@@ -97,7 +97,7 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     )  # fmt: skip
     weights, biases = (e.hidden, e.output), (e.hidden_bias, None)
     y = network(s, both, weights, biases, (), (), "relu")
-    sixteen = s.factor("the factor 16", 16.0, "bias-scale")
+    sixteen = s.factor("the factor 16", 16.0, "bias-scale", "bias-sign")
     return np.asarray(
         s.pick(
             "the sigmoid",

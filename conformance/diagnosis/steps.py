@@ -79,8 +79,13 @@ class Steps:
             ),
         )  # fmt: skip
 
-    def factor(self, name: str, v: Any, code: str = "position-scale") -> Any:
-        """Return a factor, a divisor or an exponent, which may be left out or inverted."""
+    def factor(
+        self, name: str, v: Any, code: str = "position-scale", sign: str | None = None
+    ) -> Any:
+        """Return a factor, a divisor or an exponent, which may be left out or inverted.
+
+        ``sign`` is the code of the opposite sign, by default ``code``.
+        """
         v = np.asarray(v, np.float64)
         return self._step(
             "factor",
@@ -95,7 +100,7 @@ class Steps:
                 (code, "is halved", lambda: v / 2),
                 (code, "is 1 too large", lambda: v + 1),
                 (code, "is 1 too small", lambda: v - 1),
-                (code, "has the opposite sign", lambda: -v),
+                (sign or code, "has the opposite sign", lambda: -v),
                 (code, "is at most 1", lambda: np.minimum(v, 1)),
                 (code, "is at least 1", lambda: np.maximum(v, 1)),
                 *_along(v, ("head",) * (v.ndim > 0)),

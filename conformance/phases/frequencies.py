@@ -127,7 +127,7 @@ def explain(
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
         scaled = best.code.startswith("scaling")
-        also = [c.message for c in found[1:] if scaled or c.code != best.code]
+        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
         also = [text for text in dict.fromkeys(also) if text != best.message][:2]
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
@@ -137,6 +137,12 @@ def explain(
         text = f"the base is right, but another scaling is applied: {spacing.message}"
         return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     return [_spacing(measured, target, sigma)]
+
+
+def _likely(found: FrequencyMistake) -> bool:
+    """Return False for a base that nobody chooses: with 5 digits or more, and not published."""
+    base = found.values.get("measured", 0.0)
+    return found.code != "base" or base in PUBLISHED_BASES or float(f"{base:.3e}") == base
 
 
 def report(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.match import match, report_in_part
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import nonzero_frequencies
 from posenc_ref.conformance.rotary.diagnose import structure
@@ -31,11 +33,15 @@ RECORD_BOTH = (
 
 def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
     """Add findings that explain the failed cases of a layer."""
-    encoding: Rotary = run.encoding
     judged = [call.judged() for call in calls]
     moved = seen.tokens.moved.any()
-    known = chain(position_mistakes(calls), sequence_mistakes(calls), cache_mistakes(run, calls))
-    if moved and match(run, judged, known) and run.report.codes:
+
+    def known() -> Iterator[Mistake]:
+        yield from chain(
+            position_mistakes(calls), sequence_mistakes(calls), cache_mistakes(run, calls)
+        )
+
+    if moved and match(run, judged, known(), parts=False) and run.report.codes:
         return
     if not moved and all(call.x.shape[2] == 1 for call in calls):
         run.add(
@@ -45,9 +51,16 @@ def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
             f"{calls[0].part.name} is equal before and after the rotation",
         )
         return
-    if moved and not seen.measured.pairs and len(seen.measured.odd) > 1:
+    none = moved and not seen.measured.pairs and len(seen.measured.odd) > 1
+    if not none:
+        _explain_angles(run, calls, seen)
+    if moved and not run.report.codes and not report_in_part(run, judged, known()) and none:
         _no_rotation(run, seen)
-        return
+
+
+def _explain_angles(run: Run, calls: list[Recorded], seen: Seen) -> None:
+    """Add findings about the pairs and their angles."""
+    encoding: Rotary = run.encoding
     if not structure(run, encoding, seen.measured):
         return
     if len(seen.measured.pairs) != nonzero_frequencies(encoding).size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import TUPE, CoPE, DecomposedRelative, GatedBias, PoPE, XPos
+from posenc_ref.conformance.bias.distance_formulas import t5
 from posenc_ref.conformance.diagnosis.steps import Steps
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.sequences.xpos_formula import xpos_rows
@@ -32,8 +33,7 @@ def gated(call: Scored, s: Steps) -> Terms:
         (code, "is 2 + (1 - a) (s r - 1)", 2 + (1 - a) * (scale * r - 1)),
         (code, "is 2 + r (s a - 1)", 2 + r * (scale * a - 1)),
     )
-    r = -offsets(call, s)
-    bias = np.asarray(e.bias._of_offset(r), np.float64)
+    bias = t5(e.bias, *call.grid, s)
     return {"content-content": content(call), "content-position": gate[..., None] * bias}
 
 

@@ -46,7 +46,7 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     ("NegativePositions", "note", "position-range wrong-row",
      lambda v: bool(v.positions.size and v.positions.min() < 0),
      "Negative positions clamped to 0, or wrapped to the end of a table."),
-    ("FractionalPositions", "optional", "position-precision wrong-row",
+    ("FractionalPositions", "note", "position-range",
      lambda v: v.positions.dtype.kind == "f" and bool((v.positions % 1 != 0).any()),
      "Positions truncated to integers."),
     ("SinglePosition", "optional", "decode-offset",

@@ -243,7 +243,8 @@ def biased(sign=1, log=False, act=None):
         ({}, None),
         ({"sign": -1}, "bucket-sign"),
         ({"log": True}, "position-scale"),
-        ({"act": lambda x: np.maximum(x, 0)}, "inaccurate"),
+        ({"act": lambda x: np.maximum(x, 0)}, "score-term"),
+        ({"act": lambda x: 2 * x / (1 + np.exp(-x))}, "inaccurate"),
     ],
 )
 def test_the_suite_names_what_is_wrong(wrong, code):

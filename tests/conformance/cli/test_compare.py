@@ -49,7 +49,9 @@ def test_json():
     assert data["verdict"] == "deviates"
     # The fastest wrong pair is off by 3e-4 rad per position, and |x| is between 2/3 and sqrt(2).
     assert 4 <= data["difference"]["first"] <= 10
-    assert [f["code"] for f in data["findings"]] == ["frequency-spacing"]
+    assert [(f["code"], f["message"]) for f in data["findings"]] == [
+        ("angle-precision", "frequencies are rounded to 3 decimals")
+    ]
 
 
 @pytest.mark.parametrize(

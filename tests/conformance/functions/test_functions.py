@@ -211,7 +211,7 @@ def test_state_is_told_from_a_mistake():
         (
             pr.ModelEncoding("m", encodings={"a": None}),
             "layers",
-            "model must have layer_types, the type of each layer; m has none",
+            "'layers' is for models with layer_types, the type of each layer; m has none",
         ),
     ],
 )

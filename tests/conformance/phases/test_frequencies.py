@@ -160,6 +160,23 @@ def test_what_no_rule_explains_is_listed_pair_by_pair():
     assert "pair 7 has " in e.message
 
 
+@pytest.mark.parametrize(
+    ("declared", "other", "message"),
+    [
+        # 4000 ** (32 / 16) is a base with few digits; 10000 ** (32 / 31) is none.
+        (Schedule(4000.0, 32.0, 32), 16.0,
+         "the exponent of the frequencies is doubled; or the base is 16000000, declared 4000: the "
+         "same frequencies"),
+        (Schedule(10000.0, 32.0, 32, 1.0, {"one less": 31.0}), 31.0,
+         "the exponent of pair k is k/31 (one less), not k/32"),
+    ],
+)  # fmt: skip
+def test_an_equal_base_is_named_if_it_has_few_digits(declared, other, message):
+    (explanation,) = found(declared.values(n=other), declared)
+    assert explanation.message == message
+    assert "base" in explanation.equivalent
+
+
 def test_base_and_scale_together_are_one_relation():
     declared = Schedule(10000.0, 32.0, 32)
     e = found(declared.values(base=77777.0) / 3.0, declared)[0]

@@ -86,7 +86,9 @@ def test_an_offset_that_only_the_first_tile_adds():
         return HALF.apply(x, tokens + np.where(tokens < 32, np.asarray(offset)[:, None], 0))
 
     found = check(tiled, HALF, "apply_offset")
-    assert "wrong: tokens from 32 of a call on" in found.findings[0].message
+    assert found.findings[0].message == (
+        "the position used is the index in the call, where the index in the call is at least 32"
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,16 @@ def test_the_negative_control_is_not_vacuous(monkeypatch, copy):
 
 
 def test_a_wrong_specification_would_be_found(monkeypatch, copy):
-    monkeypatch.setattr(verify, "own_function", lambda *args: lambda *a: np.zeros((7,) * 6))
+    own = verify.own_function
     monkeypatch.setattr(verify, "perturbed", lambda case, result, dtype: result)
+    monkeypatch.setattr(verify, "own_function", lambda *args: lambda *a: own(*args)(*a) * np.nan)
     found = copy()
     wrong = [problem for problem in found.problems if "posenc_ref scores inf" in problem]
     assert len(wrong) == 2 * found.cases > 0
+    monkeypatch.setattr(verify, "own_function", lambda *args: lambda *a: np.zeros((7,) * 6))
+    found = copy()
+    assert len(found.problems) == found.cases
+    assert found.problems[0].endswith("posenc_ref's result has another shape than its truth")
 
 
 @pytest.mark.parametrize("dtype", ROUNDOFF)

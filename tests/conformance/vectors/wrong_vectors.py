@@ -62,6 +62,12 @@ def nothing_left_of_the_origin(x, positions):
     return turn_half(x, phase(np.maximum(positions, 0), inv_freq(64)))
 
 
+@also_wrong("position-range", encoding=rope(64, "interleaved"))
+def nothing_between_whole_positions(x, positions):
+    """Fractional positions are truncated."""
+    return turn_pairs(x, phase(np.trunc(positions), inv_freq(64)))
+
+
 @also_wrong("not-a-rotation", encoding=rope(2, "interleaved"))
 def reflects_its_only_pair(x, positions):
     """Both rows of the pair have the sine with a plus."""
