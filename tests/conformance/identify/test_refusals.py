@@ -234,3 +234,14 @@ def test_a_card_as_json_has_what_the_text_has():
     text = card.to_json()
     for word in ('"position-origin"', '"RoPE"', '"rule": true', '"exact": false'):
         assert word in text
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_factor_that_no_encoding_may_have(axes):
+    one = PLAIN if axes == 1 else MultiAxisRoPE(8, sections=(2, 2), layout="half")
+    card = identify(lambda x, p: 1e6 * one.apply(x, p), "apply", head_dim=8, axes=axes)
+    assert card.encoding is None
+    assert card.unknown == [
+        "cos and sin are multiplied by 1000000; the attention_factor of an encoding is at most "
+        "32768"
+    ]
