@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,15 +101,35 @@ def read_json(path: Path, limit: int = DOCUMENT) -> Any:
 def parse_json(text: str | bytes, where: str) -> Any:
     """Return the content of JSON text; raise ValueError that names ``where`` it stands."""
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError(_too_deep(where)) from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error}") from None
-    except ValueError as error:  # an integer of more than 4300 digits, or bytes that are no text
-        raise ValueError(f"{where} is not JSON that can be read: {error}") from None
+    except _Twice as error:
+        raise ValueError(f"{where} must have every key once, it has {error} twice") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{where} is not JSON: it must be UTF-8 text") from None
+    except ValueError:
+        raise ValueError(
+            f"{where} is not JSON that can be read: an integer has more than "
+            f"{sys.get_int_max_str_digits()} digits"
+        ) from None
     check_document(content, where)
     return content
+
+
+class _Twice(ValueError):
+    """An object has a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raise if it has a key twice, of which Python would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise _Twice(shown(key))
+    return found
 
 
 def check_document(value: Any, where: str, *, arrays: bool = False) -> None:

@@ -195,6 +195,24 @@ def _within(name: str, extreme: int | float, largest: float) -> None:
         )
 
 
+def range_length(positions: Any) -> int | None:
+    """Return the length of a range that :func:`as_positions` would copy, or None.
+
+    A range costs nothing, and its copy up to 16 GiB: sizes are checked before.
+    """
+    if not isinstance(positions, range) or not positions:
+        return None
+    count = abs(positions[-1] - positions[0]) // abs(positions.step) + 1
+    return count if count <= COUNT else None
+
+
+def require_tokens(positions: Any, x: Array) -> None:
+    """Raise ValueError for a range that has another length than x (..., S, dim) has tokens."""
+    count = range_length(positions)
+    if count is not None and x.ndim > 1 and count != x.shape[-2]:
+        raise _misfit((count,), x)
+
+
 def first_axis(positions: Positions, num_axes: int) -> Positions:
     """Return the first of the ``num_axes`` coordinates of each position, as positions (...).
 
@@ -224,13 +242,18 @@ def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
         fits = same_rank and all(p in (1, n) for p, n in zip(shape[:-1], lead[:-1], strict=True))
         fits = fits and shape[-1] == lead[-1]
     if not fits:
-        swapped = shape[-1:] == lead[-2:-1]
-        hint = "; the sequence is x's axis -2, and heads come before it" if swapped else ""
-        raise ValueError(
-            f"positions must have shape (S,), (B, S) or x.shape[:-1] to go with x of shape "
-            f"{tuple(x.shape)}, where S = {lead[-1]}; got positions of shape {shape}{hint}"
-        )
+        raise _misfit(shape, x)
     return index
+
+
+def _misfit(shape: tuple[int, ...], x: Array) -> ValueError:
+    lead = tuple(x.shape[:-1])
+    swapped = shape[-1:] == lead[-2:-1]
+    hint = "; the sequence is x's axis -2, and heads come before it" if swapped else ""
+    return ValueError(
+        f"positions must have shape (S,), (B, S) or x.shape[:-1] to go with x of shape "
+        f"{tuple(x.shape)}, where S = {lead[-1]}; got positions of shape {shape}{hint}"
+    )
 
 
 def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:

@@ -15,7 +15,7 @@ from ._namespace import (
     send,
     to_host,
 )
-from ._positions import as_pairs
+from ._positions import as_pairs, range_length
 from .accuracy import Truth
 from .encoding import Encoding
 
@@ -100,9 +100,13 @@ class Bias(Encoding, abstract=True):
         positions or of the learned arrays. Without ``dtype=``, a bias from a learned table has the
         dtype of that table, and every other bias is float64.
         """
+        instead = "pass fewer queries per call, or use toeplitz()"
+        counts = range_length(q_positions), range_length(k_positions)
+        if counts[0] is not None and counts[1] is not None:
+            validate.elements("the bias", (self.num_heads, counts[0], counts[1]), instead)
         q, k = as_pairs(q_positions, k_positions, integers=self.integers)
         whole = (*q.shape[:-1], self.num_heads, q.shape[-1], k.shape[-1])
-        validate.elements("the bias", whole, "pass fewer queries per call, or use toeplitz()")
+        validate.elements("the bias", whole, instead)
         bias = self._of_pairs(q.values[..., :, None], k.values[..., None, :])
         return finish(send(bias, q.xp, q.device), dtype)
 

@@ -39,7 +39,15 @@ from ._namespace import (
     send,
     working_dtype,
 )
-from ._positions import Positions, as_positions, broadcast_axes, cut_like, first_axis, target
+from ._positions import (
+    Positions,
+    as_positions,
+    broadcast_axes,
+    cut_like,
+    first_axis,
+    require_tokens,
+    target,
+)
 from .angles import MAX_POSITION, Turns, check_domain, tables, turns
 from .encoding import Encoding
 
@@ -292,6 +300,7 @@ class Rotary(Encoding, abstract=True):
     ) -> tuple[Array, Array, float]:
         """Return (cos, sin, m); cos and sin broadcast to ``x`` and have its working dtype."""
         validate.check_x(x, self.head_dim, "head_dim")
+        require_tokens(positions, x)
         p = self._positions(positions, x)
         index = broadcast_axes(first_axis(p, self.num_axes), x)
         xp, device = namespace(x), device_of(x)

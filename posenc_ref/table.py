@@ -9,7 +9,14 @@ import numpy as np
 
 from ._arrays import dot
 from ._namespace import Array, DType, Namespace, astype, device_of, finish, namespace, widen
-from ._positions import Positions, as_positions, broadcast_axes, cut_like, target
+from ._positions import (
+    Positions,
+    as_positions,
+    broadcast_axes,
+    cut_like,
+    require_tokens,
+    target,
+)
 from ._validate import check_x
 from .accuracy import Truth
 from .encoding import Encoding
@@ -91,6 +98,7 @@ class Table(Encoding, abstract=True):
         A > 1 position axes, a first axis of length A precedes that shape.
         """
         check_x(x, self.dim, "dim")
+        require_tokens(positions, x)
         p = self._positions(positions, x)
         index = broadcast_axes(p if self.num_axes == 1 else of_axis(p, 0), x)
         wide = widen(x)

@@ -22,7 +22,7 @@ from .conventions import CONVENTIONS, NAMES, Convention
 from .facts import Facts, facts_of
 from .instances import MethodOf
 from .libraries import LIBRARIES, Library, libraries_of
-from .refusals import fits_family, nothing_fits
+from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .signatures import signature_of
@@ -140,6 +140,9 @@ def bind(
                 factory=fresh,
                 bound={"target": target} | made_by,
             )
+    own = as_named(request, head_dim)
+    if own is not None:
+        return replace(own, name=name or own.name)
     raise NoConvention(nothing_fits(request))
 
 

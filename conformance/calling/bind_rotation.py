@@ -201,8 +201,12 @@ def _scored(
     driver = driver_of(
         library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
     )
-    if works_in_place(driver, subject.dim, subject.sizes):
-        way = replace(way, inplace=True)
+    try:
+        if works_in_place(driver, subject.dim, subject.sizes):
+            way = replace(way, inplace=True)
+    except Refused as error:  # the score would make the same call
+        request.tried.append(str(error))
+        return
     points, why = _points(subject, library, library.wrapped(way), way.layout)
     doubtful = way.layout not in ("bhsd", "bshd") or (not way.positions and way.source is None)
     doubtful = doubtful or way.grid is not None

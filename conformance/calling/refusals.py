@@ -1,15 +1,17 @@
-"""Say why no calling convention fits a function, and what to do."""
+"""What to do if no calling convention fits: judge the function by its names, or say why not."""
 
 from __future__ import annotations
 
 import inspect
 
 from posenc_ref import Bias, Encoding, Rotary, Table
+from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .conventions import CONVENTIONS, NAMES, Convention
 from .grids import SIZES
 from .instances import MethodOf, main_call
+from .libraries import libraries_of
 from .roles import role_of
 from .rotations import VECTORS
 from .signatures import is_function, signature_of
@@ -66,3 +68,34 @@ def nothing_fits(request: Request) -> str:
               "or choose a convention with --signature and --tensor-layout; `posenc explain "
               "signatures` lists them"]  # fmt: skip
     return "\n".join(lines)
+
+
+def as_named(request: Request, head_dim: int | None) -> Implementation | None:
+    """Return a function whose parameters are named exactly as a surface's, as that surface.
+
+    Nothing else fits it, because it raises or gives no array in every trial call: it is judged, so
+    that the report says so.
+    """
+    if request.encoding is None or request.table is not None or request.signature is not None:
+        return None
+    if not inspect.isroutine(request.target) or request.init:
+        return None
+    try:
+        names = tuple(signature_of(request.target).parameters)
+    except (TypeError, ValueError):  # no signature, as of functions in C
+        return None
+    bound = dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfaces)
+    for surface in bound if request.surface is None else (request.surface,):
+        record = SURFACES[surface]
+        if names and names == record.arguments and fits_family(surface, request.encoding):
+            return Implementation(
+                request.target,
+                surface,
+                name_of(request.target),
+                request.encoding,
+                backend=request.backend or libraries_of(request.target)[0].backend,
+                tensor_layout=request.tensor_layout or "bhsd",
+                head_dim=head_dim,
+                axes=request.axes,
+            )
+    return None

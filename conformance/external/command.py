@@ -14,6 +14,8 @@ from .process import Program, Session
 
 #: The default time limit for one answer, in seconds.
 TIMEOUT = 30.0
+#: The least time for all answers in seconds, and the least number of slow answers in that time.
+TOTAL, ANSWERS = 600.0, 20
 
 
 def from_command(
@@ -41,7 +43,7 @@ def from_command(
     tensor_layout : str
         The tensor layout of x for ``apply``.
     timeout : float
-        Seconds for one answer.
+        Seconds for one answer. All answers together may take 20 times that long, at least 600 s.
     memory : float, optional
         MiB of memory that the program and its processes may use (Linux only).
 
@@ -71,7 +73,8 @@ def from_command(
         "tensor_layout": tensor_layout,
         "encoding": None if encoding is None else encoding.to_dict(),
     }
-    program = Program(tuple(command), surface, hello, Limits(timeout, memory))
+    limits = Limits(timeout, memory)
+    program = Program(tuple(command), surface, hello, limits, max(TOTAL, ANSWERS * timeout))
     first = Session(program)
     first.start()
     name = first.name or " ".join(command)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,23 @@ class Program:
     call: str  #: the surface, named in every request
     hello: Mapping[str, Any]
     limits: Limits  #: for one answer
+    total: float  #: seconds from the first request to the last answer
     broken: str = ""  #: the reason why nothing more can be judged
     deaths: list[str] = field(default_factory=list)
+    begin: float | None = None  #: the time of the first request
+
+    def left(self) -> Limits:
+        """Return the limits for the next answer, which may not exceed the time for all."""
+        self.begin = time.monotonic() if self.begin is None else self.begin
+        seconds = max(0.0, self.begin + self.total - time.monotonic())
+        if self.limits.seconds is not None:
+            seconds = min(seconds, self.limits.seconds)
+        return replace(self.limits, seconds=seconds)
+
+    @property
+    def over(self) -> bool:
+        """Return whether the time for all answers has passed."""
+        return self.begin is not None and time.monotonic() >= self.begin + self.total
 
     def problems(self) -> list[tuple[str, str]]:
         """Return the findings (message, evidence) since the last call, or raise HarnessError."""
@@ -133,7 +149,7 @@ class Session:
     def _ask(self, text: bytes, number: int, what: str) -> dict[str, Any]:
         assert self._talk is not None
         try:
-            answer = self._talk.ask(text, self.program.limits)
+            answer = self._talk.ask(text, self.program.left())
         except Silent as silent:
             raise self._silent(silent, what) from None
         try:
@@ -154,6 +170,11 @@ class Session:
     def _silent(self, silent: Silent, what: str) -> Exception:
         """Return the exception for a process that did not answer."""
         limits = self.program.limits
+        if silent.why == "late" and self.program.over:
+            return self._broken(
+                f"took more than {self.program.total:g} s for all calls, until {what}. If it is "
+                "slow, raise the time limit (--timeout): all calls may take 20 times that long."
+            )
         if silent.why == "late":
             return self._broken(
                 f"did not answer {what} within {limits.seconds:g} s; it must flush its "

@@ -48,7 +48,35 @@ def report_of(data: Any) -> Report:
             f"the verdict of the report must be {report.verdict!r}, got "
             f"{shown(data.get('verdict'))}"
         )
+    require_consistent(report)
     return report
+
+
+def require_consistent(report: Report) -> None:
+    """Raise ValueError if the parts of a report contradict each other."""
+    for name, count in report.executed.items():
+        if count < 0:
+            raise ValueError(f"the check {shown(name)} must have executed 0 or more, got {count}")
+    for name, codes in report.failed.items():
+        lost = [code for code in codes if code not in report.codes]
+        if lost:
+            raise ValueError(
+                f"the check {shown(name)} failed with {shown(lost[0])}, and no finding has this "
+                "code"
+            )
+    if report.passed and not any(report.executed.values()):
+        raise ValueError("the report conforms, and no check executed a case")
+    if report.passed and report.accuracy is not None:
+        require_within(report.accuracy.worst, report.accuracy.budget)
+
+
+def require_within(worst: float, budget: float | None) -> None:
+    """Raise ValueError unless the largest error of a result that conforms is within its budget."""
+    if budget is None or not 0 <= worst <= budget:
+        raise ValueError(
+            f"the result conforms, so its worst error must be at most its budget ({budget}), "
+            f"got {worst:g}"
+        )
 
 
 def made(cls: type[Any], data: Any, what: str) -> Any:

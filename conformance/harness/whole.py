@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -27,5 +28,8 @@ def write_whole(path: Path, data: bytes | str) -> None:
         if goal.exists():
             shutil.copymode(goal, partial)
         os.replace(partial, goal)
+    except OSError as error:  # about the user's file, not the one beside it
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # its folder may not exist, or be a file
+            partial.unlink(missing_ok=True)

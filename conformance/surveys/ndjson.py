@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from posenc_ref import Encoding, ModelEncoding
 from posenc_ref._documents import naming, parse_json, read_bytes
 from posenc_ref._text import one_line
+from posenc_ref.conformance.harness.received import require_consistent
 from posenc_ref.conformance.harness.report import Report, _finite
 from posenc_ref.conformance.harness.whole import write_whole
 from posenc_ref.limits import FILE, LINE
@@ -329,4 +330,7 @@ def _result(
         raise NdjsonError(
             f"must have the verdict and exit code {computed} in its footer, got {stated}"
         )
+    if isinstance(found, Report):
+        with naming("the report contradicts itself"):
+            require_consistent(found)
     return found

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from posenc_ref._text import shown
 from posenc_ref.conformance.harness.accuracy import Accuracy
 from posenc_ref.conformance.harness.expected import expectation
-from posenc_ref.conformance.harness.received import made, number, report_of, require
+from posenc_ref.conformance.harness.received import (
+    made,
+    number,
+    report_of,
+    require,
+    require_within,
+)
 from posenc_ref.conformance.harness.report import Finding, Report
 
 from .batch import Batch, Checked
@@ -89,4 +95,6 @@ def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
     outcome = Outcome.from_dict(event)
     errors = {p: number(e) for p, e in outcome.errors.items()}
     worst = number(outcome.worst) if outcome.executed else outcome.worst
+    if outcome.verdict == "conforms" and worst is not None:
+        require_within(worst, outcome.budget)
     return outcome.replace(errors=errors, worst=worst)

@@ -116,10 +116,9 @@ class Metadata:
         return f"{self.architecture}.{key}"
 
     def wrong(self, message: str) -> ValueError:
-        """Return an error whose message names the architecture."""
-        return ValueError(
-            f"GGUF metadata of architecture {shown(self.architecture)}: {one_line(message)}"
-        )
+        """Return an error whose message names the architecture, once."""
+        where = f"GGUF metadata of architecture {shown(self.architecture)}: "
+        return ValueError(where + one_line(message.removeprefix(where)))
 
 
 def from_gguf_metadata(

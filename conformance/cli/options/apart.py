@@ -40,7 +40,7 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         help=f"The time limit in seconds: for judging a function (default: {SECONDS:g}), or for "
-        "one answer to --exec (default: 30)."
+        "one answer to --exec (default: 30; all answers may take 20 times that long, at least 600)."
     ),
 ]
 Memory = Annotated[

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from posenc_ref import Encoding, from_dict
-from posenc_ref._documents import read_text, require_regular
+from posenc_ref._documents import parse_json, read_text, require_regular
 from posenc_ref._text import one_line, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
@@ -252,15 +252,19 @@ def _declared(text: str, where: str) -> dict[str, Any]:
             what = f": {error}" if own else f" is neither JSON nor a call such as {EXAMPLE}"
             raise UsageError(f"{where}{what}; write it like {_SHELL}") from (error if own else None)
     try:
-        data = json.loads(text)
+        json.loads(text)
     except json.JSONDecodeError as error:
         of = f" of {shown(text.strip())}" if own else ""
         raise UsageError(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{of}; "
             f"write it like {_SHELL}"
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} cannot be read: {error}") from error
+    except (ValueError, RecursionError):
+        pass  # as for all documents
+    try:
+        data = parse_json(text, where)
+    except ValueError as error:
+        raise UsageError(error) from error
     if not isinstance(data, dict):
         got = shown(data) if own else f"a value of type {type(data).__name__}"
         raise UsageError(f"{where} must be a JSON object, got {got}; write it like {_SHELL}")

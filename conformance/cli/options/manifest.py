@@ -16,12 +16,16 @@ from typing import Any
 
 from posenc_ref._documents import check_document, read_text, require_regular
 from posenc_ref._text import near, shown
+from posenc_ref.limits import DEPTH
 
 from .loading import UsageError
 
 #: Options of ``check`` that belong to the whole run, so they are options of ``ci`` itself.
 OF_THE_RUN = ("help", "json", "junit", "ndjson", "in-process")
 TARGET, EXEC, DTYPE = "target", "exec", "dtype"
+#: Options that take numbers, and those that take positive numbers alone; others take texts.
+NUMBERS = ("head-dim", "max-position", "memory", "timeout")
+POSITIVE = ("memory", "timeout")
 #: Options whose value is a path, and those where it may stand after an @.
 PATHS, WITH_PATH = ("config", "recorded", "against"), ("encoding", "override", "fact")
 #: Only one of these declares the encoding: a check that has one ignores those of [defaults].
@@ -84,7 +88,11 @@ def read_manifest(path: Path, keys: Keys) -> list[Asked]:
     try:
         body = tomllib.loads(read_text(path))
         check_document(body, str(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError(
+            f"{path} must have at most {DEPTH} levels of lists and tables, it has more"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     except ValueError as error:  # it is no text, too large, or a number has 5000 digits
         raise UsageError(f"{path} cannot be read: {error}") from error
@@ -159,6 +167,11 @@ def _text(where: str, key: str, value: Any) -> str:
     """Return a value as the text of an option; a table becomes JSON, as ``--encoding`` takes it."""
     if isinstance(value, dict):
         return json.dumps(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and key not in NUMBERS:
+        raise UsageError(f"{where}, key {key!r}: must be a text, got {shown(value)}: quote it")
+    if is_number and key in POSITIVE and not value > 0:
+        raise UsageError(f"{where}, key {key!r}: must be a positive number, got {shown(value)}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(
             f"{where}, key {key!r}: must be one text or number, got {shown(value)}; only dtype and "

@@ -240,7 +240,7 @@ def test_a_check_replaces_the_declaration_of_the_defaults(manifest, keys):
         (RIGHT + 'surface = ["apply"]\n', "key 'surface': must be one text or number"),
         (RIGHT + "surface = true\n", "key 'surface': must be one text or number, got True"),
         (RIGHT + "dtype = []\n", "key 'dtype': the list is empty"),
-        ("[[check]]\ntarget = 3.5\n", "TARGET must be file.py:function"),
+        ("[[check]]\ntarget = 3.5\n", "must be a text, got 3.5: quote it"),
     ],
 )
 def test_a_wrong_manifest_is_refused_with_file_table_and_key(ci, text, said):

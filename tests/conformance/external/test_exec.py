@@ -272,3 +272,14 @@ def test_a_command_that_is_none(command, error, words):
 def test_a_timeout_that_is_none(timeout):
     with pytest.raises(ValueError, match="positive number of seconds"):
         from_command(["true"], "apply", timeout=timeout)
+
+
+def test_all_calls_of_a_slow_program_have_a_limit(program):
+    slow = (
+        'import time\nprint(\'{"id": 0, "protocol": 1}\', flush=True)\n'
+        "input()\ninput()\ntime.sleep(20)\n"
+    )
+    served = from_command(program(slow), "apply", HALF)
+    served.call.program.begin -= 600.0  # as after many slow answers
+    with pytest.raises(HarnessError, match=r"took more than 600 s for all calls, until call 1"):
+        check(served, HALF)

@@ -53,3 +53,10 @@ def test_a_pipe_is_written_directly(tmp_path):
     assert os.read(reader, 9) == b"new"
     os.close(reader)
     assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_an_error_names_the_file_and_not_the_one_beside_it(tmp_path):
+    goal = tmp_path / "absent" / "x.xml"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_whole(goal, "text")
+    assert caught.value.filename == str(goal)
