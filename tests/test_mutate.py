@@ -255,6 +255,9 @@ def end(say):
     os._exit(0)
 
 
+# Another test of this process may have imported JAX, which warns about every fork. These forks run
+# only the few lines of an action and end without JAX.
+@pytest.mark.filterwarnings(r"ignore:os.fork\(\) was called:RuntimeWarning")
 @pytest.mark.parametrize(
     ("action", "expected"),
     [

@@ -23,7 +23,7 @@ from .card import Card, Unidentified
 from .fit.measurement import Factor, Measurement, nice
 from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
-from .measure import origin, reach, refined, uncertainty
+from .measure import origin, reach, refined, require_factor, uncertainty
 
 #: Bases of text models, vision towers and image models.
 _BASES = (*PUBLISHED_BASES, 100.0, 256.0, 2000.0, 10.0, 20.0)
@@ -34,6 +34,7 @@ def identify(
     run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor, card: Card
 ) -> None:
     """Write the axis and the frequency of every channel pair to the identity card."""
+    require_factor(factor)
     phases = _measure(run, access, measured, bool(lengths.changed))
     card.linear = card.linear and phases.linear
     if not phases.linear:

@@ -16,6 +16,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 from posenc_ref.conformance.phases.measure import Phases, Tables, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
+from posenc_ref.limits import MAGNITUDE
 
 from .card import Card
 from .fit.measurement import PLAIN, Factor, Measurement, nice
@@ -228,7 +229,7 @@ def _two_lists(
     same = abs(m_long - m.m) <= 2 * m.error * max(1.0, m_long) + FACTOR_SLACK / 8
     factor = m.short if same else (m.short, Factor(m_long, sigma=rounding).short)
     w = Measurement(encoding.sign * long.frequencies, long.sigma, roundoff=short.roundoff)
-    if not (w.w > 0).all() or not (short.w > 0).all():
+    if not (w.w > 0).all() or not (short.w > 0).all() or not 0 < m_long <= MAGNITUDE:
         return
     limit = next(iter(_near(start, 1 / 1024)), start)
     best = min(PUBLISHED_BASES, key=lambda b: _digits(b, short) + _digits(b, w))

@@ -13,7 +13,9 @@ from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import SIGMAS
 from posenc_ref.conformance.phases.measure import Phases, Tables, unaliased
+from posenc_ref.limits import MAGNITUDE
 
+from .card import Unidentified
 from .fit.measurement import Factor, nice
 
 #: Positions to average amplitudes over, for results coarser than float32.
@@ -168,3 +170,12 @@ def like_xpos(tables: Tables, access: Reach, dtype: str) -> list[str]:
         side = "queries" if rate[0] < 0 else "keys"
         text += f": XPos(..., scale_base={scale:g}, gamma={XPos.gamma:g}) for {side}"
     return [text]
+
+
+def require_factor(factor: Factor) -> None:
+    """Raise Unidentified if no encoding may multiply cos and sin by the factor."""
+    if not abs(factor.short) <= MAGNITUDE:
+        raise Unidentified(
+            f"cos and sin are multiplied by {factor.short:.7g}; the attention_factor of an "
+            f"encoding is at most {MAGNITUDE:g}"
+        )

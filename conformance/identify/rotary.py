@@ -27,7 +27,7 @@ from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, uncertainty, unequal
+from .measure import amplitude, like_xpos, origin, require_factor, uncertainty, unequal
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 
@@ -105,6 +105,7 @@ def explain(
     """Fill in the encoding; return the fitted measurement and the index of each measured pair."""
     if not (np.isfinite(phases.frequencies).all() and np.isfinite(factor.short)):
         raise Unidentified("the measured frequencies or factors are not finite")
+    require_factor(factor)
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
     tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
     # Prefer the layout with a published base.

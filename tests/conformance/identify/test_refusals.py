@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref import LongRoPE, MultiAxisRoPE, RoPE
 from posenc_ref.conformance import Card, NoConvention, identify
 from posenc_ref.conformance.cli import app
 from tests.conformance.handwritten import only, rope, short, sinusoid
@@ -234,3 +234,26 @@ def test_a_card_as_json_has_what_the_text_has():
     text = card.to_json()
     for word in ('"position-origin"', '"RoPE"', '"rule": true', '"exact": false'):
         assert word in text
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_factor_that_no_encoding_may_have(axes):
+    one = PLAIN if axes == 1 else MultiAxisRoPE(8, sections=(2, 2), layout="half")
+    card = identify(lambda x, p: 1e6 * one.apply(x, p), "apply", head_dim=8, axes=axes)
+    assert card.encoding is None
+    assert card.unknown == [
+        "cos and sin are multiplied by 1000000; the attention_factor of an encoding is at most "
+        "32768"
+    ]
+
+
+def test_a_factor_of_long_calls_that_no_encoding_may_have():
+    lists = LongRoPE((1.0,) * 4, (1.0, 1.5, 2.0, 3.0), 1024, attention_factor=(1.0, 1e4))
+    scaled = RoPE(8, layout="half", scaling=lists)
+    card = identify(
+        lambda x, p: scaled.apply(x, p) * (100.0 if p.max(initial=0) >= 1024 else 1.0),
+        "apply",
+        head_dim=8,
+    )
+    assert card.encoding == PLAIN
+    assert card.unknown == ["no known rule gives the frequencies of longer calls"]
