@@ -113,3 +113,14 @@ def in_full(number: int | float) -> str:
         if isinstance(number, int):
             return "an integer of many digits"  # which Python may refuse to print
     return repr(float(number))
+
+
+def indented(message: object, most: int = SHOWN) -> str:
+    """Return a message on printable lines; all but the first are indented.
+
+    So no name in it can begin a line, such as one with a verdict.  Indented text stays as it is.
+    """
+    first, *others = (one_line(line, most) for line in str(message).split("\n"))
+    if not all(line.startswith("  ") for line in others):
+        others = [f"  {line}" for line in others]
+    return "\n".join([first, *others])

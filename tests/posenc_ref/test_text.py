@@ -6,7 +6,7 @@ import sys
 import pytest
 from markdown_it import MarkdownIt
 
-from posenc_ref._text import code, markdown, near, one_line, printable, shown
+from posenc_ref._text import code, indented, markdown, near, one_line, printable, shown
 
 #: Text that changes a terminal or a page, each with what it would do.
 HOSTILE = {
@@ -134,3 +134,9 @@ def test_markdown_shows_the_text_and_does_nothing(text):
 )
 def test_what_github_would_link_is_taken_apart(text, apart):
     assert markdown(text) == apart
+
+
+def test_no_line_of_a_message_but_the_first_begins_with_a_name():
+    text = indented("no file\nCONFORMS  mine\n\x1b[2J")
+    assert text == "no file\n  CONFORMS  mine\n  \\x1b[2J"
+    assert indented(text) == text

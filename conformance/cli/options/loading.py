@@ -20,7 +20,7 @@ from typing import Any
 
 from posenc_ref import Encoding, from_dict
 from posenc_ref._documents import parse_json, read_text, require_regular
-from posenc_ref._text import one_line, shown
+from posenc_ref._text import indented, one_line, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
 from posenc_ref.conformance.guide.names import encodings
@@ -34,11 +34,11 @@ EXAMPLE = 'RoPE(64, layout="half")'
 class UsageError(Exception):
     """The command line is wrong; the message says how to correct it.
 
-    It is one line, whatever the names and values in it are.
+    Its lines after the first are indented, whatever the names and values in it are.
     """
 
     def __init__(self, message: object) -> None:
-        super().__init__(one_line(message, LONG_TEXT))
+        super().__init__(indented(message, LONG_TEXT))
 
 
 def refuse_options(options: Mapping[str, object], recorded: Path | None) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from posenc_ref._text import one_line, printable
+from posenc_ref._text import indented, printable
 from posenc_ref.conformance.surveys.progress import lines
 from posenc_ref.conformance.surveys.tables import TextTable, plain_text
 from posenc_ref.limits import LONG_TEXT
@@ -35,8 +35,8 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
 
 
 def usage_error(message: object) -> typer.Exit:
-    """Print a message on one line, and return the exception that ends with exit code 2."""
-    say(f"posenc: {one_line(message, LONG_TEXT)}", err=True)
+    """Print a message, and return the exception that ends with exit code 2."""
+    say(f"posenc: {indented(message, LONG_TEXT)}", err=True)
     return typer.Exit(2)
 
 

@@ -41,7 +41,7 @@ BAD = {
     "long integer": ([0, 10**400], "object"),
     "long range": (range(2**40), "at most"),
     "far range": (range(0, 2**70, 2**69), "at most"),
-    "very far range": (range(0, 10**400, 10**399), "many digits"),
+    "very far range": (range(0, 2 * 10**400, 10**400), "many digits"),
     "broadcast": (np.broadcast_to(np.int64(1), (2**40,)), "at most 2147483648 positions"),
     "matrix": (MATRIX, "matrix: pass np.asarray(it)"),
     "masked": (MASKED, "MaskedArray: pass its filled(value)"),
