@@ -166,6 +166,6 @@ def test_no_line_of_a_message_is_foreign(folder):
     ):
         run = CliRunner().invoke(app, arguments)
         assert run.exit_code == 2
-        assert len(run.output.splitlines()) == 1
+        assert all(line.startswith("  ") for line in run.output.splitlines()[1:])
     found = str(Verified(name, problems=[f"{name}: not in MANIFEST.json"]))
     assert not any(text.startswith("CONFORMS") for text in found.splitlines())
