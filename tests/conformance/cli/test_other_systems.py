@@ -23,8 +23,8 @@ def rope(x, positions):
 @pytest.mark.parametrize(
     ("target", "file"),
     [
-        (r"C:\work\rope.py:rope", r"C:\work\rope.py"),
-        ("C:/work/rope.py:rope", "C:/work/rope.py"),
+        (r"C:\code\rope.py:rope", r"C:\code\rope.py"),
+        ("C:/code/rope.py:rope", "C:/code/rope.py"),
         (r"D:rope.py:rope", "D:rope.py"),
         (r"\\server\share\rope.py:rope", r"\\server\share\rope.py"),
     ],
@@ -42,7 +42,7 @@ def test_a_drive_letter_is_part_of_the_file(target, file, monkeypatch):
     assert asked == [Path(file)]
 
 
-@pytest.mark.parametrize("target", [r"C:\work\rope.py", "C:/work/rope.py"])
+@pytest.mark.parametrize("target", [r"C:\code\rope.py", "C:/code/rope.py"])
 def test_a_drive_letter_is_no_module(target):
     with pytest.raises(UsageError, match=r"TARGET must be file\.py:function"):
         load_target(target)
