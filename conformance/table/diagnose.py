@@ -23,6 +23,7 @@ from posenc_ref.conformance.phases.precision import rounded
 from posenc_ref.conformance.phases.properties import perturbation
 
 from .formulas import changed_steps
+from .remedies import columns_of, of_step
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
@@ -141,6 +142,8 @@ def arrangement(
     if (rows == rows[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16")
         return None
+    if encoding.dim % 2 and encoding.odd == "zero-pad" and _changed_step(run, access, encoding):
+        return None
     if _rows_moved(run, access, encoding):
         return None
     found = quadrature(access, run.coarse, encoding.dim % 2 == 1 and encoding.odd == "extra-sin")
@@ -154,6 +157,7 @@ def arrangement(
             "layout",
             f"{found[0].size} sine and cosine pairs were found, declared {cosines.size}",
             "columns whose squares add up to a constant",
+            remedy=columns_of(encoding),
         )
         return None
     wanted = sorted(zip(sines.tolist(), cosines.tolist(), strict=True))
@@ -165,6 +169,7 @@ def arrangement(
             "phase-order",
             f"{'cos' if encoding.first == 'sin' else 'sin'} comes first, declared {encoding.first}",
             f"column {got[0][0]} is a sine, column {got[0][1]} its cosine",
+            remedy=columns_of(encoding),
             values={"declared": encoding.first},
         )
         return found
@@ -178,7 +183,7 @@ def arrangement(
         else f"columns are not {declared}",
         f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
         f"{wanted[0][1]}",
-        remedy="Arrange the columns as declared, or declare the measured 'layout' and 'first'.",
+        remedy=columns_of(encoding),
         values={"declared": encoding.layout, "measured": measured or None},
     )
     return found
@@ -291,7 +296,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
         "exponent",
         text,
         f"column {c} turns by {w[c]:.6g} rad per position, declared {declared[c]:.6g}",
-        remedy="Columns 2k and 2k + 1 share the exponent 2k/d.",
+        remedy=of_step(encoding, "the exponent"),
         equivalent=("frequency-spacing",),
     )
 
@@ -310,7 +315,7 @@ def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     """Report how the rows of a learned table are wrong: shifted, exchanged, or other values."""
-    weight = run.driver.rounded(np.asarray(encoding.weight, dtype=np.float64))
+    weight = run.driver.copied(np.asarray(encoding.weight, dtype=np.float64))
     count = encoding.rows - max(encoding.offset, 0)
     got = access.rows(np.arange(count))
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])

@@ -146,7 +146,7 @@ def _judge_lookup(run: Run) -> None:
 
     def truth(positions: np.ndarray) -> Truth:
         table = np.asarray(encoding.table(positions), dtype=np.float64)
-        return identical(run.driver.rounded(table))
+        return identical(run.driver.copied(table))
 
     access = TableAccess(run, read=partial(read_rows, run))
     first = _required(run, access, truth, min(5, rows))

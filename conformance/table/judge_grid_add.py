@@ -28,6 +28,7 @@ from . import judge as judge_tables
 from .formulas import changed_steps
 from .judge_features import longest, read_rows, rows_of, table_mistakes
 from .mistakes import Rows, looked_up
+from .remedies import of_step, row_of
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -121,8 +122,9 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         at(lambda b, s: np.arange(b)[:, None]),
         "x is (B, S, dim) here: cut the table to x.shape[1].",
     )
-    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
-        yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))))  # type: ignore[misc]
+    offset = getattr(encoding, "offset", 0)
+    for code, message, change in other_rows(offset):
+        yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))), row_of(offset))  # type: ignore[misc]
     root = float(encoding.dim) ** 0.5
     for message, x, pe in (
         ("x is multiplied by sqrt(dim)", root, 1.0),
@@ -136,7 +138,8 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("x is missing: only the encoding is returned", 0.0, 1.0),
         ("x is added twice", 2.0, 1.0),
     ):
-        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe))  # type: ignore[misc]
+        remedy = "Return x + PE: add the rows once, and multiply neither x nor the rows."
+        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe), remedy)  # type: ignore[misc]
 
 
 def _sum_steps(run: Run, first: Added) -> Iterator[Mistake]:
@@ -198,7 +201,8 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
         found = each_part(one.truth, lambda part: np.broadcast_to(part, rows.shape)[order])  # noqa: B023
         if len(set(order)) < len(order) or not fits(run, one, found):
             return False
-        run.add("token-order", "the patches are permuted", f"{one.case}: {order[:12]}")
+        remedy = of_step(run.encoding, "the patches")
+        run.add("token-order", "the patches are permuted", f"{one.case}: {order[:12]}", remedy=remedy)
     return True
 
 
@@ -226,9 +230,7 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         token = y * w + x
         return np.asarray((token % h) * w + token // h)
 
-    yield from mistakes(
-        "token-order",
-        at,
+    rows = (
         ("patches are numbered column by column", lambda y, x, h, w: x * h + y),
         ("tokens are listed column by column", by_columns),
         ("patch (y, x) has the number y * height + x", lambda y, x, h, w: y * h + x),
@@ -241,9 +243,12 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         ("the numbers of each row of patches start at 0", lambda y, x, h, w: x),
         ("the numbers of each column of patches start at 0", lambda y, x, h, w: y),
     )
+    remedy = of_step(run.encoding, "the patches")
+    yield from mistakes("token-order", at, *((*row, remedy) for row in rows))
     text = "every patch has the next row of the table, as if row 0 belonged to a [CLS] token"
-    yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1))
+    remedy = "Give patch n row n of the table; a [CLS] token is not among the patches here."
+    yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1), remedy)
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:
         text = f"the table's offset {offset} is missing"
-        yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
+        yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x - offset), row_of(offset))
