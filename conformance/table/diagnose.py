@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Learned, Sinusoidal
+from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.diagnosis.match import explains, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
@@ -19,7 +19,6 @@ from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
-from posenc_ref.conformance.phases.precision import rounded
 from posenc_ref.conformance.phases.properties import perturbation
 
 from .formulas import changed_steps
@@ -311,39 +310,3 @@ def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
     return False
-
-
-def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
-    """Report how the rows of a learned table are wrong: shifted, exchanged, or other values."""
-    weight = run.driver.copied(np.asarray(encoding.weight, dtype=np.float64))
-    count = encoding.rows - max(encoding.offset, 0)
-    got = access.rows(np.arange(count))
-    used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
-    shift = used - np.arange(count)
-    evidence = f"position 0 gets row {used[0]}, declared row {encoding.offset}"
-    if (shift == shift[0]).all() and shift[0] != encoding.offset:
-        run.add(
-            "position-origin",
-            f"rows are shifted by {shift[0]}, declared {encoding.offset}",
-            evidence,
-            values={"declared": encoding.offset, "measured": int(shift[0])},
-        )
-        return
-    wrong = np.flatnonzero(used != np.arange(count) + encoding.offset)
-    if wrong.size:
-        p = int(wrong[0])
-        evidence = f"position {p} gets row {used[p]}, declared row {p + encoding.offset}"
-        run.add(
-            "wrong-row", f"{wrong.size} of {count} positions get wrong rows" + run.where(), evidence
-        )
-    else:
-        p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
-        evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
-        for half in ("float16", "bfloat16"):
-            if np.array_equal(rounded(weight[used], half), got):
-                text = f"the rows of the table are rounded to {half}"
-                run.add("table-precision", text, evidence, values={"measured": half})
-                return
-        run.add(
-            "inaccurate", f"the values are not those of the table's rows{run.where()}", evidence
-        )

@@ -34,7 +34,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from .formulas import changed_steps
 from .half_precision_mistakes import half_positions, half_rows
-from .mistakes import Rows, changed_tables, looked_up
+from .mistakes import Rows, changed_tables, changed_twice, looked_up
 from .column_order import report_order
 from .remedies import restored
 
@@ -95,13 +95,16 @@ def _declared(run: Run) -> Rows:
 
 
 def table_mistakes(
-    run: Run, positions: Callable[[Table, Any], np.ndarray] = lambda table, at: at
+    run: Run,
+    positions: Callable[[Table, Any], np.ndarray] = lambda table, at: at,
+    *,
+    twice: bool = False,
 ) -> Iterator[Mistake]:
-    """Yield mistakes with one field of the declaration changed.
+    """Yield mistakes with one field of the declaration changed; ``twice``: the axes as well.
 
     ``positions(table, facts)`` returns the positions in a call; ``facts`` are the call's arguments.
     """
-    for code, message, table in changed_tables(run.encoding):
+    for code, message, table in (changed_twice if twice else changed_tables)(run.encoding):
         predict = looked_up(partial(rows_of, run, table), partial(positions, table))
         yield Mistake(code, message, predict, restored(run.encoding, table))
 
@@ -109,6 +112,7 @@ def table_mistakes(
 def _mistakes(run: Run) -> Iterator[Mistake]:
     moved = partial(looked_up, _declared(run))
     yield from table_mistakes(run)
+    yield from table_mistakes(run, twice=True)
     if run.encoding.num_axes > 1:
         remedy = "Take the positions of axis a from row a of the argument, positions[a]."
         yield from mistakes(

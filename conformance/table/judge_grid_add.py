@@ -29,6 +29,7 @@ from .formulas import changed_steps
 from .judge_features import longest, read_rows, rows_of, table_mistakes
 from .mistakes import Rows, looked_up
 from .remedies import of_step, row_of
+from .rows_used import SeenRows, name_rows
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -83,13 +84,20 @@ def judge_add(run: Run) -> None:
         return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device))[0]
 
     known = chain(_sum_mistakes(encoding), likely(run, calls, _sum_steps(run, calls[0].facts)))
-    if not (match(run, calls, known) and run.report.codes):
+    explained = match(run, calls, known) and run.report.codes
+    if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
     state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
+
+
+def _seen_rows(one: JudgedCall) -> SeenRows:
+    """Return the rows that were added in a call."""
+    x = one.facts.x
+    return SeenRows(one.case, one.actual - x, np.abs(x), np.arange(x.shape[1]))
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:
@@ -183,7 +191,8 @@ def judge_grid(run: Run) -> None:
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
     every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
     steps = likely(run, seen, changed_steps(run, seen[0].facts))
-    if match(run, seen, chain(every, steps)) and run.report.codes:
+    twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
+    if match(run, seen, chain(every, steps, twice)) and run.report.codes:
         return
     if not run.failures or run.report.codes or _reordered(run, seen):
         return

@@ -60,20 +60,19 @@ def looked_up(
 
 
 def changed_tables(declared: Table) -> Iterator[Changed]:
-    """Yield tables with one mistake, then tables with exchanged axes and one more mistake."""
-    single = list(_single(declared))
-    yield from single
-    orders = [(message, table) for code, message, table in single if code == "axis-order"]
-    if len(orders) == 1 and isinstance(declared, Sinusoidal2D | DETRSine):
-        ((exchanged, turned),) = orders
-        for code, message, table in _single(turned):
-            if table != declared:
-                yield code, f"{exchanged}; {message}", table
-
-
-def _single(declared: Table) -> Iterator[Changed]:
+    """Yield tables with one mistake."""
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
     return _valid(declared, chain.from_iterable(forms))
+
+
+def changed_twice(declared: Table) -> Iterator[Changed]:
+    """Yield tables with exchanged axes and one more mistake."""
+    orders = [(message, table) for code, message, table in changed_tables(declared) if code == "axis-order"]
+    if len(orders) == 1 and isinstance(declared, Sinusoidal2D | DETRSine):
+        ((exchanged, turned),) = orders
+        for code, message, table in changed_tables(turned):
+            if table != declared:
+                yield code, f"{exchanged}; {message}", table
 
 
 def _valid(declared: Any, changes: Iterable[Change]) -> Iterator[Changed]:
@@ -297,7 +296,7 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
         for missing, left in zip((1, 0), declared.parts, strict=True):
             yield "amplitude", f"the encoding parts[{missing}] is not added", lambda left=left: left  # type: ignore[misc]
     for i, part in enumerate(declared.parts):
-        inner = _sinusoid(part) if isinstance(part, Sinusoidal) else _single(part)
+        inner = _sinusoid(part) if isinstance(part, Sinusoidal) else changed_tables(part)
         for code, message, table in inner:
             parts = tuple(table if j == i else p for j, p in enumerate(declared.parts))
             yield code, f"parts[{i}]: {message}", {"parts": parts}
