@@ -208,6 +208,7 @@ def _state_mistakes() -> Iterator[Mistake]:
         "state",
         "a call gets the angles of the first equally long call",
         at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
+        "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
     )
     yield Mistake(
         "state",
@@ -218,9 +219,21 @@ def _state_mistakes() -> Iterator[Mistake]:
     yield from mistakes(
         "state",
         at_offset,
-        ("the tokens of earlier calls are added to the offset", lambda c: c.offset[0] + c.earlier),
-        ("a call goes on where the one before it ended", lambda c: c.earlier),
-        ("the offset of the first call is kept", lambda c: c.sequence[0][1]),
+        (
+            "the tokens of earlier calls are added to the offset",
+            lambda c: c.offset[0] + c.earlier,
+            "Use the offset that is passed: it counts the earlier tokens of its own sequence.",
+        ),
+        (
+            "a call goes on where the one before it ended",
+            lambda c: c.earlier,
+            "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
+        ),
+        (
+            "the offset of the first call is kept",
+            lambda c: c.sequence[0][1],
+            "Use the offset that is passed with each call, not the one of the first call.",
+        ),
     )
 
 

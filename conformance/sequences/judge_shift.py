@@ -61,8 +61,8 @@ class Moved:
         return {
             DECLARED: delta,
             "the size of delta": np.abs(delta),
-            "the key's index": index,
-            "the number of keys": 0 * index + index.size,
+            "the index in the call": index,
+            "the length of the call": 0 * index + index.size,
             "the batch row": row,
             "the head": head,
         }
@@ -145,20 +145,27 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     def by(delta: Callable[[Moved], Any]) -> Callable[[Moved], Truth]:
         return lambda call: call.by(np.broadcast_to(delta(call), call.x.shape[2]))
 
-    yield Mistake("sign", "keys move the other way: by -delta", by(lambda call: -call.delta))
+    yield Mistake(
+        "sign",
+        "keys move the other way: by -delta",
+        by(lambda call: -call.delta),
+        "Rotate every key by +delta, with the sign that delta has.",
+    )
     yield from mistakes(
         "stale-cache",
         by,
-        ("keys stay where they are", lambda call: 0),
+        ("keys stay where they are", lambda call: 0, "Rotate every key by delta positions."),
         (
             "keys are rotated anew, to delta + index, although they are rotated already",
             lambda call: call.delta + np.arange(call.x.shape[2]),
             "Rotate cached keys by delta alone: they are at their old positions already.",
         ),
     )
-    yield Mistake("position-scale", "delta is applied twice", by(lambda call: 2 * call.delta))
-    text = "keys move one position too far"
-    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1))
+    remedy = "Rotate every key by delta, once."
+    text = "delta is applied twice"
+    yield Mistake("position-scale", text, by(lambda call: 2 * call.delta), remedy)
+    text, remedy = "keys move one position too far", "Rotate every key by delta, without adding 1."
+    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1), remedy)
     if encoding.offset:
         yield Mistake(
             "position-origin",

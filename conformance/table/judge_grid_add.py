@@ -211,7 +211,9 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
         if len(set(order)) < len(order) or not fits(run, one, found):
             return False
         remedy = of_step(run.encoding, "the patches")
-        run.add("token-order", "the patches are permuted", f"{one.case}: {order[:12]}", remedy=remedy)
+        run.add(
+            "token-order", "the patches are permuted", f"{one.case}: {order[:12]}", remedy=remedy
+        )
     return True
 
 
@@ -260,4 +262,6 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:
         text = f"the table's offset {offset} is missing"
-        yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x - offset), row_of(offset))
+        yield Mistake(
+            "table-offset", text, at(lambda y, x, h, w: y * w + x - offset), row_of(offset)
+        )

@@ -67,7 +67,11 @@ def changed_tables(declared: Table) -> Iterator[Changed]:
 
 def changed_twice(declared: Table) -> Iterator[Changed]:
     """Yield tables with exchanged axes and one more mistake."""
-    orders = [(message, table) for code, message, table in changed_tables(declared) if code == "axis-order"]
+    orders = [
+        (message, table)
+        for code, message, table in changed_tables(declared)
+        if code == "axis-order"
+    ]
     if len(orders) == 1 and isinstance(declared, Sinusoidal2D | DETRSine):
         ((exchanged, turned),) = orders
         for code, message, table in changed_tables(turned):
@@ -228,7 +232,9 @@ def _fourier(declared: FourierFeatures) -> Iterator[Change]:
     for unit, word in words.items():
         text = f"angles are multiplied by {word}, declared {words[declared.unit]}"
         if bands and (declared.unit, unit) in late:
-            text += f"; or bands of powers of 2 begin one {late[declared.unit, unit]}: the same values"
+            text += (
+                f"; or bands of powers of 2 begin one {late[declared.unit, unit]}: the same values"
+            )
         yield "position-scale", text, {"unit": unit}
     yield from _arranged(declared)
     for order in permutations(range(declared.num_axes)):
@@ -276,8 +282,12 @@ def _bands(declared: FourierFeatures) -> Iterator[Change]:
         ("are squared", lambda w: w * w),
     )  # fmt: skip
     for words, change in ways:
-        yield "exponent", f"the frequencies of the bands {words}", lambda c=change: (  # type: ignore[misc]
-            declared.replace(**of(c))
+        yield (
+            "exponent",
+            f"the frequencies of the bands {words}",
+            lambda c=change: (  # type: ignore[misc]
+                declared.replace(**of(c))
+            ),
         )
 
 

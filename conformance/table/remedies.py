@@ -245,7 +245,9 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
 def row_of(offset: float) -> str:
     """Return the row of each position of a table that starts at row ``offset``."""
     row = f"p + {offset:g}" if offset else "p"
-    return f"Give position p row {row} of the table, for p = 0, 1, 2, ..., in the order of the tokens."
+    return (
+        f"Give position p row {row} of the table, for p = 0, 1, 2, ..., in the order of the tokens."
+    )
 
 
 def of_step(declared: Any, name: str) -> str:
