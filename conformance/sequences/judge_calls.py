@@ -26,6 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
+from .grown_state import name_growth
 from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: the sizes (B, H, S), and the position of the first token.
@@ -176,7 +177,9 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
 def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
-    if not wrong or match(run, seen, _state_mistakes(), parts=False):
+    if not wrong or match(run, seen, _state_mistakes(), parts=False, whole=True):
+        return
+    if name_growth(run, seen):
         return
     if name_positions(run, seen, "state", partial(_further, run, seen[0].facts.encoding)):
         return
@@ -184,6 +187,8 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
         "state",
         f"a call that is right by itself is wrong after other calls{run.where()}",
         f"{len(wrong)} calls, {wrong[0].case} first",
+        remedy="Compute what this call needs from its own x and offset. If cos and sin are kept, "
+        "keep them under all that they depend on, and do not write to the kept ones.",
         by=None,
     )
 

@@ -133,7 +133,7 @@ def judge_table(run: Run) -> None:
     if run.failures and not run.report.findings and not nonfinite:
         if diagnose_rows.whole_rows(run, access, encoding):
             return
-        if _rows_by_rule(run, access):
+        if _rows_by_rule(run, access) or diagnose_rows.accumulated(run, access, encoding):
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
