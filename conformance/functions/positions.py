@@ -298,8 +298,8 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     padding, offset = encoding.padding_idx, encoding.offset
     rows = (
-        f"With real = (ids != {padding}), return cumsum(real, axis=-1) * real + {padding - offset}: "
-        f"real tokens get {padding + 1 - offset}, {padding + 2 - offset}, ..., padding tokens "
+        f"With real = (ids != {padding}), return cumsum(real, axis=-1) * real + "
+        f"{padding - offset}: real tokens get {padding + 1 - offset}, {padding + 2 - offset}, ..., padding tokens "
         f"{padding - offset}."
     )
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from .foreign import Malformed, Refused
 from .plural import plural
 
+if TYPE_CHECKING:
+    from .run import Run
+
+#: What a judge keeps of a judged call.
+Seen = TypeVar("Seen")
 #: One call: the level of every factor.
 Row = dict[str, Any]
 #: Two factors with a level each.
@@ -110,6 +116,43 @@ class Crossing:
         names = ", ".join(self.levels)
         calls = plural(self.calls, "call", "calls")
         return f"{met} of {len(wanted)} pairs of values of {names}, in {calls}"
+
+
+def cross(
+    run: Run,
+    crossing: Crossing,
+    call: Callable[[Row], Seen | None],
+    said: Callable[[Row], str],
+) -> list[Seen]:
+    """Make the calls of a crossing; return the results of those that were judged.
+
+    ``call`` makes and judges one call; it returns None if the encoding has no such call. ``said``
+    describes a call in words. Refused calls are one limit of the report; a result of another shape
+    is an error.
+    """
+    run.ledger.crossings.append(crossing)
+    refused: dict[str, Refused] = {}
+    seen: list[Seen] = []
+    for row in crossing.rows():
+        try:
+            found = call(row)
+        except Refused as error:
+            crossing.refused(row)
+            refused.setdefault(said(row), error)
+            continue
+        except Malformed as error:
+            run.add(error.code, str(error), said(row))
+            continue
+        if not run.floats_only():
+            break
+        if found is not None:
+            crossing.saw(row)
+            seen.append(found)
+    if refused:
+        words, error = next(iter(refused.items()))
+        more = f", and {len(refused) - 1} other sizes or forms" if len(refused) > 1 else ""
+        run.limit(f"{words}{more}: refused ({error})")
+    return seen
 
 
 def _within(row: Row) -> Iterator[Pair]:

@@ -52,8 +52,8 @@ def _amplitude(run: Run, wrong: Sequence[JudgedCall]) -> bool:
         f"up to {most + 1} times",
         f"{wrong[0].case}, index {at}: {wrong[0].actual[at]:.9g}, declared "
         f"{wrong[0].truth.value[at]:.9g}; so in all {len(wrong)} wrong results",
-        remedy="Multiply by the factor once: when the kept cos and sin are built, or a copy of them "
-        "in every call. Do not multiply the kept ones in place.",
+        remedy="Multiply by the factor once: when the kept cos and sin are built, or a copy of "
+        "them in every call. Do not multiply the kept ones in place.",
         by=None,
     )
     return True

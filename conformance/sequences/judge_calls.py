@@ -11,12 +11,13 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.drive import Probe, drive
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.rule import Variables
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
@@ -47,6 +48,8 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 }
 
 
+#: Sizes and offsets of single calls of which every two meet.
+CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 9, 33), "offset": (0, 7, 64, 129)}
 #: Sequences that could refute a rule found in the others.
 FURTHER: dict[str, tuple[Call, ...]] = {
     "other lengths, other offsets": (
@@ -113,6 +116,11 @@ def judge(run: Run) -> None:
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
             _name_state(run, turns)
+    # Later than the sequences, because an instance may keep what one call of a length computes.
+    if not (run.failures or run.settings.reduced):
+        crossing = Crossing(CROSSED, seed=run.settings.seed)
+        alone += drive_crossed(run, crossing, _crossed, ask)
+        match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])
     state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
     if run.report.codes or name_positions(run, alone, "decode-offset"):
@@ -120,6 +128,12 @@ def judge(run: Run) -> None:
     judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
     if run.failures and not run.report.codes:
         name_place(run, alone, "decode-offset", "calls with an offset give wrong results")
+
+
+def _crossed(row: Row) -> Probe:
+    size = (row["B"], row["H"], row["S"])
+    words = f"fn([(x, {row['offset']})]) with x {size}"
+    return Probe("alone", "alone", ((size, row["offset"]),), False, words)
 
 
 def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:

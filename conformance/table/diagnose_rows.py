@@ -92,6 +92,8 @@ def accumulated(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     if not exactly.any() or (step > _LOOSE * u).any():
         return False
     ratio = z / exact
+    if (np.abs(ratio[0] - 1) > _ROUNDINGS * u).any():
+        return False
     length, angle = np.abs(ratio) - 1, np.unwrap(np.angle(ratio), axis=0)
     slope = (at[:, None] * angle).sum(0) / max(float((at * at).sum()), 1.0)
     uneven = np.maximum(np.abs(length), np.abs(angle - at[:, None] * slope)) * exactly

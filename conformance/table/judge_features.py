@@ -32,10 +32,10 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
+from .column_order import report_order
 from .formulas import changed_steps
 from .half_precision_mistakes import half_positions, half_rows
 from .mistakes import Rows, changed_tables, changed_twice, looked_up
-from .column_order import report_order
 from .remedies import restored
 
 Inputs = Iterator[tuple[str, str, np.ndarray]]

@@ -15,11 +15,12 @@ import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.crossing import Crossing
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
@@ -35,6 +36,10 @@ from .rows_used import SeenRows, name_rows
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 #: (B, S) of larger calls, which may be refused.
 LONG = ((1, 130), (2, 600), (1, 2050))
+#: Sizes of small calls of which every two meet in a call.
+CROSSED = {"B": (1, 2, 5), "S": (1, 3, 8, 17, 33, 65, 129)}
+#: Sizes of small grids of which every two meet.
+CROSSED_GRIDS = {"height": (1, 2, 3, 7, 16), "width": (1, 2, 3, 7, 16)}
 #: (height, width): wide and high grids, so that exchanged axes show.
 GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24, 32))
 
@@ -68,16 +73,19 @@ def judge_add(run: Run) -> None:
     driver.keeps_dtype = True
     last = min(longest(encoding) - 1, run.settings.up_to(2**40))
 
-    def probes() -> Iterator[Probe]:
-        for b, s in (*SIZES, *LONG):
-            if s <= last + 1:
-                x = run.random((b, s, encoding.dim), b + s)
-                call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
-                yield Probe("sums", f"x of shape {x.shape}", call, (b, s) in SIZES)
+    def probe(b: int, s: int) -> Probe:
+        x = run.random((b, s, encoding.dim), b + s)
+        call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
+        return Probe("sums", f"x of shape {x.shape}", call, (b, s) in SIZES)
 
-    calls = drive(run, probes(), one_result(lambda call: _sum(run, call.x)))
+    ask = one_result(lambda call: _sum(run, call.x))
+    calls = drive(run, (probe(b, s) for b, s in (*SIZES, *LONG) if s <= last + 1), ask)
     if not calls:
         return
+    sizes = {**CROSSED, "S": tuple(s for s in CROSSED["S"] if s <= last + 1)}
+    if not run.settings.reduced:
+        crossing = Crossing(sizes, seed=run.settings.seed)
+        calls += drive_crossed(run, crossing, lambda row: probe(row["B"], row["S"]), ask)
 
     def zeros(length: int) -> Any:
         x = np.zeros((1, length, encoding.dim))
@@ -165,28 +173,38 @@ def judge_grid(run: Run) -> None:
     """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
-    seen: list[JudgedCall] = []
-    for h, w in GRIDS:
+    ask = one_result(
+        lambda size: _patches(run, *size),
+        lambda size: rows_of(run, encoding, encoding.grid_positions(*size)),
+    )
+
+    def probe(h: int, w: int) -> Probe | None:
         if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
-            continue
+            return None
+        return Probe("grids", f"a grid of {h} x {w}", (h, w), False)
+
+    seen: list[JudgedCall] = []
+    known = len(run.report.limits)
+    for one in filter(None, (probe(*size) for size in GRIDS)):
         try:
-            actual = _patches(run, h, w)
+            found = ask(one)
         except Refused as error:
-            run.limit(f"a grid of {h} x {w}: refused ({error})")
+            run.limit(f"{one.case}: refused ({error})")
             continue
         except Malformed as error:
             if run.failures:  # the table is wrong, and too short for this grid
                 break
-            run.add(error.code, str(error), f"a grid of {h} x {w}")
+            run.add(error.code, str(error), one.case)
             return
         if not run.floats_only():
             return
-        truth = rows_of(run, encoding, encoding.grid_positions(h, w))
-        one = JudgedCall(f"a grid of {h} x {w}", actual, truth, (h, w))
-        seen.append(judge_call(run, "grids", one))
+        seen += [judge_call(run, "grids", call) for call in found]
     if not seen:
         run.add("raises", "all grids are refused", run.report.limits[-1])
         return
+    if len(run.report.limits) == known and not run.settings.reduced:
+        crossing = Crossing(CROSSED_GRIDS, seed=run.settings.seed)
+        seen += drive_crossed(run, crossing, lambda row: probe(row["height"], row["width"]), ask)
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
     every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))

@@ -192,7 +192,7 @@ def _scale(declared: Any) -> str:
 
 def factor_of(declared: Any) -> str:
     """Return the factor on the values of a table."""
-    if declared.scale == 1:
+    if getattr(declared, "scale", 1) == 1:
         return "Leave sines and cosines unscaled: no factor is declared."
     return f"Multiply sines and cosines alike by {declared.scale:.6g}, once."
 
