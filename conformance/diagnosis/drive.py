@@ -71,7 +71,10 @@ def drive_crossed(
 
     def judged(row: Row) -> list[JudgedCall] | None:
         one = probe(row)
-        return None if one is None else [judge_call(run, one.check, call) for call in ask(one)]
+        calls = ask(one) if one is not None else ()
+        if one is None or not run.floats_only():
+            return None
+        return [judge_call(run, one.check, call) for call in calls]
 
     def said(row: Row) -> str:
         one = probe(row)

@@ -10,7 +10,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
-from . import variables
+from . import crossed, variables
 from .function import Arguments, Plain, several, written
 
 #: The function may refuse longer sequences.
@@ -299,8 +299,8 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     padding, offset = encoding.padding_idx, encoding.offset
     rows = (
         f"With real = (ids != {padding}), return cumsum(real, axis=-1) * real + "
-        f"{padding - offset}: real tokens get {padding + 1 - offset}, {padding + 2 - offset}, ..., padding tokens "
-        f"{padding - offset}."
+        f"{padding - offset}: real tokens get {padding + 1 - offset}, {padding + 2 - offset}, ..., "
+        f"padding tokens {padding - offset}."
     )
 
     def real(ids: np.ndarray) -> np.ndarray:
@@ -356,8 +356,15 @@ POSITION_ROWS = {
         "padding",
         judged=lambda arguments: np.asarray(arguments[0]) == 1,
         variables=variables.of_mask,
+        crossing=(crossed.mask_crossing, crossed.mask_row),
     ),
-    "packed": Plain(_lengths, _packed_mistakes, "packing", variables=variables.of_lengths),
+    "packed": Plain(
+        _lengths,
+        _packed_mistakes,
+        "packing",
+        variables=variables.of_lengths,
+        crossing=(crossed.packed_crossing, crossed.packed_row),
+    ),
     "decode_positions": Plain(
         _prompts, _decode_mistakes, "decode-offset", variables=variables.of_prompt
     ),

@@ -143,8 +143,6 @@ def cross(
         except Malformed as error:
             run.add(error.code, str(error), said(row))
             continue
-        if not run.floats_only():
-            break
         if found is not None:
             crossing.saw(row)
             seen.append(found)

@@ -200,8 +200,8 @@ def factor_of(declared: Any) -> str:
 def _divisor(declared: StandardizedSinusoidal) -> str:
     count = declared.length * declared.dim
     return (
-        f"Divide by {declared.divisor:g} times the standard deviation of all {count} numbers, which "
-        f"divides by {count - 1} (ddof=1, as torch.std does)."
+        f"Divide by {declared.divisor:g} times the standard deviation of all {count} numbers, "
+        f"which divides by {count - 1} (ddof=1, as torch.std does)."
     )
 
 
@@ -216,8 +216,8 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "axis_order": _order,
     "denominator": exponent_of,
     "base": lambda e: f"Use the base {e.base:g}.",
-    "width_base": lambda e: f"Use the base {e.base:g} for the height and {e.width_base or e.base:g} "
-    "for the width.",
+    "width_base": lambda e: f"Use the base {e.base:g} for the height and "
+    f"{e.width_base or e.base:g} for the width.",
     "offset": _placed,
     "position_scale": _placed,
     "scale": _scale,

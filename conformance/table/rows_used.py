@@ -27,7 +27,7 @@ _TILES = (4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class SeenRows:
-    """The rows of one call, (S, dim) or (B, S, dim), and their declared positions (S,) or (B, S)."""
+    """The rows of one call, (S, dim) or (B, S, dim), and their positions, (S,) or (B, S)."""
 
     case: str
     rows: np.ndarray
