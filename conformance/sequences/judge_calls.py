@@ -49,7 +49,7 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 
 
 #: Sizes and offsets of single calls of which every two meet.
-CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 9, 33), "offset": (0, 7, 64, 129)}
+CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 13, 31), "offset": (0, 7, 64, 129)}
 #: Sequences that could refute a rule found in the others.
 FURTHER: dict[str, tuple[Call, ...]] = {
     "other lengths, other offsets": (

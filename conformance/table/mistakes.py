@@ -246,7 +246,7 @@ def _fourier(declared: FourierFeatures) -> Iterator[Change]:
 def _bands(declared: FourierFeatures) -> Iterator[Change]:
     """Yield matrices whose rows, one coordinate each, have other frequencies than declared."""
     matrix = np.asarray(declared.matrix)
-    if ((matrix != 0).sum(axis=1) != 1).any():
+    if ((matrix != 0).sum(axis=1) != 1).any() or (matrix < 0).any():
         return
     axis = np.argmax(matrix != 0, axis=1)
     place = [np.flatnonzero(axis == a) for a in range(declared.num_axes)]
