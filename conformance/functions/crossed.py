@@ -34,7 +34,7 @@ def packed_row(row: Row) -> tuple[Any, ...]:
 
 def _padded(row: Row) -> bool:
     """Return whether a row has tokens enough for its padding."""
-    return row.get("tokens", 9) > 3 or row.get("padding", "nowhere") == "nowhere"
+    return bool(row.get("tokens", 9) > 3 or row.get("padding", "nowhere") == "nowhere")
 
 
 def mask_crossing() -> Crossing:

@@ -147,9 +147,9 @@ def cross(
             crossing.saw(row)
             seen.append(found)
     if refused:
-        words, error = next(iter(refused.items()))
+        words, first = next(iter(refused.items()))
         more = f", and {len(refused) - 1} other sizes or forms" if len(refused) > 1 else ""
-        run.limit(f"{words}{more}: refused ({error})")
+        run.limit(f"{words}{more}: refused ({first})")
     return seen
 
 

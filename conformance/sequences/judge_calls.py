@@ -28,10 +28,9 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
 from .grown_state import name_growth
+from .kept_tables import Call, kept_tables
 from .offset_mistakes import Offset, offset_mistakes
 
-#: One call: the sizes (B, H, S), and the position of the first token.
-Call = tuple[tuple[int, int, int], int]
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
 SEQUENCES: dict[str, tuple[Call, ...]] = {
@@ -68,6 +67,12 @@ class InTurn(Offset):
 
     index: int
     sequence: tuple[Call, ...]
+    earlier_sequences: tuple[Call, ...] = ()  #: the calls of the run before this sequence
+
+    def before(self, *, whole: bool) -> tuple[Call, ...]:
+        """Return the calls up to this one, of the sequence or of the ``whole`` run."""
+        own = self.sequence[: self.index + 1]
+        return self.earlier_sequences + own if whole else own
 
     @property
     def earlier(self) -> int:
@@ -103,7 +108,8 @@ def judge(run: Run) -> None:
     """
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
-    ask = partial(_ask, run, encoding)
+    made: list[Call] = []
+    ask = partial(_ask, run, encoding, made)
     probes = (
         Probe("alone", "alone", calls, words=f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}")
         for calls in ALONE
@@ -115,7 +121,7 @@ def judge(run: Run) -> None:
     if not (by_itself and run.report.codes):
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
-            _name_state(run, turns)
+            _name_state(run, turns, ask)
     # Later than the sequences, because an instance may keep what one call of a length computes.
     if not (run.failures or run.settings.reduced):
         crossing = Crossing(CROSSED, seed=run.settings.seed)
@@ -136,15 +142,19 @@ def _crossed(row: Row) -> Probe:
     return Probe("alone", "alone", ((size, row["offset"]),), False, words)
 
 
-def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
-    """Make the calls of one sequence; return them with their expected results."""
+def _ask(run: Run, encoding: Rotary, made: list[Call], probe: Probe) -> list[JudgedCall]:
+    """Make the calls of one sequence; return them with their expected results.
+
+    ``made`` lists the calls of the run before, and then these as well.
+    """
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
     inputs = []
     for i, (size, start) in enumerate(calls):
         at = i if name == "one position, other x" else first[size, start]
         x = run.random((*size, encoding.head_dim), sum(size) + at)
-        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls))
+        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls, tuple(made)))
+    made += calls
     outputs = _called(run, inputs)
     seen = []
     for i, (one, y) in enumerate(zip(inputs, outputs, strict=True)):
@@ -188,14 +198,16 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     }
 
 
-def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
+def _name_state(
+    run: Run, seen: Sequence[JudgedCall], ask: Callable[[Probe], list[JudgedCall]]
+) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
     if not wrong or match(run, seen, _state_mistakes(), parts=False, whole=True):
         return
     if name_growth(run, seen):
         return
-    if name_positions(run, seen, "state", partial(_further, run, seen[0].facts.encoding)):
+    if name_positions(run, seen, "state", partial(_further, ask)):
         return
     run.add(
         "state",
@@ -207,10 +219,10 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     )
 
 
-def _further(run: Run, encoding: Rotary) -> Iterator[JudgedCall]:
+def _further(ask: Callable[[Probe], list[JudgedCall]]) -> Iterator[JudgedCall]:
     """Make sequences of calls that could refute a rule for positions."""
     for name, calls in FURTHER.items():
-        yield from _ask(run, encoding, Probe("sequences", name, calls))
+        yield from ask(Probe("sequences", name, calls))
 
 
 def _state_mistakes() -> Iterator[Mistake]:
@@ -253,6 +265,9 @@ def _state_mistakes() -> Iterator[Mistake]:
             lambda c: c.sequence[0][1],
             "Use the offset that is passed with each call, not the one of the first call.",
         ),
+    )
+    yield from kept_tables(
+        lambda positions, whole: lambda call: call.at(positions(call.before(whole=whole)))
     )
 
 

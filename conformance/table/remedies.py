@@ -137,20 +137,19 @@ def _order(declared: Any) -> str:
 def exponent_of(declared: Any) -> str:
     """Return the exponent of the frequencies of a table."""
     if isinstance(declared, Sinusoidal):
-        known = {"dim": declared.dim / 2, "half-1": declared.dim // 2 - 1}
-        n, of = known.get(declared.denominator, declared.denominator), "pair k"
+        known: dict[Any, float] = {"dim": declared.dim / 2, "half-1": declared.dim // 2 - 1}
+        n, of = float(known.get(declared.denominator, declared.denominator)), "pair k"
     else:
         pairs = {part.dim // 2 for _, part in declared.parts()}
-        n = {"dim": min(pairs), "half-1": min(pairs) - 1}.get(
-            declared.denominator, declared.denominator
-        )
+        known = {"dim": min(pairs), "half-1": min(pairs) - 1}
+        n = float(known.get(declared.denominator, declared.denominator))
         if len(pairs) > 1:
             return (
                 f"Pair k of an axis has the frequency {declared.base:g} ** (-k/n), where n counts "
                 "the pairs of this axis" + " minus 1" * (declared.denominator == "half-1") + "."
             )
         of = "pair k of each axis, counted within the axis,"
-    return f"Give {of} the frequency {declared.base:g} ** (-k/{float(n):g})."
+    return f"Give {of} the frequency {declared.base:g} ** (-k/{n:g})."
 
 
 def _placed(declared: Any) -> str:
@@ -205,6 +204,14 @@ def _divisor(declared: StandardizedSinusoidal) -> str:
     )
 
 
+def _unit(declared: FourierFeatures) -> str:
+    text = f"Multiply the product of matrix and coordinates by {_UNITS[declared.unit]}"
+    if ((declared.matrix != 0).sum(axis=1) != 1).any():
+        return f"{text}."
+    first = np.abs(declared.matrix[declared.matrix != 0]).flat[0]
+    return f"{text}; the frequency of the first band is {first:.6g}."
+
+
 def _widths(declared: Any) -> str:
     each = ((AXES[declared.axes[a]], part.dim) for a, part in declared.parts())
     return ", ".join(f"{name} {n}" for name, n in each)
@@ -228,8 +235,7 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
        "column by column: row = token % height, column = token // height."),
     "normalize": _normalised,
     "shift": _normalised,
-    "unit": lambda e: f"Multiply the product of matrix and coordinates by {_UNITS[e.unit]}; the "
-    f"matrix begins with {np.abs(e.matrix[e.matrix != 0]).flat[0]:.6g}.",
+    "unit": _unit,
     "sections": lambda e: f"Give the axes their own columns: {_widths(e)}.",
     "order": lambda e: "Concatenate the rows of the tables in the order "
     + ", ".join(f"tables[{a}]" for a in e.order) + ".",
@@ -257,7 +263,7 @@ def of_step(declared: Any, name: str) -> str:
         return ""
     for start, of in _STEPS.items():
         if name.startswith(start):
-            return of(e)
+            return str(of(e))
     return ""
 
 

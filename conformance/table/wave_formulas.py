@@ -156,7 +156,8 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
 
 def _odd(e: Sinusoidal, value: np.ndarray, at: Any, w: np.ndarray, s: Steps) -> np.ndarray:
     """Return the rows with the last column, which is declared to be zeros."""
-    n = {"dim": e.dim / 2, "half-1": e.dim // 2 - 1}.get(e.denominator, e.denominator)  # type: ignore[call-overload]
+    known: dict[Any, float] = {"dim": e.dim / 2, "half-1": e.dim // 2 - 1}
+    n = known.get(e.denominator, e.denominator)
     more = at[..., 0] * e.position_scale * e.base ** (-w.size / float(n))
     body, last = value[..., :-1], value[..., -1:]
 
