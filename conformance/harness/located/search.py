@@ -87,48 +87,67 @@ class Table:
         """
         if not any(mask.any() for mask in right):
             return [Rule()]
-        atoms_ = self._atoms(wrong, right)
-        drawn = [_drawn(mask, sum(m.size for m in right)) for mask in right]
-        found: list[Rule] = []
-        for last in (*[False] * _ROUNDS, True):
-            found = _cheapest([(a, _packed(self._held(a, drawn))) for a in atoms_])
-            more = [np.flatnonzero(some) for rule in found for some in self.predicts(rule, right)]
+        size = sum(mask.size for mask in right)
+        drawn = [_drawn(mask, size) for mask in right]
+        columns, every = self._columns(drawn), size <= _DRAWN
+        if every:
+            seen, others = self._columns([np.flatnonzero(mask) for mask in wrong]), columns
+        else:
+            seen, others = self._values(wrong), self._values(right)
+        found = [
+            atom
+            for name, values in seen.items()
+            if not np.isnan(values).any()
+            for atom in atoms(name, values, others[name][~np.isnan(others[name])])
+        ]
+        found.sort(key=lambda atom: atom.cost)
+        for _ in range(_ROUNDS):
+            held = [(a, a.holds(columns[a.name]) & ~np.isnan(columns[a.name])) for a in found]
+            rules = _cheapest([(atom, _packed(bits)) for atom, bits in held])
+            if every:
+                return rules
+            more = [np.flatnonzero(some) for rule in rules for some in self.predicts(rule, right)]
             if not any(at.size for at in more):
-                return found
+                return rules
             for i, at in enumerate(more):
                 drawn[i % len(drawn)] = np.union1d(drawn[i % len(drawn)], _spread(at, _ADDED))
-            if last:
-                break
-        return [rule for rule in found if not any(m.any() for m in self.predicts(rule, right))]
+            columns = self._columns(drawn)
+        return [rule for rule in rules if not any(m.any() for m in self.predicts(rule, right))]
 
-    def values(self, name: Name, masks: Masks, reduced: Sequence[Reduced] = ()) -> np.ndarray:
+    def values(self, name: Name, masks: Masks) -> np.ndarray:
         """Return the distinct values of a feature in each record, for the elements of masks."""
         known = [_value(known, name) for known in self.features]
-        kept = reduced or [{} for _ in known]
-        return np.concatenate(list(map(_distinct, known, masks, kept)))
+        return np.concatenate(list(map(_distinct, known, masks, [{} for _ in known])))
 
-    def _atoms(self, wrong: Masks, right: Masks) -> list[Atom]:
-        """Return the conditions that all wrong elements meet, the cheapest first."""
-        found: list[Atom] = []
-        # The masks without the axes along which a feature is the same.
-        of_wrong: list[Reduced] = [{} for _ in wrong]
-        of_right: list[Reduced] = [{} for _ in right]
-        for name in dict.fromkeys(name for known in self.features for name in known):
-            value, other = self.values(name, wrong, of_wrong), self.values(name, right, of_right)
-            if not np.isnan(value).any():
-                found += atoms(name, value, other[~np.isnan(other)])
-        return sorted(found, key=lambda atom: atom.cost)
+    @cached_property
+    def names(self) -> Sequence[Name]:
+        """Return the names of the features that some record has."""
+        return list(dict.fromkeys(name for known in self.features for name in known))
 
-    def _held(self, atom: Atom, drawn: Sequence[np.ndarray]) -> np.ndarray:
-        """Return whether a condition holds for each of the drawn elements."""
-        parts = []
-        for known, record, at in zip(self.features, self.records, drawn, strict=True):
-            value = _value(known, atom.name)
-            if value.ndim:
-                each = zip(np.unravel_index(at, record.wrong.shape), value.shape, strict=True)
-                value = value[tuple(i if n > 1 else 0 * i for i, n in each)]
-            parts.append(np.broadcast_to(atom.holds(value) & ~np.isnan(value), at.shape))
-        return np.concatenate(parts)
+    def _values(self, masks: Masks) -> dict[Name, np.ndarray]:
+        """Return the distinct values of every feature in each record, for the elements of masks."""
+        each: dict[Name, list[np.ndarray]] = {name: [] for name in self.names}
+        for known, mask in zip(self.features, masks, strict=True):
+            reduced: Reduced = {}
+            for name, values in each.items():
+                values.append(_distinct(_value(known, name), mask, reduced))
+        return {name: np.concatenate(values) for name, values in each.items()}
+
+    def _columns(self, some: Sequence[np.ndarray]) -> dict[Name, np.ndarray]:
+        """Return the values of every feature for some elements of each record, by flat index."""
+        columns: dict[Name, list[np.ndarray]] = {name: [] for name in self.names}
+        for known, record, at in zip(self.features, self.records, some, strict=True):
+            if not at.size:
+                continue
+            each, first = np.unravel_index(at, record.wrong.shape), np.zeros_like(at)
+            for name, column in columns.items():
+                value = known.get(name)
+                if value is None or not value.ndim:
+                    column.append(np.full(at.size, np.nan if value is None else value, float))
+                    continue
+                place = tuple(i if n > 1 else first for i, n in zip(each, value.shape, strict=True))
+                column.append(value[place].astype(np.float64))
+        return {name: np.concatenate(column or [np.zeros(0)]) for name, column in columns.items()}
 
 
 def _value(known: dict[Name, np.ndarray], name: Name) -> np.ndarray:
