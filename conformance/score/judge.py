@@ -40,6 +40,10 @@ _KEYS = "key heads"
 _GROUP = "query heads per key head"
 #: Sizes of which every two meet in a call.
 CROSSED = {
+    "B": (1, 3), _KEYS: (1, 3), _GROUP: (1, 2), "Q": (1, 5), "K": (8, 129),
+}  # fmt: skip
+#: Those of a function that has failed, to find out where.
+MORE = {
     "B": (1, 2, 3), _KEYS: (1, 2, 3), _GROUP: (1, 2, 4), "Q": (1, 2, 5),
     "K": (2, 8, 17, 129),
 }  # fmt: skip
@@ -57,7 +61,8 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
-    seen += _crossed(run)
+    seen += _crossed(run, CROSSED)
+    seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
     state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
     state.kept_result(
@@ -116,15 +121,14 @@ def _whole_grids(run: Run) -> tuple[Size, ...]:
     return sizes
 
 
-def _crossed(run: Run) -> list[JudgedCall]:
+def _crossed(run: Run, levels: dict[str, tuple[int, ...]]) -> list[JudgedCall]:
     """Judge calls in which every two sizes meet; return them."""
     if getattr(run.encoding, "grid", None) is not None:
         return []  # its tokens are those of one grid
     fixed = getattr(run.encoding, "num_heads", None) or getattr(run.encoding, "heads", None)
-    levels: dict[str, tuple[int, ...]] = dict(CROSSED)
-    if fixed:
-        levels[_KEYS] = tuple(n for n in (fixed, 1, 2, 3) if fixed % n == 0 and n <= fixed)
-        levels[_KEYS] = tuple(dict.fromkeys(levels[_KEYS]))
+    if fixed:  # the number of key heads decides the group
+        few = next((n for n in (2, 3, 1) if fixed % n == 0 and n < fixed), None)
+        levels = {**levels, _KEYS: (fixed, few) if few else (fixed,)}
         del levels[_GROUP]
     crossing = Crossing(levels, _allowed, run.settings.seed, (_KEYS,) if fixed else (_GROUP,))
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
