@@ -46,6 +46,7 @@ def judge(run: Run) -> None:
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str, str]] = []
+    limits = len(run.report.limits)
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
@@ -79,18 +80,25 @@ def judge(run: Run) -> None:
         one = JudgedCall(where, actual, truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))
     if seen and not malformed:
-        seen += _crossed(run, row, own)
+        seen += _crossed(run, row, own, few=len(run.report.limits) > limits)
     if seen:
         _state(run, seen)
     if run.failures and not run.report.codes:
         _explain(run, row, seen, malformed)
 
 
-def _crossed(run: Run, row: Plain, own: Callable[..., Any]) -> list[JudgedCall]:
-    """Judge calls in which every two levels of the function's factors meet."""
+def _crossed(run: Run, row: Plain, own: Callable[..., Any], *, few: bool) -> list[JudgedCall]:
+    """Judge calls in which every two levels of the function's factors meet.
+
+    ``few``: the function has refused a call, so optional factors keep their first level.
+    """
     if row.crossing is None:
         return []
-    crossing, arguments_of = row.crossing
+    factors, arguments_of = row.crossing
+    crossing = factors()
+    if few:
+        levels = {n: v[:1] if n in crossing.optional else v for n, v in crossing.levels.items()}
+        crossing = replace(crossing, levels=levels)
 
     def judged(levels: Row) -> JudgedCall:
         arguments = arguments_of(levels)
@@ -103,7 +111,7 @@ def _crossed(run: Run, row: Plain, own: Callable[..., Any]) -> list[JudgedCall]:
     def said(levels: Row) -> str:
         return ", ".join(f"{name} {value}" for name, value in levels.items())
 
-    return cross(run, crossing(), judged, said)
+    return cross(run, crossing, judged, said)
 
 
 def _rounded(run: Run, argument: Any) -> Any:
