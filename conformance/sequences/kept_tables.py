@@ -40,13 +40,15 @@ def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> 
     )
     for words, growth in _GROWTH.items():
         for first in _FIRST:
-            begins = f" of {first} rows" if first else ""
-            text = (
-                f"rows that are added to a kept table{begins}{words} are numbered from 0 again, "
-                "not from its length"
-            )
-            for whole in (False, True):
-                yield Mistake("state", text, predict(_grown(first, growth), whole), remedy)  # type: ignore[arg-type]
+            for begins, least in (("begins with", 0), ("has at least", first)):
+                size = f" that {begins} {first} rows" * bool(first)
+                text = (
+                    f"rows that are added to a kept table{size}{words} are numbered from 0 again, "
+                    "not from its length"
+                )
+                positions = _grown(0 if least else first, least, growth)
+                for whole in (False, True):
+                    yield Mistake("state", text, predict(positions, whole), remedy)  # type: ignore[arg-type]
 
 
 def _own(call: Call) -> np.ndarray:
@@ -65,12 +67,14 @@ def _before(calls: Sequence[Call]) -> np.ndarray:
     return _own(calls[at])
 
 
-def _grown(first: int, growth: Callable[[int, int], int]) -> Positions:
+def _grown(first: int, least: int, growth: Callable[[int, int], int]) -> Positions:
+    """Return the rows of a table of ``first`` rows that grows to ``least`` rows at least."""
+
     def positions(calls: Sequence[Call]) -> np.ndarray:
         starts = [0, first]  # the table is made of ranges from 0; these are their bounds
         for (_, _, n), offset in calls:
             if offset + n > starts[-1]:
-                starts.append(max(growth(starts[-1], offset + n), offset + n))
+                starts.append(max(growth(starts[-1], offset + n), offset + n, least))
         bounds = np.array(starts)
         own = _own(calls[-1])
         return np.asarray(own - bounds[np.searchsorted(bounds, own, side="right") - 1])
