@@ -27,8 +27,10 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 
 from . import judge as judge_tables
 from .formulas import changed_steps
-from .judge_features import longest, read_rows, rows_of, table_mistakes
+from .judge_features import read_rows, table_mistakes
 from .mistakes import Rows, looked_up
+from .places_used import name_places
+from .reference import longest, rows_of
 from .remedies import of_step, row_of
 from .rows_used import SeenRows, name_rows
 
@@ -212,7 +214,7 @@ def judge_grid(run: Run) -> None:
     twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
     if match(run, seen, chain(every, steps, twice)) and run.report.codes:
         return
-    if not run.failures or run.report.codes or _reordered(run, seen):
+    if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
         return
     if isinstance(encoding, Sinusoidal | Learned):
         view = _from_zero(run, lambda width: run.driver.fn(1, width))
@@ -268,6 +270,10 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         (
             "patches are numbered from the last to the first",
             lambda y, x, h, w: h * w - 1 - y * w - x,
+        ),
+        (
+            "every other row of patches comes from right to left",
+            lambda y, x, h, w: y * w + np.where(y % 2 == 1, w - 1 - x, x),
         ),
         ("the numbers of each row of patches start at 0", lambda y, x, h, w: x),
         ("the numbers of each column of patches start at 0", lambda y, x, h, w: y),

@@ -13,7 +13,7 @@ from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, fin
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 
-from .judge_features import longest, rows_of
+from .reference import longest, rows_of
 
 #: The most wrong rows that are decoded; equal ones count once.
 _MOST = 600
