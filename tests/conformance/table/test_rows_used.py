@@ -153,3 +153,31 @@ def test_two_facts_of_sums_and_grids_meet():
         return table.table(p[::-1] if (h, w) == (7, 16) else p).astype(np.float32)
 
     assert check(grid, table, "grid").verdict == "deviates"
+
+
+IMAGE = Sinusoidal2D(16)
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        pytest.param(
+            lambda y, x, h, w: (y, np.where(x >= 8, x - 8, x)),
+            "the column - 8, where the column",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            lambda y, x, h, w: (y % 8, x),
+            "the row used is the row modulo 8",
+            marks=pytest.mark.nightly,
+        ),
+        (lambda y, x, h, w: (y, np.where(y % 2, w - 1 - x, x)), "every other row of patches"),
+    ],
+    ids=["from column 8", "rows wrap", "to and fro"],
+)
+def test_patches_at_other_places(places, words):
+    def grid(h, w):
+        y, x = IMAGE.grid_positions(h, w)
+        return IMAGE.table(np.stack(places(y, x, h, w))).astype(np.float32)
+
+    assert words in first(grid, IMAGE, "grid").message
