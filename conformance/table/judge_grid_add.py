@@ -186,15 +186,17 @@ def judge_grid(run: Run) -> None:
         return Probe("grids", f"a grid of {h} x {w}", (h, w), False)
 
     seen: list[JudgedCall] = []
-    known = len(run.report.limits)
+    everywhere = True
     for one in filter(None, (probe(*size) for size in GRIDS)):
         try:
             found = ask(one)
         except Refused as error:
             run.limit(f"{one.case}: refused ({error})")
+            everywhere = False
             continue
         except Malformed as error:
             if run.failures:  # the table is wrong, and too short for this grid
+                everywhere = False
                 break
             run.add(error.code, str(error), one.case)
             return
@@ -204,7 +206,7 @@ def judge_grid(run: Run) -> None:
     if not seen:
         run.add("raises", "all grids are refused", run.report.limits[-1])
         return
-    if len(run.report.limits) == known and not run.settings.reduced:
+    if everywhere and not run.settings.reduced:
         crossing = Crossing(CROSSED_GRIDS, seed=run.settings.seed)
         seen += drive_crossed(run, crossing, lambda row: probe(row["height"], row["width"]), ask)
     h, w = seen[0].facts
