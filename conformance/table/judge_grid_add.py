@@ -39,7 +39,7 @@ SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 #: (B, S) of larger calls, which may be refused.
 LONG = ((1, 130), (2, 600), (1, 2050))
 #: Sizes of small calls of which every two meet in a call.
-CROSSED = {"B": (1, 2, 5), "S": (1, 3, 8, 13, 31, 65, 127)}
+CROSSED = {"B": (1, 2, 5), "S": (1, 3, 8, 13, 31, 45, 127)}
 #: Sizes of small grids of which every two meet.
 CROSSED_GRIDS = {"height": (1, 2, 3, 7, 16), "width": (1, 2, 3, 7, 16)}
 #: (height, width): wide and high grids, so that exchanged axes show.

@@ -172,11 +172,11 @@ def _extent(declared: Sinusoidal2D) -> str:
 
 
 def _normalised(declared: DETRSine) -> str:
-    move = f" {declared.shift:+g}" if declared.shift else ""
+    count = f"(count {declared.shift:+g})" if declared.shift else "count"
     if not declared.normalize:
         return "Use the counts 1, 2, 3, ... of rows and columns; do not divide them by the size."
     return (
-        f"Use {declared.scale:.6g} * (count{move}) / (last count + {declared.eps:g}), where counts "
+        f"Use {declared.scale:.6g} * {count} / (last count + {declared.eps:g}), where counts "
         "start at 1, rows have the height as last count and columns the width."
     )
 
