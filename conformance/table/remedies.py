@@ -172,7 +172,8 @@ def _extent(declared: Sinusoidal2D) -> str:
 
 
 def _normalised(declared: DETRSine) -> str:
-    count = f"(count {declared.shift:+g})" if declared.shift else "count"
+    sign = "+" if declared.shift > 0 else "-"
+    count = f"(count {sign} {abs(declared.shift):g})" if declared.shift else "count"
     if not declared.normalize:
         return "Use the counts 1, 2, 3, ... of rows and columns; do not divide them by the size."
     return (
