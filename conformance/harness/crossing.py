@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from .foreign import Malformed, Refused
 from .plural import plural
-
-if TYPE_CHECKING:
-    from .run import Run
 
 #: What a judge keeps of a judged call.
 Seen = TypeVar("Seen")
@@ -21,6 +18,20 @@ Seen = TypeVar("Seen")
 Row = dict[str, Any]
 #: Two factors with a level each.
 Pair = frozenset[tuple[str, Any]]
+
+
+class Reporting(Protocol):
+    """A run, as far as the loop over crossed calls uses it."""
+
+    @property
+    def ledger(self) -> Any:
+        """Return the ledger, whose ``crossings`` are the crossings of the run."""
+
+    def limit(self, text: str) -> None:
+        """Report a limit of the function."""
+
+    def add(self, code: str, message: str, evidence: str = "") -> None:
+        """Report a finding."""
 
 
 @dataclass
@@ -119,7 +130,7 @@ class Crossing:
 
 
 def cross(
-    run: Run,
+    run: Reporting,
     crossing: Crossing,
     call: Callable[[Row], Seen | None],
     said: Callable[[Row], str],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -121,15 +121,15 @@ def _whole_grids(run: Run) -> tuple[Size, ...]:
     return sizes
 
 
-def _crossed(run: Run, levels: dict[str, tuple[int, ...]]) -> list[JudgedCall]:
+def _crossed(run: Run, levels: Mapping[str, tuple[int, ...]]) -> list[JudgedCall]:
     """Judge calls in which every two sizes meet; return them."""
     if getattr(run.encoding, "grid", None) is not None:
         return []  # its tokens are those of one grid
     fixed = getattr(run.encoding, "num_heads", None) or getattr(run.encoding, "heads", None)
     if fixed:  # the number of key heads decides the group
         few = next((n for n in (2, 3, 1) if fixed % n == 0 and n < fixed), None)
-        levels = {**levels, _KEYS: (fixed, few) if few else (fixed,)}
-        del levels[_GROUP]
+        heads = (fixed, few) if few else (fixed,)
+        levels = {n: heads if n == _KEYS else v for n, v in levels.items() if n != _GROUP}
     crossing = Crossing(levels, _allowed, run.settings.seed, (_KEYS,) if fixed else (_GROUP,))
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
 

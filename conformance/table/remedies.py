@@ -144,9 +144,10 @@ def exponent_of(declared: Any) -> str:
         known = {"dim": min(pairs), "half-1": min(pairs) - 1}
         n = float(known.get(declared.denominator, declared.denominator))
         if len(pairs) > 1:
+            less = " minus 1" if declared.denominator == "half-1" else ""
             return (
                 f"Pair k of an axis has the frequency {declared.base:g} ** (-k/n), where n counts "
-                "the pairs of this axis" + " minus 1" * (declared.denominator == "half-1") + "."
+                f"the pairs of this axis{less}."
             )
         of = "pair k of each axis, counted within the axis,"
     return f"Give {of} the frequency {declared.base:g} ** (-k/{n:g})."
