@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,8 @@ from .card import Card
 from .defects import prefer_defect
 from .domain import narrowed
 from .identifiers import IDENTIFIED, has_function, identifier, measured_as
+from .natural.foreign import copied, started
+from .natural.natural import called
 from .plain.positions import confirm
 from .precision import half_precision
 from .undeclared import best
@@ -83,9 +86,30 @@ def identify(
     def one(surface: str | None) -> Card:
         return _card(fn, surface, head_dim, axes, to, options, defects=True)
 
+    target: Any = copied(tame(fn))
+    if isinstance(fn, Implementation):
+        target = started(fn)
+        declared = surface or (fn.bound or {}).get("surface")
+    else:
+        declared = surface
+
+    def another(found: Implementation) -> Card:
+        size = found.head_dim or (head_dim if found.surface in _CHANNELS else None)
+        return _card(found, found.surface, size, found.axes, to, _own(options), defects=True)
+
+    def others() -> tuple[Card | None, list[str]]:
+        if target is None:
+            return None, []
+        return called(target, another, head_dim, axes, declared)
+
     if surface is None and not isinstance(fn, Implementation):
-        return best(tame(fn), one, SURFACES if head_dim is None else _CHANNELS)
-    return one(surface)
+        fn = tame(fn)
+        return best(fn, one, SURFACES if head_dim is None else _CHANNELS, others)
+    card = one(surface)
+    if card.found:
+        return card
+    other, _ = others()
+    return card if other is None else other
 
 
 def identify_exactly(
@@ -116,7 +140,8 @@ def _card(
     bound = fn if isinstance(fn, Implementation) else None
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    if bound is None and (surface is None or not takes(fn, surface)):
+    as_it_is = surface is not None and inspect.isroutine(fn) and takes(fn, surface)
+    if bound is None and not as_it_is:
         names_of = ("tensor_layout", "backend", "dtype", "name")
         given = {name: options[name] for name in names_of if options.get(name) is not None}
         try:

@@ -29,13 +29,18 @@ _NAMES = {
 
 #: Returns the card for a surface, or for None as :func:`identify` finds out by itself.
 One = Callable[[str | None], Card]
+#: Returns the best card of other calls, or None, and the surfaces that these were seen as.
+Others = Callable[[], tuple[Card | None, list[str]]]
 
 
-def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
+
+
+def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Others) -> Card:
     """Return the card of the first of ``surfaces`` that gives an exact result.
 
     Surfaces whose arguments have the names of the parameters come first; their cards may have
-    deviations. If none fits, the card is the one of the surface that ``one`` finds by itself.
+    deviations. Then come the surface that ``one`` finds by itself, ``others``, which are other
+    calls of the function, and the surfaces with as many arguments.
     """
     first, failed = None, None
     for surface in surfaces:
@@ -46,16 +51,22 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
                 return card
     try:
         first = one(None)
-        if first.found:
+        if first.found and first.exact:
             return first
     except ValueError as error:
         failed = error
     tried: list[str] = [first.surface] if first is not None else []
-    near: Card | None = None
+    near, called = others()
+    tried += [surface for surface in called if surface not in tried]
+    if near is not None and near.exact:
+        near.facts = {"surface": _words(near.surface, tried), **near.facts}
+        return near
+    if first is not None and first.found:
+        return first
     for surface, named in _ranked(fn):
         if surface in tried or surface not in surfaces:
             continue
-        if len(tried) == _MOST:
+        if len(tried) >= _MOST:
             break
         tried.append(surface)
         try:
