@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import sys
@@ -32,16 +33,19 @@ class Library:
         if not self.convert:
             return backend_named(self.backend).asarray(values, dtype, None)
         module, _, name = self.convert.partition(":")
-        return getattr(importlib.import_module(module), name)(np.ascontiguousarray(values))
+        return getattr(importlib.import_module(module), name)(np.array(values, order="C"))
 
     def wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``call`` for the backend's arrays, with converted arguments and results."""
         if not self.convert:
             return call
 
-        def converted(*args: Any) -> Any:
-            given = [self.array(a) if isinstance(a, np.ndarray) else a for a in args]
-            return _host(call(*given))
+        def made(value: Any) -> Any:
+            return self.array(value) if isinstance(value, np.ndarray) else value
+
+        @functools.wraps(call)
+        def converted(*args: Any, **named: Any) -> Any:
+            return _host(call(*map(made, args), **{n: made(v) for n, v in named.items()}))
 
         return converted
 

@@ -14,7 +14,7 @@ from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.foreign import said, tame
+from posenc_ref.conformance.harness.foreign import tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
@@ -26,8 +26,8 @@ from .card import Card
 from .defects import prefer_defect
 from .domain import narrowed
 from .identifiers import IDENTIFIED, has_function, identifier, measured_as
-from .natural.foreign import copied, started
-from .natural.natural import called
+from .natural.foreign import copied, made_from
+from .natural.natural import Called, called
 from .plain.positions import confirm
 from .precision import half_precision
 from .undeclared import best
@@ -88,7 +88,7 @@ def identify(
 
     target: Any = copied(tame(fn))
     if isinstance(fn, Implementation):
-        target = started(fn)
+        target = made_from(fn)
         declared = surface or (fn.bound or {}).get("surface")
     else:
         declared = surface
@@ -97,19 +97,27 @@ def identify(
         size = found.head_dim or (head_dim if found.surface in _CHANNELS else None)
         return _card(found, found.surface, size, found.axes, to, _own(options), defects=True)
 
-    def others() -> tuple[Card | None, list[str]]:
+    def others() -> Called:
         if target is None:
-            return None, []
+            return Called()
         return called(target, another, head_dim, axes, declared)
 
     if surface is None and not isinstance(fn, Implementation):
         fn = tame(fn)
         return best(fn, one, SURFACES if head_dim is None else _CHANNELS, others)
+    if surface == "cos_sin" and axes > 1:  # the surface has one axis: only the rotation has more
+        seen = others()
+        if seen.card is not None:
+            return seen.card
     card = one(surface)
-    if card.found:
+    if card.found or card.broken or (card.answered and inspect.isroutine(fn)):
         return card
-    other, _ = others()
-    return card if other is None else other
+    seen = others()
+    if seen.card is not None:
+        return seen.card
+    card.unknown += seen.words
+    card.broken += [text for text in seen.broken if text not in card.broken]
+    return card
 
 
 def identify_exactly(
@@ -190,7 +198,8 @@ def _card(
             card.unknown += hints.for_tables(run, surface, error)
         except Exception as error:  # a fault of identify, which must not lose what is measured
             card.encoding, card.function = None, ""
-            card.unknown.append(f"the measurement broke off ({said(error)}); please report")
+            card.broke(f"the measurement as {surface!r}", error)
+    card.answered = bool(run.driver.out_dtypes)
     card.limits += [text for text in report.limits if text not in card.limits]
     if has_function(surface):
         confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
@@ -278,7 +287,7 @@ def _confirm(
     try:
         report = judged(declaration(card, head_dim))
     except ValueError as error:  # the encoding cannot be declared for this surface
-        card.unknown.append(f"the check against the encoding failed ({said(error)}); please report")
+        card.broke("the check against the encoding", error)
         return
     card.report = report
     known = {f.code for f in report.findings}

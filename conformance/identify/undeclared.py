@@ -12,6 +12,7 @@ from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .card import Card
+from .natural.natural import Called
 
 #: Surfaces that accept almost any result: tried only if a parameter has the name of theirs.
 _WEAK = ("layers", "softmax_scale", "frequencies", "bucket")
@@ -29,10 +30,8 @@ _NAMES = {
 
 #: Returns the card for a surface, or for None as :func:`identify` finds out by itself.
 One = Callable[[str | None], Card]
-#: Returns the best card of other calls, or None, and the surfaces that these were seen as.
-Others = Callable[[], tuple[Card | None, list[str]]]
-
-
+#: Returns what other calls of the function gave.
+Others = Callable[[], Called]
 
 
 def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Others) -> Card:
@@ -56,8 +55,9 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
     except ValueError as error:
         failed = error
     tried: list[str] = [first.surface] if first is not None else []
-    near, called = others()
-    tried += [surface for surface in called if surface not in tried]
+    called = others()
+    near, broken = called.card, called.broken
+    tried += [surface for surface in called.tried if surface not in tried]
     if near is not None and near.exact:
         near.facts = {"surface": _words(near.surface, tried), **near.facts}
         return near
@@ -73,6 +73,7 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
             card = one(surface)
         except (ValueError, TypeError):
             continue
+        broken += [text for text in card.broken if text not in broken]
         if card.found and card.exact:
             near = card
             break
@@ -86,6 +87,8 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
         raise failed
     if len(tried) > 1:
         first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
+    first.unknown += called.words
+    first.broken += [text for text in broken if text not in first.broken]
     return first
 
 

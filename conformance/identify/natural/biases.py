@@ -45,7 +45,7 @@ def matrices(fn: Foreign) -> Iterator[Implementation]:
 def _bucket(bias: Ask) -> Callable[[np.ndarray], np.ndarray]:
     @functools.lru_cache(maxsize=2)
     def matrix(n: int) -> np.ndarray:
-        return bias(n, n)[0]
+        return np.asarray(bias(n, n)[0])
 
     def bucket(relative_position: np.ndarray) -> np.ndarray:
         r = np.asarray(relative_position)

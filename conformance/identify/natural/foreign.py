@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from posenc_ref._namespace import to_host
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.calling.facts import Facts, facts_of
-from posenc_ref.conformance.calling.instances import main_call
+from posenc_ref.conformance.calling.instances import main_call, make
 from posenc_ref.conformance.calling.libraries import Library, libraries_of
 from posenc_ref.conformance.calling.signatures import is_function, signature_of
 from posenc_ref.conformance.calling.subject import calling, name_of
@@ -63,14 +63,18 @@ class Foreign:
         return self.library.array(value.astype(kind), kind)
 
 
-def started(found: Implementation) -> Any:
-    """Return what a bound function was made from, with the arguments that the user gave."""
-    bound = dict(found.bound or {})
-    target, init = bound.get("target"), dict(bound.get("init") or {})
-    if target is None or bound.get("table") is not None:
+def made_from(found: Implementation) -> Any:
+    """Return what a bound function was made from, with the arguments given for it, or None."""
+    bound = found.bound or {}
+    if "target" not in bound or bound.get("table") is not None:
         return None
+    return started(bound["target"], bound.get("init") or {}, bound.get("head_dim"))
+
+
+def started(target: Any, init: Mapping[str, Any], head_dim: int | None = None) -> Any:
+    """Return an object of a class, or a function with arguments, or None if none can be made."""
     if inspect.isclass(target):
-        return accepted(lambda: target(**init)) if init else None
+        return accepted(lambda: make(target, facts_of(None, init, None, head_dim)))
     return functools.partial(target, **init) if init else target
 
 

@@ -6,6 +6,7 @@ Each call is seen as a function of the surface that its result belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,40 @@ from posenc_ref import RoPE
 from posenc_ref.conformance.calling import NoConvention, bind
 from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
-
 from posenc_ref.conformance.identify.card import Card
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
-from .tables import grids, lengths, patches, points
+from .tables import grids, lengths, own_grids, patches, points
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
-_BOUND = ("table", "add", "cos_sin", "bias", "bucket", "slopes")
+_BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
 #: The size of a head, if nothing states it.
 _DIM = 64
+
+
+@dataclass
+class Called:
+    """What other calls of a function gave."""
+
+    #: The first card of an exact encoding; else the first one with a published rule, or None.
+    card: Card | None = None
+    tried: list[str] = field(default_factory=list)  #: the surfaces that calls were seen as
+    calls: list[str] = field(default_factory=list)  #: the calls that gave a result
+    broken: list[str] = field(default_factory=list)  #: the steps of ``identify`` that failed
+
+    @property
+    def words(self) -> list[str]:
+        """What was tried, for the reader of a card without an encoding, and what helps."""
+        if self.broken:
+            return []
+        if self.calls:
+            return [f"calls that gave a result, but no known encoding: {'; '.join(self.calls)}"]
+        return [
+            "no call with positions, a length, a grid, an image, tokens or logits gave a table, "
+            "cos and sin, or a bias: wrap the function in one with the arguments of a surface, "
+            "and pass surface="
+        ]
 
 
 def called(
@@ -33,25 +57,23 @@ def called(
     head_dim: int | None,
     axes: int,
     surface: str | None,
-) -> tuple[Card | None, list[str]]:
-    """Return the card of the first call that is identified exactly, and the surfaces tried.
-
-    If none is exact, the card is the first one with a published rule, or None.
-    """
-    near: Card | None = None
-    tried: list[str] = []
+) -> Called:
+    """Return the card of the first call that is identified exactly, and what was tried."""
+    seen = Called()
     for found in naturals(target, head_dim, axes, surface):
-        if found.surface not in tried:
-            tried.append(found.surface)
+        seen.tried += [found.surface] if found.surface not in seen.tried else []
+        seen.calls += [f"{found.surface} ({found.how})"] if found.how else []
         try:
             card = card_of(found)
         except (ValueError, TypeError):
             continue
+        seen.broken += [text for text in card.broken if text not in seen.broken]
         if card.found and card.rule and card.exact:
-            return card, tried
-        if card.found and card.rule and near is None:
-            near = card
-    return near, tried
+            seen.card = card
+            break
+        if card.found and card.rule and seen.card is None:
+            seen.card = card
+    return seen
 
 
 def naturals(
@@ -73,9 +95,9 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [grids, lengths, patches, matrices]
+    makers = [grids, lengths, patches, matrices, own_grids]
     if axes > 1:
-        makers = [grids, lambda fn: points(fn, axes), patches]
+        makers = [grids, lambda fn: points(fn, axes), patches, own_grids]
     for maker in makers:
         for fn in foreigners(copied(target), head_dim or _DIM):
             yield from maker(fn)
@@ -98,7 +120,7 @@ def _with_tables(target: Any, head_dim: int, axes: int) -> Iterator[Implementati
 
 
 def _angles(dim: int, end: int) -> np.ndarray:
-    return np.arange(end)[:, None] * RoPE(dim, layout="half").frequencies()
+    return np.asarray(np.arange(end)[:, None] * RoPE(dim, layout="half").frequencies())
 
 
 def halves(dim: int, end: int) -> tuple[np.ndarray, np.ndarray]:

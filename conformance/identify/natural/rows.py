@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 
+Parts = tuple[np.ndarray, ...]
 #: How far cos**2 + sin**2 of a rotation may be from the same number for all positions.
 _SLACK = 64 * ROUNDOFF["bfloat16"]
 
@@ -32,6 +33,18 @@ def tokens_first(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
         raise ValueError(f"expected an axis of {count} tokens, got shape {shape}")
     moved = np.moveaxis(array, array.shape.index(count), 0)
     return moved.reshape((count, *(n for n in moved.shape[1:] if n != 1)))
+
+
+def tokens_of(parts: Parts, sizes: tuple[int, ...]) -> Parts:
+    """Return the arrays of a result as (tokens, ...), without others after them."""
+    found = []
+    for part in parts:
+        try:
+            found.append(tokens_first(part, sizes))
+        except ValueError:
+            if not found:  # some return a scale as well
+                raise
+    return tuple(found)
 
 
 @dataclass(frozen=True)
