@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
@@ -19,7 +19,6 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.table import LearnedTable
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card
@@ -29,7 +28,7 @@ from .identifiers import IDENTIFIED, has_function, identifier, measured_as
 from .natural.foreign import copied, made_from
 from .natural.natural import Called, called
 from .plain.positions import confirm
-from .precision import half_precision
+from .precision import half_precision, looked_up
 from .undeclared import best
 
 #: The surfaces whose functions can be identified.
@@ -188,7 +187,7 @@ def _card(
             if coarse is not None:
                 run = replace(run, settings=replace(run.settings, precision=coarse))
             card.fill(identifier(surface), run)
-            if coarse is not None and not _looked_up(card.encoding):
+            if coarse is not None and not looked_up(card.encoding):
                 options = {**options, "precision": coarse}
                 card.facts["precision"] = f"values are rounded to {coarse}"
             if not card.found and surface not in _CHANNELS:
@@ -213,13 +212,6 @@ def _card(
     if to is not None:
         add_conversion(card, to)
     return card
-
-
-def _looked_up(encoding: Encoding | None) -> bool:
-    """Return whether the values are those of a learned table, which may have few digits."""
-    return isinstance(encoding, LearnedTable) or (
-        isinstance(encoding, Bias) and not isinstance(encoding, ALiBi)
-    )
 
 
 def _own(options: dict[str, Any]) -> dict[str, Any]:

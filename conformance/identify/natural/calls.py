@@ -17,7 +17,7 @@ from .rows import Parts, tokens_of
 #: The number of rows of a trial call, and the most rows that are asked for.
 ROWS, MOST_ROWS = 11, 2**14
 #: The channels of images in calls, the usual ones first.
-_CHANNELS = (64, 32, 16, 128, 256, 3, 768)
+CHANNELS = (64, 32, 16, 128, 256, 3, 768)
 #: Returns the arrays of a call for a grid, in any shape.
 GridCall = Callable[[int, int], Parts]
 #: Returns the arrays of a call for positions (S,), or for coordinates (A, S).
@@ -49,7 +49,7 @@ def row_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
     if "positions" in roles:
         yield from _at_positions(fn)
     yield "the number of rows", indexed(lambda n: fn(n, length=n))
-    for channels in _CHANNELS:
+    for channels in CHANNELS:
         for shape in ((1, -1, channels), (1, 1, -1, channels), (-1, channels)):
 
             def of_x(n: int, shape: tuple[int, ...] = shape) -> Parts:
@@ -112,7 +112,7 @@ def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
         return fn(h, grid=h, image_size=h, side=h)
 
     yield "the side of a square", square
-    for channels in _CHANNELS:
+    for channels in CHANNELS:
         for shape in ((1, channels, "h", "w"), (1, "h", "w", channels)):
 
             def image(h: int, w: int, shape: tuple[Any, ...] = shape) -> Parts:
@@ -125,7 +125,7 @@ def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
 
 def patch_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
     """Yield the ways to ask for the table of a square by its patches."""
-    for channels in _CHANNELS[:3]:
+    for channels in CHANNELS[:3]:
 
         def flat(h: int, w: int, channels: int = channels) -> Parts:
             if h != w:

@@ -19,7 +19,7 @@ from posenc_ref.conformance.identify.card import Card
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
-from .tables import grids, lengths, own_grids, patches, points
+from .tables import grids, lengths, one_length, own_grids, patches, points
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
 _BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
@@ -81,7 +81,8 @@ def naturals(
 ) -> Iterator[Implementation]:
     """Yield the calls of ``target`` as functions of a surface, or of the given one only."""
     for found in _every(target, head_dim, axes, surface):
-        if surface in (None, found.surface) or (surface == "cos_sin" and found.axes > 1):
+        fits = surface in (None, found.surface) or {surface, found.surface} == {"add", "table"}
+        if fits or (surface == "cos_sin" and found.axes > 1):
             yield found
 
 
@@ -95,7 +96,7 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [grids, lengths, patches, matrices, own_grids]
+    makers = [grids, lengths, patches, matrices, own_grids, one_length]
     if axes > 1:
         makers = [grids, lambda fn: points(fn, axes), patches, own_grids]
     for maker in makers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,8 +14,10 @@ from posenc_ref.conformance.calling.grid_search import sides_of
 from posenc_ref.conformance.calling.grids import MOST_TOKENS
 from posenc_ref.conformance.harness.foreign import OwnLimit, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.images.windows import TOKENS
 
 from .calls import (
+    CHANNELS,
     ROWS,
     GridCall,
     RowCall,
@@ -170,6 +173,29 @@ def lengths(fn: Foreign) -> Iterator[Implementation]:
         if relative:
             words += "; row S-1-p is that of the relative position p, from S-1 to -(S-1)"
         yield from _of_rows(fn, words, _rows_by(ask, relative), parts)
+        return
+
+
+def one_length(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of x (1, S, dim) that takes one S as the table that it has or adds."""
+    for channels, tokens in itertools.product(CHANNELS, TOKENS):
+        x = np.zeros((1, tokens, channels))
+        try:
+            parts = tokens_of(fn(x, x=x), (tokens,))
+        except (Refused, ValueError):
+            continue
+        one = parts[0]
+        if one.ndim != 2 or one.dtype.kind != "f" or (one == one[:1]).all():
+            return
+
+        def rows(positions: np.ndarray, one: np.ndarray = one) -> Parts:
+            require_rows(positions)
+            if positions.max(initial=0) >= len(one):
+                raise ValueError(f"positions must be below {len(one)}, the only number of tokens")
+            return (one[positions],)
+
+        words = f"x of 0 of shape (1, {tokens}, {channels})"
+        yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words)
         return
 
 
