@@ -53,7 +53,8 @@ class Turn:
 
     form: str  #: "complex", "matrices", "last axis", "joined", "angles" or "two arrays"
     exchanged: bool  #: whether sin comes first
-    layout: str  #: the layout of repeated columns, or "" if every pair has one column
+    #: The layout of repeated columns ("blockwise": of two axes), or "" if no column is repeated.
+    layout: str
 
     def read(self, parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return cos and sin, with one column for each pair."""
@@ -61,9 +62,19 @@ class Turn:
         cos, sin = (second, first) if self.exchanged else (first, second)
         if not self.layout:
             return cos, sin
-        n = cos.shape[1] // 2
-        kept = slice(None, n) if self.layout == "half" else slice(None, None, 2)
+        kept = pairs(cos.shape[1] // 2, self.layout)[0]
         return cos[:, kept], sin[:, kept]
+
+
+def pairs(count: int, layout: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the second channel of each pair."""
+    k = np.arange(count)
+    if layout == "half":
+        return k, k + count
+    if layout == "interleaved":
+        return 2 * k, 2 * k + 1
+    first = np.where(k < count // 2, k, k + count // 2)  # two blocks of half-split pairs
+    return first, first + count // 2
 
 
 def turns(parts: tuple[np.ndarray, ...]) -> Turn | None:
@@ -123,17 +134,18 @@ def _layout(cos: np.ndarray, sin: np.ndarray) -> str:
     if n % 2:
         return ""
     both = np.concatenate([cos, sin])
-    if np.array_equal(both[:, : n // 2], both[:, n // 2 :]):
-        return "half"
-    return "interleaved" if np.array_equal(both[:, ::2], both[:, 1::2]) else ""
+    for layout in ("half", "interleaved", *(["blockwise"] if n % 4 == 0 else [])):
+        first, second = pairs(n // 2, layout)
+        if np.array_equal(both[:, first], both[:, second]):
+            return layout
+    return ""
 
 
 def turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, layout: str) -> np.ndarray:
     """Rotate x (B, H, S, D) by cos and sin (B, S, pairs); further channels are kept."""
-    cos, sin, n = cos[:, None], sin[:, None], cos.shape[-1]
+    cos, sin = cos[:, None], sin[:, None]
     y = np.array(x, dtype=np.float64)
-    first = slice(None, n) if layout == "half" else slice(None, 2 * n, 2)
-    second = slice(n, 2 * n) if layout == "half" else slice(1, 2 * n, 2)
+    first, second = pairs(cos.shape[-1], layout)
     a, b = y[..., first], y[..., second]
     y[..., first], y[..., second] = a * cos - b * sin, a * sin + b * cos
     return y.astype(x.dtype)

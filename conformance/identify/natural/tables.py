@@ -222,10 +222,10 @@ def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Imp
 
     def cos_sin(positions: np.ndarray) -> Parts:
         cos, sin = turn.read(rows(positions))
-        if turn.layout == "half":
-            return np.tile(cos, 2), np.tile(sin, 2)
-        twice = 2 if turn.layout else 1
-        return np.repeat(cos, twice, axis=1), np.repeat(sin, twice, axis=1)
+        if turn.layout != "interleaved":
+            twice = 2 if turn.layout == "half" else 1
+            return np.tile(cos, twice), np.tile(sin, twice)
+        return np.repeat(cos, 2, axis=1), np.repeat(sin, 2, axis=1)
 
     yield Implementation(cos_sin, "cos_sin", fn.name, how=words)
 

@@ -8,7 +8,7 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.identify.natural import natural
-from posenc_ref.conformance.identify.natural.rows import tokens_first, turns
+from posenc_ref.conformance.identify.natural.rows import pairs, tokens_first, turned, turns
 
 FREQUENCIES = 10000.0 ** (-np.arange(8) / 8)
 
@@ -201,6 +201,23 @@ def test_turns():
     assert swapped.exchanged
     assert turns((cos, cos)) is None
     assert turns((cos + 1, sin)) is None
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved", "blockwise"])
+def test_repeated_columns(layout):
+    """The columns that belong to one pair are found, and turned together."""
+    angles = np.arange(9)[:, None] * FREQUENCIES
+    first, second = pairs(8, layout)
+    both = np.zeros((9, 16))
+    both[:, first] = both[:, second] = angles
+    found = turns((np.cos(both), np.sin(both)))
+    assert found is not None
+    assert found.layout == layout
+    assert np.array_equal(found.read((np.cos(both), np.sin(both)))[0], np.cos(angles))
+    x = np.zeros((1, 1, 9, 16))
+    x[..., first] = 1.0
+    y = turned(x, np.cos(angles)[None], np.sin(angles)[None], layout)
+    assert np.array_equal(y[0, 0][:, second], np.sin(angles))
 
 
 def test_tokens_first():
