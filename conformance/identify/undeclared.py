@@ -104,7 +104,8 @@ def _same_names(fn: Callable[..., Any], surface: str) -> bool:
 
 def _words(found: str, tried: list[str]) -> str:
     others = [name for name in tried if name != found]
-    text = f"not declared: the function is one of {found!r}, {SURFACES[found].call}"
+    call = f", {SURFACES[found].call}" if found in SURFACES else ""  # not of visual positions
+    text = f"not declared: the function is one of {found!r}{call}"
     return f"{text}; also tried: {', '.join(others)}" if others else text
 
 

@@ -114,6 +114,14 @@ def test_rows_in_another_order():
     assert not identify(Rows(turned=True)).exact
 
 
+@pytest.mark.nightly
+def test_positions_of_a_grid():
+    """The surface of visual positions is none of ``check``; its name raised KeyError."""
+    card = identify(lambda ph, pw: np.stack(_cells(ph, pw), axis=-1))
+    assert card.surface == "grid_positions"
+    assert "merge" not in card.function or card.exact
+
+
 def test_image():
     card = identify(Image(), "grid")
     assert repr(card.encoding) == "Sinusoidal2D(32)"
