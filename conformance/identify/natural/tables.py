@@ -86,7 +86,9 @@ def _of_grid(
         return
     one = parts[0] if len(parts) == 1 and parts[0].dtype.kind == "f" else np.zeros(0)
     if one.ndim == 2 and one.shape[1] != math.prod(sizes):
-        yield Implementation(lambda h, w: table(h, w)[0], "grid", fn.name, how=words)
+        yield Implementation(
+            lambda h, w: table(h, w)[0], "grid", fn.name, how=words, limits=_limits(fn)
+        )
     turn = turns(parts)
     if turn is None:
         return
@@ -199,6 +201,12 @@ def one_length(fn: Foreign) -> Iterator[Implementation]:
         return
 
 
+def _limits(fn: Foreign) -> tuple[str, ...]:
+    """Return what is not known about the end of a table."""
+    text = "MLX returns any numbers past the end of a learned table: its last rows are not known"
+    return (text,) if fn.library.name == "mlx" else ()
+
+
 def _rows_by(ask: RowCall, relative: bool) -> Table:
     """Return the function of positions (S,) whose rows a call returns."""
 
@@ -215,7 +223,7 @@ def _rows_by(ask: RowCall, relative: bool) -> Table:
 
 def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Implementation]:
     if len(parts) == 1 and parts[0].ndim == 2 and parts[0].dtype.kind == "f":
-        yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words)
+        yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words, limits=_limits(fn))
     turn = turns(parts)
     if turn is None:
         return
