@@ -55,7 +55,9 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
     except ValueError as error:
         failed = error
     tried: list[str] = [first.surface] if first is not None else []
-    called = others()
+    # A rotation fn(x, positions) that returned results was called as it is meant.
+    plain = first is not None and first.answered and first.surface == "apply"
+    called = Called() if plain and inspect.isroutine(fn) and takes(fn, "apply") else others()
     near, broken = called.card, called.broken
     tried += [surface for surface in called.tried if surface not in tried]
     if near is not None and near.exact:
@@ -87,7 +89,7 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
         raise failed
     if len(tried) > 1:
         first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
-    first.unknown += called.words
+    first.unknown += called.words if called.tried else []
     first.broken += [text for text in broken if text not in first.broken]
     return first
 

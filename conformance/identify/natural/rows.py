@@ -47,6 +47,11 @@ def tokens_of(parts: Parts, sizes: tuple[int, ...]) -> Parts:
     return tuple(found)
 
 
+def same(found: Parts, again: Parts) -> bool:
+    """Return whether a repeated call returned the same arrays."""
+    return len(found) == len(again) and all(map(np.array_equal, found, again))
+
+
 @dataclass(frozen=True)
 class Turn:
     """How cos and sin (tokens, pairs) are read from the arrays of a result."""

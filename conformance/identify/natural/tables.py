@@ -28,7 +28,7 @@ from .calls import (
     row_calls,
 )
 from .foreign import Foreign
-from .rows import Parts, Turn, tokens_of, turned, turns
+from .rows import Parts, Turn, same, tokens_of, turned, turns
 
 #: A grid with sides that no other axis has, and a square for functions of one side.
 _GRID, _SQUARE = (5, 7), (6, 6)
@@ -187,7 +187,12 @@ def one_length(fn: Foreign) -> Iterator[Implementation]:
         except (Refused, ValueError):
             continue
         one = parts[0]
-        if one.ndim != 2 or one.dtype.kind != "f" or (one == one[:1]).all():
+        if (
+            not same(fn(x, x=x), fn(x, x=x))
+            or one.ndim != 2
+            or one.dtype.kind != "f"
+            or (one == one[:1]).all()
+        ):
             return
 
         def rows(positions: np.ndarray, one: np.ndarray = one) -> Parts:
@@ -251,7 +256,7 @@ def _answered(
                 continue
             if every is _OWN and sizes not in sides_of(parts[0]):
                 continue
-            if not all((part == part[:1]).all() for part in parts):
+            if not all((part == part[:1]).all() for part in parts) and same(found, ask(*sizes)):
                 return words, ask, sizes, parts
     return None
 
