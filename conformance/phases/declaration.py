@@ -10,9 +10,11 @@ import numpy as np
 
 from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
+from .declared_formula import formula
 from .frequencies import Schedule
 from .measure import Tables
-from .schedule_mistakes import multi_axis_exponents, multi_axis_mistakes, scaling_mistakes
+from .multi_axis_mistakes import multi_axis_exponents, multi_axis_mistakes
+from .schedule_mistakes import scaling_mistakes
 from .schedule_steps import step_mistakes
 
 
@@ -100,6 +102,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             else lambda b: encoding.replace(base=b).frequencies(),
             variants=lambda: multi_axis_mistakes(encoding),
             late=lambda: multi_axis_exponents(encoding),
+            formula=formula(encoding),
         )
     if not isinstance(encoding, RoPE):
         return Schedule(1.0, 1.0, target.size, target=target)
@@ -126,6 +129,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             plain=None
             if isinstance(scaling, GivenFrequencies)
             else encoding.replace(scaling=None).frequencies()[turning],
+            formula=formula(encoding),
         )
     factor = scaling.factor if scaling is not None else 1.0
     others = {
@@ -135,4 +139,6 @@ def schedule_of(encoding: Rotary) -> Schedule:
         "rotary_dim/2 + 1": d / 2 + 1,
     }
     late = lambda: scaling_mistakes(encoding)  # noqa: E731
-    return Schedule(encoding.base, d / 2, d // 2, factor, others, late=late)
+    return Schedule(
+        encoding.base, d / 2, d // 2, factor, others, late=late, formula=formula(encoding)
+    )

@@ -19,8 +19,9 @@ from .angle_step import angle_step, frequency_step, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
+from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
-from .frequencies import SIGMAS, FrequencyMistake, explain, report
+from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
 from .position_map import large_angles, position_map
 from .precision import classify
@@ -72,7 +73,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     k = int(np.argmax(np.abs(w / theta - 1)))
     turns = shown(w[k], phases.sigma[k], 9)
     evidence = f"pair {k} turns by {turns} rad per position, declared {theta[k]:.9g}"
-    report(run, found, w, declared.schedule.declared, evidence)
+    report(run, found, w, declared.schedule, evidence)
     _amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.

@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
-from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes
+from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistakes
 
 from .judge_axes import AxisPhases, declared_axes, measure
 

@@ -9,7 +9,8 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.phases.declaration import live, schedule_of
-from posenc_ref.conformance.phases.frequencies import agree, explain, report
+from posenc_ref.conformance.phases.explain import explain, report
+from posenc_ref.conformance.phases.frequencies import agree
 
 from . import diagnose_length
 from .judge_length import lengths_of
@@ -120,9 +121,10 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
         return
     theta, declared = (live(encoding, (t,))[0] for t in (theta, declared))
     k = int(np.argmax(np.abs(theta / declared - 1)))
-    found = explain(theta, np.zeros(theta.size), schedule_of(encoding))
+    schedule = schedule_of(encoding)
+    found = explain(theta, np.zeros(theta.size), schedule)
     text = f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}"
-    report(run, found, theta, declared, text)
+    report(run, found, theta, schedule, text)
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:
