@@ -18,6 +18,8 @@ import numpy as np
 Variables = Mapping[str, np.ndarray]
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
+#: Begins the names of variables that are not combined with others.
+ALONE = "the position of token "
 #: The names of sizes.
 SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
 #: The names of an index and of the length that it runs to.
@@ -64,7 +66,8 @@ class Rule:
         """Return what to change, and where."""
         where = f" where {self.where}" if self.where else ""
         if self.mend:
-            return f"{self.mend}{where}."
+            what, _, more = self.mend.partition(":")
+            return f"{what}{where}:{more if more and not where else f' use {DECLARED} there'}."
         return f"Use {DECLARED}{f', also{where}' if where else ''}, in place of {self.text}."
 
 
@@ -146,6 +149,7 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
     for name in variables:
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
+    variables = _combined(variables)
     for name, v in variables.items():
         yield from _of_one(name, v, used, wrong)
     for (one, a), (two, b) in combinations(variables.items(), 2):
@@ -154,10 +158,15 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
 
 def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules with a product, a quotient or a remainder."""
+    variables = _combined(variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
         if np.array_equal(a * b, used):
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
     yield from _divided(used, variables)
+
+
+def _combined(variables: Variables) -> Variables:
+    return {name: v for name, v in variables.items() if not name.startswith(ALONE)}
 
 
 def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> Iterator[Rule]:
@@ -191,7 +200,7 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
             text = f"{name} stored in {kind}, which wraps round"
             of = lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64)  # noqa: E731
             rule = Rule(
-                text, of, 0, _RANGE, mend=_mend(name, f"Hold {name} in int64, not in {kind}")
+                text, of, 0, _RANGE, mend=_mend(name, f"Hold {name} in int64: {kind} wraps round")
             )
             rest = np.unique(used - v.astype(kind).astype(np.int64))
             yield _plus(rule, int(rest[0])) if rest.size == 1 and abs(rest[0]) <= 2 else rule
@@ -199,8 +208,8 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         mend = _mend(name, f"Use {name} itself, not its quotient by {n}")
         yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n, mend=mend)  # type: ignore[misc]
         text = f"{name} rounded down to a multiple of {n}"
-        mend = f"Do not round {name} down to a multiple of {n}: to divide it by {n}, use /, not //,"
-        mend = _mend(name, f"{mend} so that the fraction is kept")
+        mend = f"Do not round {name} down to a multiple of {n}: to divide it by {n}, use /, not //"
+        mend = _mend(name, mend)
         yield Rule(text, lambda x, k=name, n=n: x[k] // n * n, mend=mend)  # type: ignore[misc]
 
 
@@ -276,6 +285,7 @@ def _plus(rule: Rule, constant: int) -> Rule:
 
 def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
     """Yield conditions that hold for all wrong numbers: single ones, then pairs, then triples."""
+    variables = _combined(variables)
     single = [c for c in _atoms(variables, wrong) if c.of(variables)[wrong].all()]
     yield from single
     for count, most in ((2, len(single)), (3, _MOST_OF_THREE)):

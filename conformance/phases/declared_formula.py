@@ -11,9 +11,9 @@ from posenc_ref import MultiAxisRoPE, RoPE, Rotary
 _SCALED: dict[type, str] = {
     pr.LinearScaling: "f_k / {s.factor:g}",
     pr.NTKScaling: "B ** (-2k/{d}) with B = {base:g} * {s.factor:g} ** ({d}/{d2})",
-    pr.YaRN: "(1 - w_k) f_k + w_k f_k / {s.factor:g}, where w_k rises linearly from 0 at pair low to 1 at "
-    "pair high; low and high are {d} ln({s.original_max_position}/(2 pi r)) / (2 ln {base:g}) for "
-    "r = {s.beta_fast:g} and r = {s.beta_slow:g}{rounded}, within 0 and {d1}",
+    pr.YaRN: "(1 - w_k) f_k + w_k f_k / {s.factor:g}, where w_k rises linearly from 0 at pair low "
+    "to 1 at pair high; low and high are {d} ln({s.original_max_position}/(2 pi r)) / "
+    "(2 ln {base:g}) for r = {s.beta_fast:g} and r = {s.beta_slow:g}{rounded}, within 0 and {d1}",
     pr.Llama3Scaling: "f_k ((1 - t_k) / {s.factor:g} + t_k), t_k = clip((r_k - "
     "{s.low_freq_factor:g}) / ({s.high_freq_factor:g} - {s.low_freq_factor:g}), 0, 1), r_k = "
     "{s.original_max_position} f_k / (2 pi)",
@@ -72,7 +72,7 @@ def formula(encoding: Rotary) -> str:
         n=int((encoding.frequencies() != 0).sum()),
         rounded=", rounded outwards" if getattr(s, "truncate", False) else ", not rounded",
         less=(getattr(s, "factor", 1.0) or 1.0) - 1,
-        length=_LENGTHS.get(getattr(s, "policy", ""), "the length").format(s=s),
+        length=_LENGTHS.get(s.policy, "").format(s=s) if isinstance(s, pr.DynamicNTK) else "",
     )
     given = "" if "f_k" not in words else f", f_k = {plain}"
     return f"Declared: pair k turns by theta_k = {said}{given}{pairs}"

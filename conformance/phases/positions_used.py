@@ -24,6 +24,8 @@ from .decode import Decoder
 _REACH = 4160
 #: The most tokens of a call that are decoded, and the most wrong calls.
 _TOKENS, _CALLS = 400, 12
+#: The name of the variable that is 1 for positions (S,) and 2 for positions (B, S).
+FORM = "the number of axes of the positions"
 #: How many rules are tried: each further call that refutes one leads to the next.
 _TRIES = 5
 
@@ -84,16 +86,22 @@ def name_positions(
     where = f"{first.one.case}, row {at[0]}, head {at[1]}, token {at[2]}: {noun} {first.used[at]}"
     where += f", declared {declared[at]}"
     if rule is not None:
-        words = rule.words.replace(DECLARED, f"the declared {noun}")
+        words, remedy = (_plain(text, noun) for text in (rule.words, rule.remedy))
         count = plural(more, "further call agrees", "further calls agree")
         text = f"the {noun} used is {words}"
+        if rule.text == "0" and noun == "position" and not first.one.facts.encoding.offset:
+            text = f"tokens are not rotated, as at position 0{words[1:]}"
         if not more:
             text = f"every call is consistent with: {text}"
         if rule.where and DECLARED in rule.where and code == "stale-cache":
             code = "wrong-row"
-        remedy = rule.remedy.replace(DECLARED, f"the declared {noun}") + _formula(known, noun)
-        evidence = f"{where}; {count}"
-        run.add(rule.code or code, text, evidence, remedy=remedy, values={"measured": words})
+        run.add(
+            rule.code or code,
+            text,
+            f"{where}; {count}",
+            remedy=remedy + _formula(known, noun),
+            values={"measured": words},
+        )
         return True
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
     count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
@@ -101,6 +109,13 @@ def name_positions(
     remedy = f"Use the declared {noun} of every token{run.where()}.{_formula(known, noun)}"
     run.add(code, f"{count} another {noun} than declared: {listed}", where, remedy=remedy)
     return True
+
+
+def _plain(text: str, noun: str) -> str:
+    """Return a rule in the words of a report."""
+    for axes, form in ((1, "(S,)"), (2, "(B, S)")):
+        text = text.replace(f"{FORM} is {axes}", f"positions are {form}")
+    return text.replace(DECLARED, f"the declared {noun}")
 
 
 def _formula(known: Sequence[_Seen], noun: str) -> str:
