@@ -11,6 +11,8 @@ import numpy as np
 from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
 from .declared_formula import formula
+from .factor_mistakes import factors
+from .factor_mistakes import remedy as factor_remedy
 from .frequencies import Schedule
 from .measure import Tables
 from .multi_axis_mistakes import multi_axis_exponents, multi_axis_mistakes
@@ -32,6 +34,7 @@ class Declaration:
     by_length: Callable[[int], np.ndarray] | None = None  #: returns the frequencies at a length
     #: amplitudes that known mistakes give, by message
     other_factors: dict[str, float] = field(default_factory=dict)
+    factor_remedy: str = ""  #: what to do about a wrong amplitude
 
     def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
         """Return the frequencies of a call with these positions."""
@@ -77,14 +80,8 @@ def declare(encoding: Rotary) -> Declaration:
         encoding.sign,
         encoding.offset,
         partial(nonzero_frequencies, encoding) if encoding.depends_on_length else None,
-        {
-            "the attention factor is missing": 1.0,
-            "the attention factor is applied twice": m * m,
-            "the square root of the attention factor is applied": abs(m) ** 0.5,
-            "cos and sin are divided by the attention factor": 1 / m,
-        }
-        if m != 1.0
-        else {},
+        factors(encoding),
+        factor_remedy(encoding),
     )
 
 

@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, frequency_step, value_step
+from .angle_step import angle_step, frequency_step, interpolated, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
@@ -23,7 +23,7 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .position_map import large_angles, position_map
+from .position_map import large_angles, position_map, report_quadrants
 from .precision import classify
 from .telling import Telling
 
@@ -57,7 +57,11 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if text:
             k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
             where = f"pair {k}: {w[k]:.9g}, declared {declared.frequencies[k]:.9g}"
-            run.add("angle-precision", text, where, equivalent=("frequency-spacing",))
+            remedy = "Keep frequencies in float32 or float64, or with more bits: this step is not "
+            remedy += "small compared with the slowest frequency."
+            run.add(
+                "angle-precision", text, where, equivalent=("frequency-spacing",), remedy=remedy
+            )
             return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
@@ -68,6 +72,9 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if not run.report.findings:
             _not_linear(run, tables, declared)
         return
+    coarse = [e for e in found if e.code == "angle-precision"]
+    if coarse and coarse == found and _held(run, tables, declared):
+        return  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
@@ -119,6 +126,7 @@ def exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
         "phase-order",
         "sin and cos are exchanged",
         f"the angle of pair 0 at position 0 is {phases.start[0]:.6g} rad, and falls",
+        remedy="Exchange cos and sin: at position 0, cos is 1 and sin is 0.",
     )
     return True
 
@@ -195,11 +203,13 @@ def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, but float64 is required"
-        run.add("angle-precision", text, f"recomputed at {at.size} positions")
+        remedy = "Compute positions, frequencies and their product in float64."
+        run.add("angle-precision", text, f"recomputed at {at.size} positions", remedy=remedy)
         return True
     if model is None or not model.code or (model.table and model.table == run.settings.precision):
         return False
-    run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
+    where = f"recomputed at {at.size} positions"
+    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
     return True
 
 
@@ -222,38 +232,50 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
         if m != 1.0 and (one <= slack).all():
             text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
-            run.add("attention-factor", text, where)
+            run.add("attention-factor", text, where, remedy=declared.factor_remedy)
             return
     seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
-    if text := value_step(run, seen, exact):
-        run.add("table-precision", text, where)
+    if found := value_step(run, seen, exact):
+        run.add("table-precision", found[0], where, remedy=found[1])
+        return
+    if found := interpolated(at, seen, lambda p: _signed(declared, p)):
+        run.add("table-precision", found[0], where, remedy=found[1])
         return
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
     if (folded <= slack).all():
-        run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
+        report_quadrants(run, (cos - true_cos, sin - true_sin), slack, where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         run.add("range-reduction", "small angles are right, larger ones are not", where)
     elif np.abs(size - 1).max() <= slack.max() and (step := angle_step(run, tables, declared)):
         text, evidence = step
-        run.add("angle-precision", text, evidence)
+        remedy = "Compute cos and sin of each angle, or interpolate between the steps."
+        run.add("angle-precision", text, evidence, remedy=remedy)
     elif (
         np.abs(size - 1).max() > slack.max()
         and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01
     ):
         text = "the size of cos and sin changes with the position"
+        remedy = "Use cos and sin of the angle: cos ** 2 + sin ** 2 is 1 at every position."
         turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max()
         if turned > slack.max():  # neither the size nor the angle is right
             off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
             text = f"cos and sin are approximations, off by up to {off:.3g}"
-        run.add("amplitude", text, where)
+            remedy = "Use accurate cos and sin, such as numpy.cos and numpy.sin."
+        run.add("amplitude", text, where, remedy=remedy)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
     else:
         run.add(
             "uninitialised", "angles follow no frequency: they do not grow with the position", where
         )
+
+
+def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:
+    """Return the exact cos and sin of the function's own sign and amplitude."""
+    cos, sin = declared.exact(at)
+    return np.stack([cos, declared.sign * sin]) * declared.amplitude
 
 
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -291,7 +313,11 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
         if abs(factor - value) <= FACTOR_SLACK * abs(value):
             text += f": {what}"
             break
-    run.add(declared.amplitude_code, text, where, values={"declared": m, "measured": factor})
+    remedy = declared.factor_remedy
+    if declared.amplitude_code != "attention-factor":
+        remedy = f"Divide cos and sin, or the rotated channels, by {factor / m:.9g}."
+    values = {"declared": m, "measured": factor}
+    run.add(declared.amplitude_code, text, where, values=values, remedy=remedy)
 
 
 def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
@@ -319,5 +345,8 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
         f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
         f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
         values={"declared": declared.origin, "measured": found},
+        remedy=f"{'Subtract' if found > declared.origin else 'Add'} "
+        f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
+        f"position: the first one is {declared.origin:g}.",
     )
     return found

@@ -10,6 +10,8 @@ from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.measure import Measured
 
+from .wrong_rotations import pairs_of
+
 
 def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: set[int]) -> bool:
     """Report a wrong form of Proportional scaling; return whether there is one.
@@ -21,7 +23,8 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
     evidence = f"{len(rotated)} channels are rotated, declared {2 * turning}"
     if rotated == every:
         text = "every pair is rotated: the declared Proportional scaling is missing"
-        run.add("scaling-missing", text, evidence, equivalent=("proportional",))
+        remedy = f"Rotate the first {turning} pairs only: the other frequencies are 0."
+        run.add("scaling-missing", text, evidence, equivalent=("proportional",), remedy=remedy)
         return True
     if [(p.a, p.b) for p in measured.pairs] == [(k, k + turning) for k in range(turning)]:
         run.add(
@@ -30,6 +33,8 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
             f"{turning} pairs of the whole head",
             f"channel 0 is paired with {turning}, declared with {encoding.pairs()[1][0]}",
             equivalent=("rotary-dim",),
+            remedy=f"Rotate the first {turning} pairs of the whole head, {pairs_of(encoding)}, "
+            f"with {encoding.head_dim} in the exponents; the other pairs have frequency 0.",
         )
         return True
     adjacent = [(2 * k, 2 * k + 1) for k in range(turning)]
@@ -39,8 +44,53 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
             f"pairs are interleaved, declared {getattr(encoding, 'layout', '')}",
             evidence,
             equivalent=("rotary-dim",),
+            remedy=f"Rotate the first {turning} of the pairs {pairs_of(encoding)}.",
         )
         return True
+    return False
+
+
+#: Wrong maps of a pair by cos c and sin s: a message, the map and the remedy.
+_RIGHT = "Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, both from x1 and x2 as passed"
+_MAPS = (
+    ("the second channel is computed from the first one's result, which has overwritten it",
+     lambda c, s: (c, -s, s * c, c - s * s), f"{_RIGHT}: keep x1 until y2 is computed."),
+    ("the first channel is computed from the second one's result, which has overwritten it",
+     lambda c, s: (c - s * s, -s * c, s, c), f"{_RIGHT}: keep x2 until y1 is computed."),
+    ("both channels add their sine term: a reflection, not a rotation",
+     lambda c, s: (c, s, s, c), f"{_RIGHT}: the sine is subtracted in y1."),
+    ("both channels subtract their sine term: a reflection, not a rotation",
+     lambda c, s: (c, -s, -s, c), f"{_RIGHT}: the sine is added in y2."),
+    ("the sine term of the first channel is missing", lambda c, s: (c, 0 * s, s, c),
+     f"{_RIGHT}."),
+    ("the sine term of the second channel is missing", lambda c, s: (c, -s, 0 * s, c),
+     f"{_RIGHT}."),
+    ("the second channel has its own sine and the first one's cosine: x1 and x2 are exchanged in "
+     "y2", lambda c, s: (c, -s, c, s), f"{_RIGHT}."),
+    ("the sine term of both channels takes the channel itself, not the other one of the pair",
+     lambda c, s: (c - s, 0 * s, 0 * s, c + s), f"{_RIGHT}: rotate_half(x) is (-x2, x1)."),
+    ("y2 has the opposite sign", lambda c, s: (c, -s, -s, -c), f"{_RIGHT}."),
+    ("y1 has the opposite sign", lambda c, s: (-c, s, s, c), f"{_RIGHT}."),
+)  # fmt: skip
+
+
+def wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report a known wrong map of the pairs at the declared angles; return whether it is one."""
+    if encoding.num_axes > 1:
+        return False
+    cos, sin = (live(encoding, (t.T,))[0].T for t in encoding.cos_sin(measured.positions[1:]))
+    got = measured.blocks[1:]
+    sin = encoding.sign * sin
+    if got.shape[:2] != cos.shape:
+        return False
+    slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None])
+    for text, entries, remedy in _MAPS:
+        of = np.stack(entries(cos, sin), axis=-1).reshape(got.shape)  # type: ignore[no-untyped-call]
+        if (np.abs(got - of) <= slack[..., None, None]).all():
+            p = measured.pairs[0]
+            where = f"the 2 x 2 blocks of all pairs, such as channels {p.a} and {p.b}"
+            run.add("not-a-rotation", text, where, remedy=remedy)
+            return True
     return False
 
 

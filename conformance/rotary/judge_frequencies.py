@@ -8,6 +8,7 @@ from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
+from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.declaration import live, schedule_of
 from posenc_ref.conformance.phases.explain import explain, report
 from posenc_ref.conformance.phases.frequencies import agree
@@ -28,6 +29,7 @@ def judge(run: Run) -> None:
     by_length = encoding.depends_on_length
     lengths = [1, *lengths_of(encoding)] if by_length else [None]
     seen: dict[int | None, np.ndarray] = {}
+    factors: dict[int | None, float] = {}
     for n in lengths:
         found = _called(run, encoding, n)
         if found is None:
@@ -38,8 +40,9 @@ def judge(run: Run) -> None:
         m = encoding.attention_factor(n)
         exact = exactly(np.asarray(m))
         if factor is not None and not run.judge("values", f"factor{at}", factor, exact):
-            text = f"the factor{at} is {factor}, declared {m:.9g}"
-            run.add("attention-factor", text, f"returned by fn({'seq_len' * by_length})")
+            factors[n] = float(np.ravel(factor)[0])
+    if factors:
+        _wrong_factor(run, encoding, factors, len(lengths))
     first = seen[lengths[0]]
     again = _called(run, encoding, lengths[0])
     if again is None:
@@ -64,6 +67,25 @@ def judge(run: Run) -> None:
         ):
             return
     _explain_frequencies(run, encoding, first)
+
+
+def _wrong_factor(run: Run, encoding: Rotary, wrong: dict[int | None, float], lengths: int) -> None:
+    """Report wrong attention factors, by the length of the call."""
+    n, factor = next(iter(wrong.items()))
+    m = encoding.attention_factor(n)
+    at = f" at length {n}" if n is not None else ""
+    where = ""
+    if n is not None and len(wrong) < lengths:
+        some = list(wrong)
+        where = f"; wrong at lengths {', '.join(map(str, some[:6]))}, right at the others"
+    known = factor_mistakes.named(encoding, factor, n)
+    run.add(
+        "attention-factor",
+        f"the factor{at} is {factor:.9g}, declared {m:.9g}{f': {known}' if known else ''}{where}",
+        f"returned by fn({'seq_len' * (n is not None)})",
+        remedy=factor_mistakes.remedy(encoding, n),
+        values={"declared": m, "measured": factor},
+    )
 
 
 def _called(
