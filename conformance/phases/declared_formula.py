@@ -13,7 +13,8 @@ _SCALED: dict[type, str] = {
     pr.NTKScaling: "B ** (-2k/{d}) with B = {base:.10g} * {s.factor:g} ** ({d}/{d2})",
     pr.YaRN: "(1 - w_k) f_k + w_k f_k / {s.factor:g}, where w_k rises linearly from 0 at pair low "
     "to 1 at pair high; low and high are {d} ln({s.original_max_position}/(2 pi r)) / "
-    "(2 ln {base:.10g}) for r = {s.beta_fast:g} and r = {s.beta_slow:g}{rounded}, within 0 and {d1}",
+    "(2 ln {base:.10g}) for r = {s.beta_fast:g} and r = {s.beta_slow:g}{rounded}, within 0 and "
+    "{d1}",
     pr.Llama3Scaling: "f_k ((1 - t_k) / {s.factor:g} + t_k), t_k = clip((r_k - "
     "{s.low_freq_factor:g}) / ({s.high_freq_factor:g} - {s.low_freq_factor:g}), 0, 1), r_k = "
     "{s.original_max_position} f_k / (2 pi)",

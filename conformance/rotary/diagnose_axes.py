@@ -10,6 +10,7 @@ import numpy as np
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.probes import grid, unit_pairs
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
@@ -53,8 +54,21 @@ def _torn(run: Run) -> bool:
         "the two channels of a pair follow different axes",
         "pairs are not rotated if one axis changes alone; they are if all positions are equal",
         equivalent=("mixed-layout",),
+        remedy=_assignment(run.encoding)
+        + " Both channels of a pair follow its axis: assign axes to pairs, then repeat the angles "
+        "for both channels.",
     )
     return True
+
+
+def _assignment(encoding: Rotary) -> str:
+    """Return the declared axis of every pair as an instruction."""
+    axes = encoding.axes()
+    if axes is None:
+        return ""
+    each = (f"pairs {ranges(np.flatnonzero(axes == a).tolist())} follow axis {a}"
+            for a in range(encoding.num_axes))  # fmt: skip
+    return f"Declared: {', '.join(each)}."
 
 
 def _seen(run: Run, encoding: Rotary, measured: Measured, positions: np.ndarray) -> np.ndarray:
@@ -92,6 +106,8 @@ def _by_size(run: Run, encoding: Rotary, measured: Measured) -> bool:
                 f"{_SIZES[0]}, by {two:.6g} for {_SIZES[1]}",
                 f"calls with positions 0, 1 and n - 1 on axis {axis}, n = {_SIZES[0]} and "
                 f"{_SIZES[1]}",
+                remedy="Use the positions as they are passed: do not divide them by the size of "
+                "the grid.",
             )
             return True
     return False
@@ -126,7 +142,11 @@ def _order(run: Run, encoding: Rotary, measured: Measured) -> bool:
     elif np.abs(seen - angles(np.concatenate([positions[:-2], by_height]))).max() <= _SCALED:
         text = "the number of a token is divided by the height of the grid, not by its width"
     if text:
-        run.add("axis-order", text, f"a call of a grid of {height} x {width}")
+        remedy = "Use the positions of each token as they are passed, token by token."
+        if "number of a token" in text:
+            remedy = "Divide the number of a token by the width of the grid: row, column = "
+            remedy += "divmod(number, width)."
+        run.add("axis-order", text, f"a call of a grid of {height} x {width}", remedy=remedy)
     return bool(text)
 
 
@@ -155,8 +175,27 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
         "sign" if back else "position-scale",
         f"positions of axis {first} {how}",
         f"ratio of measured to declared frequencies by axis: {[round(r, 6) for r in ratios]}",
+        remedy=f"Use the positions of axis {first} as they are, with the sign of the others."
+        if back
+        else f"Multiply the positions, or the frequencies, of axis {first} by "
+        f"{1 / ratios[first]:.6g} more than now.{_shifted(encoding, ratios[first], first)}",
     )
     return True
+
+
+def _shifted(encoding: Rotary, ratio: float, axis: int) -> str:
+    """Return a note if the frequencies of an axis may start at a later pair instead."""
+    base = getattr(encoding, "base", None)
+    if not isinstance(encoding, MultiAxisRoPE) or encoding.spacing != "restart" or ratio <= 0:
+        return ""
+    base = base[axis] if isinstance(base, tuple) else base
+    by = -np.log(ratio) * encoding.sections[axis] / np.log(base)
+    if abs(by - round(by)) > 1e-3 or not round(by):
+        return ""
+    return (
+        f" The same numbers result if the exponents of axis {axis} start at "
+        f"{round(by)}/{encoding.sections[axis]}: start them at 0."
+    )
 
 
 def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> bool:
@@ -176,14 +215,16 @@ def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.
         f"{[int((axes == a).sum()) for a in range(count)]}, declared "
         f"{[int((wanted == a).sum()) for a in range(count)]}"
     )
+    remedy = _assignment(encoding)
     if (several > 1).any():
-        run.add("sections", "pairs follow several axes at once", evidence)
+        run.add("sections", "pairs follow several axes at once", evidence, remedy=remedy)
         return True
     if (axes == axes[0]).all():
         run.add(
             "sections",
             f"sections are ignored: every pair follows axis {axes[0]}",
             evidence,
+            remedy=remedy,
         )
         return True
     for order in permutations(range(count)):
@@ -193,9 +234,10 @@ def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.
                 f"the axes are in the order {order}, declared {tuple(range(count))}",
                 evidence,
                 values={"declared": list(range(count)), "measured": list(order)},
+                remedy=remedy,
             )
             return True
-    run.add("sections", _arrangement(encoding, axes), evidence)
+    run.add("sections", _arrangement(encoding, axes), evidence, remedy=remedy)
     return True
 
 
@@ -227,6 +269,16 @@ def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
                 f"{encoding.arrangement} {encoding.sections}",
                 other.axes(),
             )
+    half = tuple(n // 2 for n in encoding.sections)
+    if all(n % 2 == 0 for n in encoding.sections):
+        yield (
+            f"the sections are halved and repeated: {half + half}, declared {encoding.sections}",
+            np.tile(np.repeat(np.arange(encoding.num_axes), half), 2),
+        )
+    yield (
+        f"the sections are in the reverse order: {encoding.sections[::-1]}, the last axis first",
+        np.repeat(np.arange(encoding.num_axes)[::-1], encoding.sections[::-1]),
+    )
     count = sum(encoding.sections)
     yield (
         f"pairs cycle through the axes, declared {encoding.arrangement}",
@@ -263,6 +315,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
         f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
         f"a call with position 0 on every axis; origins by axis {list(starts.values())}",
         values={"declared": encoding.offset, "measured": starts[wrong[0]]},
+        remedy=f"Start axis {wrong[0]} at position {encoding.offset:g}, as the other axes.",
     )
     return True
 

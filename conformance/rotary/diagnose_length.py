@@ -16,6 +16,9 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.declared_formula import formula
+from posenc_ref.conformance.phases.factor_mistakes import named
+from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
 from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS, trained_field
 
 from .judge_length import WHOSE, case, lengths_of, positions_of
@@ -33,6 +36,8 @@ class Rule:
     message: str
     encoding: Rotary
     seen: Callable[[int], int] = lambda n: n  #: the length used in a call of length n
+    at: Callable[[int], Rotary | None] | None = None  #: the encoding of a call, if they differ
+    remedy: str = ""
 
 
 def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
@@ -86,11 +91,17 @@ def _factor_by_length(
     run.add(
         "attention-factor",
         f"cos and sin are multiplied by {m[off[0]]:.6g} in calls of length {off[0]}, declared "
-        f"{encoding.attention_factor(off[0]):.6g}; the frequencies are right",
+        f"{encoding.attention_factor(off[0]):.6g}{_said(encoding, m[off[0]], off[0])}; the frequencies are right",
         f"factor by length: {', '.join(f'{n}: {v:.6g}' for n, v in m.items())}",
         values={"declared": encoding.attention_factor(off[0]), "measured": m[off[0]]},
+        remedy=factor_remedy(encoding, off[0]),
     )
     return True
+
+
+def _said(encoding: Rotary, factor: float, length: int) -> str:
+    known = named(encoding, factor, length)
+    return f", since {known}" if known else ""
 
 
 def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:
@@ -147,6 +158,7 @@ def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int])
         f"grow by the rule of {type(encoding.scaling).__name__}",
         f"judged at lengths {', '.join(map(str, lengths))}; wrong from {min(wrong)} on",
         equivalent=("scaling-parameter",),
+        remedy=f"Correct the frequencies of calls longer than {last}. {formula(encoding)}",
     )
     return True
 
@@ -154,10 +166,17 @@ def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int])
 def _explain(run: Run, encoding: Rotary, lengths: list[int], first: int, fits: Fits) -> bool:
     evidence = f"judged at lengths {', '.join(map(str, lengths))}; wrong from {first} on"
     for rule in _rules(encoding, lengths):
-        if all(fits(rule.encoding, n, rule.seen(n)) for n in lengths):
-            run.add(rule.code, rule.message, evidence)
+        if all(_predicts(rule, n, fits) for n in lengths):
+            remedy = f"{rule.remedy} {formula(encoding)}".strip()
+            run.add(rule.code, rule.message, evidence, remedy=remedy)
             return True
     return False
+
+
+def _predicts(rule: Rule, length: int, fits: Fits) -> bool:
+    """Return whether a rule predicts the call of this length."""
+    encoding = rule.encoding if rule.at is None else rule.at(length)
+    return encoding is not None and fits(encoding, length, rule.seen(length))
 
 
 def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
@@ -165,18 +184,27 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
     name = type(scaling).__name__
     field = trained_field(scaling)
     start = getattr(scaling, field) if field else 1
-    for text, seen in (
+    for text, seen, remedy in (
         (
             f"one token early: a call of length {start} gets those of length {start + 1}",
             lambda n: n + 1,
+            f"The length is the largest position plus 1, and counts as long if it is more than "
+            f"{start} (>, not >=).",
         ),
         (
             f"one token late: a call of length {start + 1} gets those of length {start}",
             lambda n: max(n - 1, 1),
+            "Take the largest position plus 1 for the length, not the largest position.",
         ),
-        ("token by token: they depend on the position, not the length of the call", lambda n: 0),
+        (
+            "token by token: they depend on the position, not the length of the call",
+            lambda n: 0,
+            "Choose the frequencies once for a call, by its largest position plus 1, and use them "
+            "for all its tokens.",
+        ),
     ):
-        yield Rule("scaling-parameter", f"{name} changes the frequencies {text}", encoding, seen)
+        text = f"{name} changes the frequencies {text}"
+        yield Rule("scaling-parameter", text, encoding, seen, remedy=remedy)
     for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
         if hasattr(scaling, "short_factor") and end != start:
             yield Rule(
@@ -184,22 +212,30 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
                 f"{name} changes the frequencies after length {end}, declared {start}",
                 encoding,
                 lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
+                remedy=f"Compare the length of the call with {start}, not with {end}.",
             )
     for policy in ("static", "short", "long"):
         text = f"the frequencies do not depend on the length: policy is {policy!r}, declared "
-        yield from _changed(encoding, f"{text}{getattr(scaling, 'policy', '')!r}", policy=policy)
+        said = f"{text}{getattr(scaling, 'policy', '')!r}"
+        remedy = "Choose the frequencies by the length of each call: its largest position plus 1."
+        yield from _changed(encoding, said, remedy, policy=policy)
     yield Rule(
         "scaling-missing",
         "the frequencies stay those of the original length in every call",
         encoding,
         lambda n: 1,
+        remedy="Compute the frequencies from the length of each call: its largest position plus 1.",
     )
     if hasattr(scaling, "short_factor"):
         short, long = scaling.short_factor, scaling.long_factor
         text = "short_factor and long_factor are exchanged"
-        yield from _changed(encoding, text, short_factor=long, long_factor=short)
+        remedy = f"Use short_factor up to length {start}, long_factor beyond."
+        yield from _changed(encoding, text, remedy, short_factor=long, long_factor=short)
         text = "the lists short_factor and long_factor are reversed: slow pairs come first"
-        yield from _changed(encoding, text, short_factor=short[::-1], long_factor=long[::-1])
+        remedy = "Use both lists in their order: number k is for pair k."
+        yield from _changed(
+            encoding, text, remedy, short_factor=short[::-1], long_factor=long[::-1]
+        )
     factor = getattr(scaling, "factor", None)
     values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS] if field else []
     if factor and field:
@@ -208,7 +244,8 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         values += [("factor", f) for f in FACTORS]
     for key, value in values:
         text = f"{key} is {value}, declared {getattr(scaling, key)}"
-        yield from _changed(encoding, text, **{key: value})
+        remedy = f"Pass {key} = {getattr(scaling, key)}, not {value}."
+        yield from _changed(encoding, text, remedy, **{key: value})
     if isinstance(scaling, pr.QwenNTK):
         yield from _steps(encoding, start)
     if not factor:
@@ -239,29 +276,52 @@ def _steps(encoding: Any, start: int) -> Iterator[Rule]:
             f"QwenNTK: log2(L / train_length) is rounded {words}, declared up",
             encoding,
             seen,
+            remedy="Round log2(L / train_length) up (ceil).",
         )
 
 
 def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
-    """Yield dynamic NTK with other factors on the base."""
+    """Yield dynamic NTK with other numbers alpha, or another power of alpha, on the base."""
+    d = encoding.rotary_dim
+    right = f"factor * L / {start} - (factor - 1)"
+    powers = (("d/(d-2)", d / (d - 2)), ("1", 1.0), ("(d-2)/d", (d - 2) / d))
     for what, alpha in (
-        ("(L / max_position) - (factor - 1)", lambda n: n / start - (factor - 1)),
-        ("L / max_position", lambda n: n / start),
-        ("factor * L / max_position", lambda n: factor * n / start),
+        (right, lambda n: factor * n / start - (factor - 1)),
+        (f"L / {start} - (factor - 1)", lambda n: n / start - (factor - 1)),
+        (f"L / {start}", lambda n: n / start),
+        (f"factor * L / {start}", lambda n: factor * n / start),
+        (f"factor * L / {start} - factor", lambda n: factor * n / start - factor),
+        (f"factor * (L / {start} - 1)", lambda n: factor * (n / start - 1)),
+        ("factor", lambda n: factor),
     ):
-        # The length at which the declared rule gives the same factor on the base.
-        def seen(n: int, alpha: Callable[[int], float] = alpha) -> int:
-            multiple = max(alpha(max(n, start)), 1.0)
-            return max(round(start * (multiple + factor - 1) / factor), 1)
+        for power, of in powers:
+            for shortest in (start, 1):
+                if what == right and power == "d/(d-2)" and shortest == start:
+                    continue  # as declared
+                short = "" if shortest > 1 else ", in calls up to the trained length too"
+                remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
+                remedy += f"least {start}."
 
-        yield Rule("scaling-formula", f"the base is multiplied by ({what}) ** (d/(d-2))",
-                   encoding, seen)  # fmt: skip
+                def at(n: int, alpha: Any = alpha, of: float = of, least: int = shortest) -> Any:
+                    if n <= start and least == start:
+                        return encoding.replace(scaling=None)
+                    value = alpha(n)
+                    base = encoding.base * abs(value) ** of if value else 0.0
+                    return encoding.replace(scaling=None, base=base) if base > 1 else None
+
+                yield Rule(
+                    "scaling-formula",
+                    f"the base is multiplied by ({what}) ** {power}{short}",
+                    encoding,
+                    at=at,
+                    remedy=remedy,
+                )
 
 
-def _changed(encoding: Any, message: str, **changes: Any) -> Iterator[Rule]:
+def _changed(encoding: Any, message: str, remedy: str = "", **changes: Any) -> Iterator[Rule]:
     """Yield the mistake that changes fields of the scaling, unless the new scaling is invalid."""
     try:
         changed = encoding.replace(scaling=encoding.scaling.replace(**changes))
     except (ValueError, TypeError):
         return
-    yield Rule("scaling-parameter", message, changed)
+    yield Rule("scaling-parameter", message, changed, remedy=remedy)

@@ -25,7 +25,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
-from .wrong_rotations import rotations
+from .wrong_rotations import ELEMENTS, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 _REPEATED = np.array([7, 7, 3, 90, 3, 0, 0, 55])
@@ -36,13 +36,13 @@ CALLS: tuple[Size, ...] = (
     ((4, 2, 7), 3), ((2, 4, 4), 0), ((2, 3, 5), _ROWS), ((1, 2, 8), _REPEATED),
     ((1, 2, 33), 0), ((2, 1, 70), 0), ((1, 2, 130), 0), ((1, 12, 6), 2),
     ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0), ((2, 1, 23), 0),
-    ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "transposed"),
+    ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "sliced"),
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((2, 2, 5), _ROWS + 3), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
-    ((3, 2, 7), 1, "transposed"),
+    ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
 )  # fmt: skip
 
 
@@ -137,7 +137,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         text = (
             f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
         )
-        run.add(code, mistake.message, text, remedy=mistake.remedy)
+        own = mistake.code if mistake.code == ELEMENTS else code
+        run.add(own, mistake.message, text, remedy=mistake.remedy)
         return True
     return name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
 

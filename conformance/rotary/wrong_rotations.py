@@ -13,7 +13,8 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
 
-Change = Callable[[np.ndarray], np.ndarray]
+#: The code of tokens and heads that are mixed up.
+ELEMENTS = "wrong-row"
 
 
 def rotations(encoding: Rotary) -> Iterator[Mistake]:
@@ -105,13 +106,12 @@ def _reordered(encoding: Rotary) -> Iterator[Mistake]:
     """Yield results whose tokens, heads or rows were mixed up before or after the rotation."""
     back = "with a transpose, never with a reshape"
     for message, before, after, remedy in (
-        ("the result is in the order of (B, S, H, D), reshaped to (B, H, S, D): heads and tokens "
-         "are mixed up", None, _joined, f"Bring the result back to (B, H, S, D) {back}."),
-        ("the result is read as (B, S, H, D) and transposed: heads and tokens are mixed up",
-         None, _split, f"Bring the result back to (B, H, S, D) {back}."),
-        ("x is reshaped to (B, S, H, D), not transposed: heads and tokens are mixed up",
+        ("heads and tokens of the result are exchanged by a reshape: they are mixed up", None, _joined, f"Exchange heads and tokens of the result {back}."),
+        ("heads and tokens of the result are exchanged by a reshape: they are mixed up",
+         None, _split, f"Exchange heads and tokens of the result {back}."),
+        ("heads and tokens of x are exchanged by a reshape: they are mixed up",
          _joined, None, f"Exchange heads and tokens of x {back}."),
-        ("x is read as (B, S, H, D) and transposed: heads and tokens are mixed up",
+        ("heads and tokens of x are exchanged by a reshape: they are mixed up",
          _split, None, f"Exchange heads and tokens of x {back}."),
     ):  # fmt: skip
         yield _mixed(encoding, message, lambda x, c, of=before: of(x) if of else x,  # type: ignore[misc]
@@ -119,31 +119,37 @@ def _reordered(encoding: Rotary) -> Iterator[Mistake]:
     remedy = "Read x by its strides, or make it contiguous first (contiguous(), ascontiguousarray)."
     write = "Write the result by its own strides: an array made like x (empty_like) has the "
     write += "strides of x."
-    yield _mixed(encoding, "x is read in the order of its memory, as if it were contiguous",
-                 _as_it_lies, lambda y, c: y, remedy)  # fmt: skip
-    yield _mixed(encoding, "the result is written in the order of the memory of x",
-                 lambda x, c: x, _into_memory, write)  # fmt: skip
-    yield _mixed(encoding, "x is read and the result written in the order of the memory of x",
-                 _as_it_lies, _into_memory, remedy)  # fmt: skip
+    as_if = "in the order of its memory, as if it were contiguous"
+    for message, before, after, mend in (
+        (f"a transposed x is read {as_if}", _as_it_lies, None, remedy),
+        (f"a transposed or sliced x is read {as_if}", _raw, None, remedy),
+        ("the result for a transposed x is written in the order of the memory of x", None,
+         _into_memory, write),
+        ("a transposed x is read, and the result written, in the order of the memory of x",
+         _as_it_lies, _into_memory, remedy),
+    ):  # fmt: skip
+        yield _mixed(encoding, message, before or _kept, after or _kept, mend)
 
 
-#: The axes of x in the order of its memory, the slowest first.
-_ORDER = {"transposed": (0, 2, 1, 3)}
+def _kept(x: np.ndarray, call: Any) -> np.ndarray:
+    return x
 
 
 def _as_it_lies(x: np.ndarray, call: Any) -> np.ndarray:
     """Return the elements of x in the order of its memory, in its shape."""
-    order = _ORDER.get(call.memory)
-    return x if order is None else np.ascontiguousarray(x.transpose(order)).reshape(x.shape)
+    return _joined(x) if call.memory == "transposed" else x
+
+
+def _raw(x: np.ndarray, call: Any) -> np.ndarray:
+    """Return the first elements of the memory of x, of which a sliced x has every other row."""
+    if call.memory == "sliced":
+        return np.concatenate([x, x], axis=-1).ravel()[: x.size].reshape(x.shape)
+    return _as_it_lies(x, call)
 
 
 def _into_memory(y: np.ndarray, call: Any) -> np.ndarray:
     """Return the elements of y, written one after the other into memory that lies like x."""
-    order = _ORDER.get(call.memory)
-    if order is None:
-        return y
-    shape = tuple(y.shape[axis] for axis in order)
-    return y.reshape(shape).transpose(np.argsort(order))
+    return _split(y) if call.memory == "transposed" else y
 
 
 def _mixed(
@@ -157,4 +163,4 @@ def _mixed(
         truth = apply_truth(encoding, before(call.x, call), call.positions)
         return each_part(truth, lambda part: after(np.broadcast_to(part, call.x.shape), call))
 
-    return Mistake("wrong-row", message, predict, remedy)
+    return Mistake(ELEMENTS, message, predict, remedy)
