@@ -144,6 +144,13 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
 
 
+def _layers_remedy(model: ModelEncoding) -> str:
+    """Return the layers with an encoding."""
+    flags = pr.layers(model, len(model.layer_types))
+    which = ranges(np.flatnonzero(flags).tolist()) or "none"
+    return f"Layers with a positional encoding: {which}; layers are counted from 0."
+
+
 def _rounded_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
     return exactly(value)
 
@@ -269,11 +276,7 @@ MODEL_ROWS = {
         _depth,
         _layer_mistakes,
         "layer-schedule",
-        remedy=lambda model: (
-            "Layers with a positional encoding: "
-            f"{ranges(np.flatnonzero(pr.layers(model, len(model.layer_types))).tolist()) or 'none'}; "
-            "layers are counted from 0."
-        ),
+        remedy=_layers_remedy,
     ),
     "softmax_scale": Plain(
         _once,

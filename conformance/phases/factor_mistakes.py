@@ -22,9 +22,8 @@ def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
             "the square root of the attention factor is applied": abs(m) ** 0.5,
             "cos and sin are divided by the attention factor": 1 / m,
         }
-    of: dict[str, Any] = {pr.YaRN: _yarn, pr.LongRoPE: _longrope}  # type: ignore[dict-item]
-    formula = of.get(type(scaling))
-    if formula is not None:
+    if isinstance(scaling, pr.YaRN | pr.LongRoPE):
+        formula = _yarn if isinstance(scaling, pr.YaRN) else _longrope
         found |= {text: float(v) for text, v in formula(scaling).items()}
     return {text: v for text, v in found.items() if abs(v - m) > FACTOR_SLACK * abs(m)}
 

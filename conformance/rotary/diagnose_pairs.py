@@ -7,7 +7,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run, largest
-from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.measure import Measured
 
 from .wrong_rotations import pairs_of
@@ -74,7 +74,7 @@ _MAPS = (
 )  # fmt: skip
 
 
-def wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
+def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Report a known wrong map of the pairs at the declared angles; return whether it is one."""
     if encoding.num_axes > 1:
         return False
@@ -94,7 +94,7 @@ def wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
     return False
 
 
-def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
+def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
     """Report rotated pairs whose norm changes with the position; return whether there are any."""
     n, k = largest(np.abs(size - size[0]))
     # A smaller change may be a half-precision table, which is diagnosed later.
@@ -144,3 +144,42 @@ def _factor_on_one(run: Run, measured: Measured) -> bool:
             )
             return True
     return False
+
+
+def wrong_blocks(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report pairs whose map is not a rotation; return whether there are any."""
+    blocks = measured.blocks[1:]
+    if not measured.pairs:
+        return False
+    m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    slack = run.budget * ROUNDOFF[run.coarse]
+    if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
+        return _changing_size(run, measured, np.hypot(m00, m10))
+    upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
+    one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
+    # Two tables are mixed if the angles of all channels are the frequencies, each occurring twice.
+    every = np.sort(np.r_[np.abs(one), np.abs(two)])
+    doubled = np.sort(np.repeat(nonzero_frequencies(encoding), 2))
+    both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
+    if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
+        k = int(np.argmax(np.abs(one - two)))
+        p = measured.pairs[k]
+        run.add(
+            "mixed-layout",
+            f"pairs are {measured.layout() or 'irregular'}, but the two channels of a pair turn "
+            "by different angles",
+            f"at position 1 channel {p.out_a} turns by {one[k]:.6g} rad, channel {p.out_b} by "
+            f"{two[k]:.6g} rad",
+        )
+        return True
+    if _wrong_map(run, encoding, measured):
+        return True
+    n, k = largest(np.abs(m00 - m11) + np.abs(m01 + m10))
+    p = measured.pairs[k]
+    run.add(
+        "not-a-rotation",
+        "the map of a pair is not a rotation times a factor",
+        f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
+        f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
+    )
+    return True

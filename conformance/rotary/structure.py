@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Proportional, RoPE, Rotary
-from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural, ranges
-from posenc_ref.conformance.harness.run import Run, largest
+from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 
-from .diagnose_pairs import changing_size, not_proportional, wrong_map
+from .diagnose_pairs import not_proportional, wrong_blocks
 from .wrong_rotations import pairs_of
 
 #: Largest finite float16.
@@ -91,7 +91,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     if rotated != wanted:
         _slice(run, encoding, measured, rotated, wanted)
         return False
-    if _mixed(run, encoding, measured):
+    if wrong_blocks(run, encoding, measured):
         return False
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
@@ -242,45 +242,6 @@ def _rotate(encoding: Rotary) -> str:
     if not hasattr(encoding, "layout"):
         return ""
     return f"Rotate the declared pairs: {pairs_of(encoding)}."
-
-
-def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Report pairs whose map is not a rotation; return whether there are any."""
-    blocks = measured.blocks[1:]
-    if not measured.pairs:
-        return False
-    m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
-    slack = run.budget * ROUNDOFF[run.coarse]
-    if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
-        return changing_size(run, measured, np.hypot(m00, m10))
-    upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
-    one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
-    # Two tables are mixed if the angles of all channels are the frequencies, each occurring twice.
-    every = np.sort(np.r_[np.abs(one), np.abs(two)])
-    doubled = np.sort(np.repeat(nonzero_frequencies(encoding), 2))
-    both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
-    if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
-        k = int(np.argmax(np.abs(one - two)))
-        p = measured.pairs[k]
-        run.add(
-            "mixed-layout",
-            f"pairs are {measured.layout() or 'irregular'}, but the two channels of a pair turn "
-            "by different angles",
-            f"at position 1 channel {p.out_a} turns by {one[k]:.6g} rad, channel {p.out_b} by "
-            f"{two[k]:.6g} rad",
-        )
-        return True
-    if wrong_map(run, encoding, measured):
-        return True
-    n, k = largest(np.abs(m00 - m11) + np.abs(m01 + m10))
-    p = measured.pairs[k]
-    run.add(
-        "not-a-rotation",
-        "the map of a pair is not a rotation times a factor",
-        f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
-        f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
-    )
-    return True
 
 
 def _permutation(encoding: Any, measured: str) -> str:

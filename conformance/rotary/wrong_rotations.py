@@ -104,18 +104,21 @@ def _split(x: np.ndarray) -> np.ndarray:
 
 def _reordered(encoding: Rotary) -> Iterator[Mistake]:
     """Yield results whose tokens, heads or rows were mixed up before or after the rotation."""
-    back = "with a transpose, never with a reshape"
-    for message, before, after, remedy in (
-        ("heads and tokens of the result are exchanged by a reshape: they are mixed up", None, _joined, f"Exchange heads and tokens of the result {back}."),
-        ("heads and tokens of the result are exchanged by a reshape: they are mixed up",
-         None, _split, f"Exchange heads and tokens of the result {back}."),
-        ("heads and tokens of x are exchanged by a reshape: they are mixed up",
-         _joined, None, f"Exchange heads and tokens of x {back}."),
-        ("heads and tokens of x are exchanged by a reshape: they are mixed up",
-         _split, None, f"Exchange heads and tokens of x {back}."),
-    ):  # fmt: skip
-        yield _mixed(encoding, message, lambda x, c, of=before: of(x) if of else x,  # type: ignore[misc]
-                     lambda y, c, of=after: of(y) if of else y, remedy)  # fmt: skip
+    mixed = "are exchanged by a reshape: they are mixed up"
+    for what, of in (
+        ("the result", _joined),
+        ("the result", _split),
+        ("x", _joined),
+        ("x", _split),
+    ):
+        change = lambda part, call, of=of: of(part)  # noqa: E731
+        yield _mixed(
+            encoding,
+            f"heads and tokens of {what} {mixed}",
+            change if what == "x" else _kept,
+            _kept if what == "x" else change,
+            f"Exchange heads and tokens of {what} with a transpose, never with a reshape.",
+        )
     remedy = "Read x by its strides, or make it contiguous first (contiguous(), ascontiguousarray)."
     write = "Write the result by its own strides: an array made like x (empty_like) has the "
     write += "strides of x."
