@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
-from .wrong_rotations import ELEMENTS, rotations
+from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 _REPEATED = np.array([7, 7, 3, 90, 3, 0, 0, 55])
@@ -123,24 +124,25 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     With ``early``, nothing is reported if all calls are wrong: then the mistake does not depend on
     the call.
     """
-    if encoding.num_axes > 1 or encoding.depends_on_length:
+    if encoding.depends_on_length:
         return False
-    code = _code(run)
+    code, several = _code(run), encoding.num_axes > 1
     calls = list(_calls(run, encoding, CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
         return False
     right = [one for one in calls if all(one is not w for w in wrong)]
-    part = in_part(run, wrong, right, rotations(encoding)) if right else None
+    known = chain(rotations(encoding), other_axes(encoding) if several else ())
+    part = in_part(run, wrong, right, known) if right else None
     if part is not None and (held := _held(run, encoding, calls, part[0])) is not None:
         mistake = placed(part[0], held[0])
         text = (
             f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
         )
-        own = mistake.code if mistake.code == ELEMENTS else code
+        own = mistake.code if several or mistake.code == ELEMENTS else code
         run.add(own, mistake.message, text, remedy=mistake.remedy)
         return True
-    return name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
+    return not several and name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
 
 
 def _code(run: Run) -> str:
@@ -172,6 +174,9 @@ def _calls(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[Judg
         memory = layout[0] if layout else MEMORY[0]
         p = np.asarray(at)
         positions = p + np.arange(size[2]) if p.ndim == 0 else p
+        if encoding.num_axes > 1:
+            rows = np.random.default_rng(i).integers(0, 40, (encoding.num_axes, size[0], size[2]))
+            positions, p = rows, rows[0]
         if not run.settings.allows(int(positions.max())):
             continue
         x = run.random((*size, encoding.head_dim), 60 + i)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
 
+Change = Callable[[np.ndarray], np.ndarray]
 #: The code of tokens and heads that are mixed up.
 ELEMENTS = "wrong-row"
 
@@ -68,6 +70,36 @@ def _turned(encoding: Rotary) -> Iterator[Mistake]:
             lambda c, by=factor: _times(encoding, apply_truth(encoding, c.x, c.positions), by),  # type: ignore[misc]
             f"Multiply cos and sin by the declared factor {m:.9g} once.",
         )
+
+
+def other_axes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield other positions (A, B, S) than declared, for encodings with several position axes."""
+    count = encoding.num_axes
+
+    def at(code: str, message: str, positions: Change, remedy: str) -> Mistake:
+        predict = lambda c: apply_truth(encoding, c.x, positions(c.positions))  # noqa: E731
+        return Mistake(code, message, predict, remedy)
+
+    own = "Use the position of the token on each axis."
+    for axis in range(count):
+        text = f"the position on axis {axis} is used on every axis"
+        yield at("sections", text, lambda p, a=axis: np.broadcast_to(p[a], p.shape), own)  # type: ignore[misc]
+    for one, two in combinations(range(count), 2):
+        order = list(range(count))
+        order[one], order[two] = two, one
+        text = f"axes {one} and {two} are exchanged"
+        yield at("axis-order", text, lambda p, order=order: p[order], own)  # type: ignore[misc]
+    for axis in range(count):
+        text = f"the position on axis {axis} is taken as 0"
+        still = np.arange(count)[:, None, None] == axis
+        yield at("sections", text, lambda p, still=still: np.where(still, 0, p), own)  # type: ignore[misc]
+    text = "every row has the positions of row 0"
+    yield at("row-offset", text, lambda p: np.broadcast_to(p[:, :1], p.shape),
+             "Use the positions of each row.")  # fmt: skip
+    text = "every token has the position of the first one"
+    yield at("decode-offset", text, lambda p: np.broadcast_to(p[..., :1], p.shape), own)
+    text = "the index in the call is used on every axis"
+    yield at("decode-offset", text, lambda p: 0 * p + np.arange(p.shape[-1]), own)
 
 
 def pairs_of(encoding: Any) -> str:
