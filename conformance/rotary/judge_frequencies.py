@@ -6,6 +6,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.phases import factor_mistakes
@@ -139,7 +140,8 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     if (theta[still] != 0).any():
         k = int(np.flatnonzero(still & (theta != 0))[0])
         text = f"pair {k} is rotated, but its declared frequency is 0"
-        run.add("proportional", text, f"frequency {k} is {theta[k]:.9g}, declared 0")
+        evidence = f"frequency {k} is {theta[k]:.9g}, declared 0"
+        run.add("proportional", text, evidence, remedy=stand_still(encoding))
         return
     theta, declared = (live(encoding, (t,))[0] for t in (theta, declared))
     k = int(np.argmax(np.abs(theta / declared - 1)))
@@ -147,6 +149,15 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     found = explain(theta, np.zeros(theta.size), schedule)
     text = f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}"
     report(run, found, theta, schedule, text)
+
+
+def stand_still(encoding: Rotary) -> str:
+    """Return which pairs do not turn, as an instruction."""
+    still = np.flatnonzero(encoding.frequencies() == 0)
+    return (
+        f"Set the frequencies of pairs {ranges(still.tolist())} to 0 (cos 1, sin 0): only the other "
+        f"{encoding.frequencies().size - still.size} pairs turn."
+    )
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:
