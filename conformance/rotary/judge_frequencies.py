@@ -154,9 +154,10 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
 def stand_still(encoding: Rotary) -> str:
     """Return which pairs do not turn, as an instruction."""
     still = np.flatnonzero(encoding.frequencies() == 0)
+    others = encoding.frequencies().size - still.size
     return (
-        f"Set the frequencies of pairs {ranges(still.tolist())} to 0 (cos 1, sin 0): only the other "
-        f"{encoding.frequencies().size - still.size} pairs turn."
+        f"Set the frequencies of pairs {ranges(still.tolist())} to 0 (cos 1, sin 0): only the "
+        f"other {others} pairs turn."
     )
 
 
