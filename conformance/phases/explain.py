@@ -103,11 +103,12 @@ def report(
 def _remedy(e: FrequencyMistake, declared: Schedule) -> str:
     """Return what to change, with the declared frequencies."""
     own = e.remedy
-    if not own and e.code == "base" and "measured" in e.values:
-        own = f"Use the base {declared.base:.10g}, not {e.values['measured']:.10g}"
-        own += ", if the exponents are as declared." if len(e.equivalent) else "."
     if e.code == "sign":
         return ""
+    if e.code == "base" and not own:
+        if not e.equivalent:
+            return ""
+        own = "Pass the declared base, and use the declared exponents."
     return f"{own} {declared.formula}".strip()
 
 

@@ -91,6 +91,7 @@ def name_positions(
         text = f"the {noun} used is {words}"
         if rule.text == "0" and noun == "position" and not first.one.facts.encoding.offset:
             text = f"tokens are not rotated, as at position 0{words[1:]}"
+            remedy = f"Rotate these tokens too{words[1:]}: use the declared position."
         if not more:
             text = f"every call is consistent with: {text}"
         if rule.where and DECLARED in rule.where and code == "stale-cache":
