@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -38,6 +38,10 @@ OPTIONAL: tuple[Size, ...] = (
 )  # fmt: skip
 #: Sizes of which every two meet in a call.
 CROSSED = {
+    "B": (1, 3), "key heads": (1, 3), "query heads per key head": (1, 2), "Q": (1, 5), "K": (8, 129)
+}  # fmt: skip
+#: Those of a function that has failed, to find out where.
+MORE = {
     "B": (1, 2, 3), "key heads": (1, 2, 3), "query heads per key head": (1, 2, 4), "Q": (1, 2, 5),
     "K": (2, 8, 17, 129),
 }  # fmt: skip
@@ -55,7 +59,8 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
-    seen += _crossed(run)
+    seen += _crossed(run, CROSSED)
+    seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
     state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
     state.kept_result(
@@ -114,11 +119,11 @@ def _whole_grids(run: Run) -> tuple[Size, ...]:
     return sizes
 
 
-def _crossed(run: Run) -> list[JudgedCall]:
+def _crossed(run: Run, levels: Mapping[str, Sequence[int]]) -> list[JudgedCall]:
     """Judge calls in which every two sizes meet; return them."""
     if getattr(run.encoding, "grid", None) is not None:
         return []  # its tokens are those of one grid
-    crossing = Crossing(CROSSED, _allowed, run.settings.seed, ("query heads per key head",))
+    crossing = Crossing(levels, _allowed, run.settings.seed, ("query heads per key head",))
     run.ledger.crossings.append(crossing)
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
     seen: list[JudgedCall] = []
