@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, frequency_step, interpolated, value_step
+from .angle_step import frequency_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
@@ -23,7 +23,7 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .position_map import large_angles, position_map, report_quadrants
+from .position_map import large_angles, position_map
 from .precision import classify
 from .telling import Telling
 
@@ -70,7 +70,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if not phases.linear:
         position_map(run, tables, declared)
         if not run.report.findings:
-            _not_linear(run, tables, declared)
+            diagnose_nonlinear(run, tables, declared)
         return
     coarse = [e for e in found if e.code == "angle-precision"]
     if coarse and coarse == found and _held(run, tables, declared):
@@ -213,71 +213,6 @@ def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
     return True
 
 
-def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Report why angles do not grow linearly with the position."""
-    at = np.arange(1, 33)
-    cos, sin = unit_size(tables, at, declared)
-    true_cos, true_sin = (
-        t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
-    )
-    angle = at[:, None] * declared.frequencies
-    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
-    fits = np.hypot(cos - true_cos, sin - true_sin) <= slack
-    n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
-    where = (
-        f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
-        f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
-    )
-    for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
-        one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
-        if m != 1.0 and (one <= slack).all():
-            text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
-            run.add("attention-factor", text, where, remedy=declared.factor_remedy)
-            return
-    seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
-    if found := value_step(run, seen, exact):
-        run.add("table-precision", found[0], where, remedy=found[1])
-        return
-    if found := interpolated(at, seen, lambda p: _signed(declared, p)):
-        run.add("table-precision", found[0], where, remedy=found[1])
-        return
-    size = np.hypot(cos, sin)
-    small = angle <= np.pi / 4
-    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    if (folded <= slack).all():
-        report_quadrants(run, (cos - true_cos, sin - true_sin), slack, where)
-    elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
-        run.add("range-reduction", "small angles are right, larger ones are not", where)
-    elif np.abs(size - 1).max() <= slack.max() and (step := angle_step(run, tables, declared)):
-        text, evidence = step
-        remedy = "Compute cos and sin of each angle, or interpolate between the steps."
-        run.add("angle-precision", text, evidence, remedy=remedy)
-    elif (
-        np.abs(size - 1).max() > slack.max()
-        and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01
-    ):
-        text = "the size of cos and sin changes with the position"
-        remedy = "Use cos and sin of the angle: cos ** 2 + sin ** 2 is 1 at every position."
-        turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max()
-        if turned > slack.max():  # neither the size nor the angle is right
-            off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
-            text = f"cos and sin are approximations, off by up to {off:.3g}"
-            remedy = "Use accurate cos and sin, such as numpy.cos and numpy.sin."
-        run.add("amplitude", text, where, remedy=remedy)
-    elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
-        run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
-    else:
-        run.add(
-            "uninitialised", "angles follow no frequency: they do not grow with the position", where
-        )
-
-
-def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:
-    """Return the exact cos and sin of the function's own sign and amplitude."""
-    cos, sin = declared.exact(at)
-    return np.stack([cos, declared.sign * sin]) * declared.amplitude
-
-
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
     """Report an amplitude that differs from the declared one."""
     m = declared.amplitude
@@ -336,6 +271,8 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
             "not-a-rotation",
             "at position 0 the pairs have angles that no single position gives",
             ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
+            remedy=f"Turn every pair by (p + {declared.origin:g}) theta_k: add no angle of its own "
+            "to a pair.",
         )
         return declared.origin
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):

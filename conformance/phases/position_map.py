@@ -117,7 +117,11 @@ def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
         off = cos - true_cos, sin - declared.sign * true_sin
         report_quadrants(run, off, 2 * run.budget * unit, where)
         return True
-    run.add(code, text, where)
+    remedy = (
+        "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, with "
+    )
+    remedy += "pi in full precision."
+    run.add(code, text, where, remedy=remedy)
     return True
 
 

@@ -23,6 +23,12 @@ from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
 from .structure import structure
 
+#: What to do if rows or heads differ.
+_EVERY_ROW = (
+    "Rotate every batch row and every head by the position of the token: with positions (S,), "
+    "equal tokens have equal results in all rows and heads."
+)
+
 
 def diagnose(run: Run, access: Access, measured: Measured) -> None:
     """Add findings that explain the failed cases."""
@@ -90,6 +96,8 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
                     "position-axis",
                     f"the {name} index is taken for the position",
                     f"decoded positions equal the {name} index for 4 x 3 x 5 tokens",
+                    remedy="Take positions along the tokens, axis S of (B, H, S, D), not along "
+                    f"the {name} axis: check the tensor layout that the function expects.",
                 )
                 return True
         wrong = np.argwhere(found != token)
@@ -101,12 +109,14 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
             code,
             f"{wrong.shape[0]} of 60 tokens have another position than declared{run.where()}",
             text,
+            remedy=_EVERY_ROW,
         )
         return True
     run.add(
         "position-axis",
         f"the result depends on the batch row or the head of a token{run.where()}",
         "equal tokens have other results in other rows or heads",
+        remedy=_EVERY_ROW,
     )
     return True
 

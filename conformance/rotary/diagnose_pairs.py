@@ -7,6 +7,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run, largest
+from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.measure import Measured
 
@@ -108,6 +109,8 @@ def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
         f"the size of a rotated pair changes with the position: {size[0, k]:.6g} at position "
         f"{measured.positions[1]}, {size[n, k]:.6g} at position {measured.positions[n + 1]}",
         f"pair {k}, channels {measured.pairs[k].a} and {measured.pairs[k].b}",
+        remedy="Multiply pairs by cos and sin of one angle, without a factor that depends on the "
+        f"position: cos ** 2 + sin ** 2 is {run.encoding.attention_factor() ** 2:.6g} everywhere.",
     )
     return True
 
@@ -141,6 +144,7 @@ def _factor_on_one(run: Run, measured: Measured) -> bool:
                 "attention-factor",
                 f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin",
                 f"the 2 x 2 blocks of all pairs at positions {measured.positions[1:].tolist()}",
+                remedy=factor_mistakes.remedy(encoding),
             )
             return True
     return False
@@ -181,5 +185,6 @@ def wrong_blocks(run: Run, encoding: Rotary, measured: Measured) -> bool:
         "the map of a pair is not a rotation times a factor",
         f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
         f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
+        remedy=f"{_RIGHT}: the map of every pair is [[cos, -sin], [sin, cos]] of one angle.",
     )
     return True

@@ -11,6 +11,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.declaration import live, schedule_of
+from posenc_ref.conformance.phases.declared_formula import formula
 from posenc_ref.conformance.phases.explain import explain, report
 from posenc_ref.conformance.phases.frequencies import agree
 
@@ -131,6 +132,7 @@ def _of_another_shape(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
         "the number of frequencies",
         by="shape",
         equivalent=("shape",),
+        remedy=f"Compute {declared[0]} frequencies. {formula(encoding)}",
     )
 
 
