@@ -47,10 +47,6 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
     if (folded <= slack).all():
         report_quadrants(run, (cos - true_cos, sin - true_sin), slack, where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
-        remedy = (
-            "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, "
-        )
-        remedy += "with pi in full precision."
         text = "small angles are right, larger ones are not"
         run.add("range-reduction", text, where, remedy=REDUCTION)
     elif np.abs(size - 1).max() <= slack.max() and (step := angle_step(run, tables, declared)):

@@ -15,6 +15,11 @@ from .measure import Tables
 
 #: What to do about positions that are too large.
 _SUPPORT = "use the position itself, or raise an error past the last supported one."
+#: What to do about a wrong range reduction.
+REDUCTION = (
+    "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, with pi in "
+    "full precision."
+)
 #: Integers that hold this many values, signed or not.
 _INTEGERS = {
     (2**8, True): "int8", (2**8, False): "uint8", (2**16, True): "int16", (2**16, False): "uint16",
@@ -117,11 +122,7 @@ def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
         off = cos - true_cos, sin - declared.sign * true_sin
         report_quadrants(run, off, 2 * run.budget * unit, where)
         return True
-    remedy = (
-        "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, with "
-    )
-    remedy += "pi in full precision."
-    run.add(code, text, where, remedy=remedy)
+    run.add(code, text, where, remedy=REDUCTION)
     return True
 
 
