@@ -23,6 +23,7 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
+from .nonlinear import diagnose_nonlinear
 from .position_map import large_angles, position_map
 from .precision import classify
 from .telling import Telling
