@@ -24,7 +24,7 @@ from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import diagnose_nonlinear
-from .position_map import large_angles, position_map
+from .position_map import far_positions, large_angles, position_map
 from .precision import classify
 from .telling import Telling
 
@@ -91,6 +91,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         return
     if not fits and not _held(run, tables, seen):
         position_map(run, tables, seen)
+    elif fits and not run.report.codes:
+        far_positions(run, tables, seen)
 
 
 def _constant(

@@ -6,7 +6,7 @@ import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.diagnosis.rule import DECLARED, find_rule
-from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, TELLING, error_window
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
@@ -94,6 +94,37 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
 def _some(positions: np.ndarray) -> str:
     """Return the first few positions in words."""
     return ", ".join(map(str, positions[:6])) + ", ..." * (positions.size > 6)
+
+
+def far_positions(run: Run, tables: Tables, declared: Declaration) -> None:
+    """Report positions that wrap round or stop beyond those of :func:`position_map`."""
+    at = np.unique(np.r_[TELLING, *(error_window(n) for n in REPORTED)])
+    at = at[at <= run.ledger.highest]
+    cos, sin = unit_size(tables, at, declared)
+
+    def meets(positions: np.ndarray) -> np.ndarray:
+        angle = (positions + declared.origin)[:, None] * declared.frequencies
+        return np.asarray(np.hypot(cos - np.cos(angle), sin - np.sin(angle)).max(axis=1) < 0.25)
+
+    wrong = ~meets(at)
+    if not wrong.any():
+        return
+    first = int(at[np.argmax(wrong)])
+    for power in range(8, 21):
+        size = 2**power
+        for used, what, mend in (
+            ((at + size // 2) % size - size // 2, f"wrap round at {size // 2}, to negative ones",
+             f"Hold positions, and what is computed from them, in int64: at {size // 2} they "
+             "overflow."),
+            (at % size, f"wrap round modulo {size}",
+             f"Do not reduce positions modulo {size}: {_SUPPORT}"),
+            (np.minimum(at, size - 1), f"are clamped to {size - 1}",
+             f"Do not clamp positions to {size - 1}: {_SUPPORT}"),
+        ):  # fmt: skip
+            if meets(used).all():
+                where = f"position {first} has the angles of position {used[at == first][0]}"
+                run.add("position-range", f"positions {what}", where, remedy=mend)
+                return
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
