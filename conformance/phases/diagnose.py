@@ -23,7 +23,7 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .nonlinear import diagnose_nonlinear
+from .nonlinear import diagnose_nonlinear, growing_errors
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
 from .telling import Telling
@@ -91,6 +91,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         return
     if not fits and not _held(run, tables, seen):
         position_map(run, tables, seen)
+        if not run.report.codes:
+            growing_errors(run, tables, seen)
     elif fits and not run.report.codes:
         far_positions(run, tables, seen)
 

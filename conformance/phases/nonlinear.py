@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
 from .angle_step import angle_step, interpolated, value_step
 from .declaration import Declaration, unit_size
 from .measure import Tables
 from .position_map import REDUCTION, report_quadrants
+
+#: Errors that grow start below this one, and follow the position with this correlation, at least.
+_SMALL, _ALIKE = 2.0**-8, 0.8
 
 
 def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
@@ -79,3 +83,23 @@ def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:
     """Return the exact cos and sin of the function's own sign and amplitude."""
     cos, sin = declared.exact(at)
     return np.stack([cos, declared.sign * sin]) * declared.amplitude
+
+
+def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
+    """Report errors that grow with the position, as of rotations that are added up."""
+    at = GENERIC[run.ledger.highest >= GENERIC]
+    cos, sin = unit_size(tables, at, declared)
+    angle = (at + declared.origin)[:, None] * declared.frequencies
+    off = np.abs(cos + 1j * sin - np.exp(1j * angle)).max(axis=1)
+    if at.size < 8 or off.min() <= 0 or off[:2].max() > _SMALL or off[-2:].min() < 10 * off[0]:
+        return
+    if np.corrcoef(np.log(at), np.log(off))[0, 1] < _ALIKE:
+        return
+    run.add(
+        "angle-precision",
+        "the errors of cos and sin grow with the position, beyond those of float32 angles",
+        f"off by {off[0]:.2g} at position {at[0]}, {off[off.size // 2]:.2g} at "
+        f"{at[off.size // 2]}, {off[-1]:.2g} at {at[-1]}",
+        remedy="Compute the angle of each token as position * theta_k, in float32 or better: do "
+        "not add up angles or multiply rotations from token to token, or raise a rotation to a power.",
+    )
