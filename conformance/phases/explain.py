@@ -71,8 +71,8 @@ def explain(
         spacing = _spacing(measured, target, sigma)
         text = f"the base is right, but another scaling is applied: {spacing.message}"
         return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
-    others = other_pairs(measured, sigma, declared) if period is None else None
-    return [others or _spacing(measured, target, sigma)]
+    neighbours = other_pairs(measured, sigma, declared) if period is None else None
+    return [neighbours or _spacing(measured, target, sigma)]
 
 
 def _likely(found: FrequencyMistake) -> bool:

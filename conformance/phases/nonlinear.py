@@ -101,5 +101,6 @@ def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
         f"off by {off[0]:.2g} at position {at[0]}, {off[off.size // 2]:.2g} at "
         f"{at[off.size // 2]}, {off[-1]:.2g} at {at[-1]}",
         remedy="Compute the angle of each token as position * theta_k, in float32 or better: do "
-        "not add up angles or multiply rotations from token to token, or raise a rotation to a power.",
+        "not add up angles, multiply rotations from token to token, or raise a rotation to a "
+        "power.",
     )

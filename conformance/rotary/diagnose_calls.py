@@ -50,7 +50,7 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
         a, b_ = live(other, other.pairs())
         crossed = _seen(run, encoding, size, a, a, b_)
     if crossed is not None and (np.abs(crossed - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
-        remedy = f"Rotate {encoding.layout} pairs in such calls too: {pairs_of(encoding)}."
+        remedy = f"Rotate the declared pairs in such calls too: {pairs_of(encoding)}."
         run.add("layout", f"{shape}, pairs are {other.layout}", where, remedy=remedy)
     elif axis := _index_taken(seen, wrong, w, encoding.offset):
         text = f"{shape}, the {axis} index is taken for the position"
