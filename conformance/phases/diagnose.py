@@ -74,7 +74,11 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             diagnose_nonlinear(run, tables, declared)
         return
     coarse = [e for e in found if e.code == "angle-precision"]
-    if coarse and coarse == found and _held(run, tables, declared):
+    if (
+        coarse
+        and coarse == found
+        and _held(run, tables, declared, besides=("frequencies in", "timescales in"))
+    ):
         return  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
     theta = declared.frequencies
@@ -200,8 +204,13 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
     return True
 
 
-def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report angles, frequencies or tables in half precision; return whether there are any."""
+def _held(
+    run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()
+) -> bool:
+    """Report angles, frequencies or tables in half precision; return whether there are any.
+
+    ``besides`` are the beginnings of names of models that are known already.
+    """
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
@@ -211,7 +220,9 @@ def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
         remedy = "Compute positions, frequencies and their product in float64."
         run.add("angle-precision", text, f"recomputed at {at.size} positions", remedy=remedy)
         return True
-    if model is None or not model.code or (model.table and model.table == run.settings.precision):
+    if model is None or model.name.startswith(besides):
+        return False
+    if not model.code or (model.table and model.table == run.settings.precision):
         return False
     where = f"recomputed at {at.size} positions"
     run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
