@@ -209,6 +209,8 @@ _SHAPES = {
     ("2 pi", "is left out"),
     ("the size in the ramp", "is head_dim, not rotary_dim"),
     ("the ends of the ramp", "are rounded to the nearest integer"),
+    ("the ends of the ramp", "are rounded to whole pairs"),
+    ("the ends of the ramp", "are not rounded"),
     ("the ends of the ramp", "are both rounded down"),
     ("the ends of the ramp", "are both rounded up"),
     ("the largest end of the ramp", "is d/2 - 1, not d - 1"),
