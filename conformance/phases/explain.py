@@ -25,12 +25,12 @@ from .frequencies import (
     base_mistake,
     few_digits,
     half_precision,
+    other_pairs,
     scaled,
     shorter,
     written_pi,
 )
 from .measure import shown
-from .other_pairs import other_pairs
 
 #: Codes of mistakes of which several may give the same frequencies: all are named.
 _AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")

@@ -1,4 +1,4 @@
-"""Declared frequencies as numbers, and the record of a mistake in computing them."""
+"""Declared frequencies as numbers, the record of a mistake in them, and pairs that are exchanged."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.diagnosis.rule import find_rule
 
 #: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
@@ -19,6 +20,8 @@ PUBLISHED_BASES = (
 SIGMAS = 5.0
 #: The difference of two frequencies that give the same angles at all measured positions.
 Period = np.ndarray | float | None
+#: The name of the index of a pair in rules.
+_INDEX = "k"
 #: Constants are equal if their logarithms differ by less than this.
 SAME = 2.0**-12
 
@@ -158,3 +161,43 @@ def shorter(value: float, most: int) -> Iterator[float]:
     """Yield a fitted number with 2 to ``most`` digits: those that fit have no digit too many."""
     for digits in range(2, most + 1):
         yield float(f"{value:.{digits - 1}e}")
+
+
+def other_pairs(
+    measured: np.ndarray, sigma: np.ndarray, declared: Schedule
+) -> FrequencyMistake | None:
+    """Return the rule that says whose frequency each pair has, or None if there is none.
+
+    The pairs of a geometric schedule go on past the declared ones.
+    """
+    target = declared.declared
+    k = np.arange(target.size)
+    if (target <= 0).any() or (measured <= 0).any():
+        return None
+    if declared.target is None:
+        scale = declared.n / np.log(declared.base)
+        used = np.rint(-np.log(measured * declared.factor) * scale).astype(np.int64)
+        if (np.abs(used) > 4 * target.size).any():
+            return None
+        series = np.exp(-used / scale) / declared.factor
+    else:
+        used = np.abs(np.log(measured[:, None] / target)).argmin(axis=1)
+        series = target[used]
+    used = np.where(agree(measured, target, sigma), k, used)
+    if not agree(measured, np.where(used == k, target, series), sigma).all():
+        return None
+    rule = find_rule(used, {_INDEX: k}, declared=_INDEX)
+    if rule is None:
+        return None
+    first = int(np.flatnonzero(used != k)[0])
+    text = f"pair k has the frequency of pair {rule.words}"
+    return FrequencyMistake(
+        "frequency-spacing",
+        f"{text}; so pair {first} has that of pair {used[first]}",
+        measured,
+        remedy=f"Use k in the exponent{_where(rule.where)}, not {rule.text}.",
+    )
+
+
+def _where(condition: str) -> str:
+    return f" also where {condition}" if condition else ""
