@@ -1,4 +1,4 @@
-"""Declared frequencies as numbers, the record of a mistake in them, and pairs that are exchanged."""
+"""Declared frequencies as numbers, the record of a mistake in them, and exchanged pairs."""
 
 from __future__ import annotations
 
