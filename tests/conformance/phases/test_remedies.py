@@ -1,5 +1,7 @@
 """Wrong frequencies and factors: what is right is said with the declared numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,11 @@ import posenc_ref as pr
 from posenc_ref.conformance import check
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.angle_step import interpolated
-from posenc_ref.conformance.phases.declaration import schedule_of
+from posenc_ref.conformance.phases.declaration import declare, schedule_of
 from posenc_ref.conformance.phases.declared_formula import formula
 from posenc_ref.conformance.phases.explain import explain
+from posenc_ref.conformance.phases.nonlinear import growing_errors
+from posenc_ref.conformance.phases.position_map import far_positions, report_quadrants
 
 HALF = pr.RoPE(64, layout="half")
 K = np.arange(32)
@@ -127,3 +131,59 @@ def test_pairs_that_must_not_turn():
     report = check(tables, rope(pr.Proportional(0.25)), "cos_sin")
     assert report.codes == ["proportional"]
     assert "pairs 8-31 to 0" in report.findings[0].remedy
+
+
+def reported(diagnose, tables):
+    """Return the messages that a diagnosis of ``tables`` adds, with their remedies."""
+    said = []
+    run = SimpleNamespace(
+        ledger=SimpleNamespace(highest=2**20 - 1),
+        add=lambda code, message, evidence, remedy: said.append(f"{message} {remedy}"),
+    )
+    diagnose(run, tables, declare(HALF))
+    return said
+
+
+def turned(used):
+    def tables(at):
+        angle = used(at)[:, None] * 10000.0 ** (-2 * K / 64)
+        return np.cos(angle), np.sin(angle)
+
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [
+        (lambda p: (p + 2**19) % 2**20 - 2**19, "positions wrap round at 524288, to negative ones"),
+        (lambda p: p % 2**18, "positions wrap round modulo 262144"),
+        (lambda p: np.minimum(p, 2**19 - 1), "positions are clamped to 524287"),
+    ],
+)
+def test_positions_that_wrap_far_out(used, words):
+    (found,) = reported(far_positions, turned(used))
+    assert words in found
+    assert not reported(far_positions, turned(lambda p: p))
+    assert not reported(far_positions, turned(lambda p: np.where(p > 2**19, 7, p)))
+
+
+def test_errors_that_grow_with_the_position():
+    def drifting(at):
+        return turned(lambda p: p * (1 + 1e-7 * np.sqrt(p)))(at)
+
+    def noisy(at):
+        rng = np.random.default_rng(1)
+        return tuple(t + 1e-3 * rng.standard_normal(t.shape) for t in turned(lambda p: p)(at))
+
+    (found,) = reported(growing_errors, drifting)
+    assert "grow with the position" in found
+    assert not reported(growing_errors, noisy)
+
+
+def test_the_name_of_the_table_with_a_wrong_sign():
+    said = []
+    run = SimpleNamespace(add=lambda code, message, where, remedy: said.append(message))
+    zero, off = np.zeros(3), np.array([0.0, 0.5, 0.0])
+    for errors in ((zero, off), (off, zero), (off, off)):
+        report_quadrants(run, errors, np.full(3, 0.1), "")
+    assert [text.split(" has")[0] for text in said] == ["sin", "cos", "cos or sin"]
