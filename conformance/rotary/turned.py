@@ -140,6 +140,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
             f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
         )
         own = mistake.code if several or mistake.code == ELEMENTS else code
+        place = held[0].removeprefix("only in ")
+        for axis, of_axis in (("head", "position-axis"), ("batch row", "row-offset")):
+            own = of_axis if place.startswith(axis) else own
         run.add(own, mistake.message, text, remedy=mistake.remedy)
         return True
     return not several and name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
