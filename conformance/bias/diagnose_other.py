@@ -56,9 +56,15 @@ def _judged(declared: Mistake, cases: Sequence[BiasCase]) -> list[JudgedCall]:
 
 def _steps(declared: Bias) -> Iterator[Mistake]:
     """Yield the declared formula with each of its steps changed, without a fitted factor."""
-    none = ("bias-missing", "the bias is 0", lambda q, k: exactly(0 * declared.truth(q, k).value))
-    for code, message, values in chain([none], step_changes(declared)):
-        mistake = Mistake(code, message, lambda places, of=values: of(*places))  # type: ignore[misc]
+    remedy = "Add the declared bias."
+    none = (
+        "bias-missing",
+        "the bias is 0",
+        remedy,
+        lambda q, k: exactly(0 * declared.truth(q, k).value),
+    )
+    for code, message, remedy, values in chain([none], step_changes(declared)):
+        mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)
 
 

@@ -31,7 +31,7 @@ def network(
                 ("score-term", f"is GELU, not {activation}", gelu),
                 ("score-term", f"is tanh, not {activation}", np.tanh(v)),
                 ("score-term", "is left out", v),
-            )
+                right=f"Use the declared activation, {activation}, between the layers.")
         )  # fmt: skip
 
     for n, weight in enumerate(weights):
@@ -46,6 +46,7 @@ def network(
                 "the order of LayerNorm and activation",
                 active(norm(x)),
                 ("score-term", "is reversed: the activation comes first", norm(active(x))),
+                right="Apply LayerNorm first, then the activation.",
             )
         else:
             x = active(x)
@@ -65,5 +66,6 @@ def _layer_norm(s: Steps, x: np.ndarray, gain: Any, shift: Any, size: int) -> np
         ("score-term", "is left out", x),
         ("score-term", "has epsilon 1e-6, not 1e-5", centred / np.sqrt(square + 1e-6)),
         ("score-term", "has epsilon 1e-3, not 1e-5", centred / np.sqrt(square + 1e-3)),
-    )  # fmt: skip
+        right=f"Subtract the mean and divide by sqrt(variance over {size} numbers + "
+        "1e-5).")  # fmt: skip
     return np.asarray(root * np.asarray(gain, np.float64) + np.asarray(shift, np.float64))

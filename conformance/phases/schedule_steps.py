@@ -23,7 +23,7 @@ def step_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if formula is None:
         return
     run = lambda steps: formula(encoding, scaling, steps)  # noqa: E731
-    for code, message, change in changes(plain_steps(run)):
+    for code, message, _, change in changes(plain_steps(run)):
         predicted = np.asarray(computed(run, change), np.float64)
         if predicted.shape == (encoding.rotary_dim // 2,) and np.isfinite(predicted).all():  # type: ignore[operator]
             text = f"{type(scaling).__name__}: {message}"

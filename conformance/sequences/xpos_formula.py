@@ -94,7 +94,7 @@ def xpos_steps(first: Side) -> Iterator[Mistake]:
         assert isinstance(side.encoding, XPos)
         return xpos_rows(side.encoding, side.x, side.positions, side.keys, middle, s)
 
-    for code, message, change in changes(plain_steps(lambda s: run(first, s))):
+    for code, message, remedy, change in changes(plain_steps(lambda s: run(first, s))):
 
         def predict(side: Side, change: Any = change) -> Truth | None:
             value = computed(lambda s: run(side, s), change)
@@ -105,4 +105,4 @@ def xpos_steps(first: Side) -> Iterator[Mistake]:
             size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
             return replace(truth, value=value, terms=size)
 
-        yield Mistake(code, message, predict)
+        yield Mistake(code, message, predict, remedy)

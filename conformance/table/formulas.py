@@ -43,7 +43,9 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     formula = formula_of(declared)
     if formula is None:
         return
-    for code, message, change in changes(plain_steps(lambda s: formula(declared, first, s))):
+    for code, message, remedy, change in changes(
+        plain_steps(lambda s: formula(declared, first, s))
+    ):
 
         def predict(at: Any, change: Any = change) -> Truth | None:
             try:
@@ -59,7 +61,7 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
             size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
             return Truth(value, size, truth.angle, truth.amplitude)
 
-        yield Mistake(code, message, predict)
+        yield Mistake(code, message, predict, remedy)
 
 
 _FORMS: tuple[tuple[Any, Formula], ...] = (
