@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.precision import rounded
 from .bucket_model import bases, model, shift
 from .cases import BiasCase, Ruler
 from .diagnose_alibi import alignment_cause
-from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
+from .diagnose_buckets import bucket_causes, by_no_rule, unique, vague, words
 from .diagnose_other import explained_by_step
 from .diagnose_slopes import scale_cause
 
@@ -51,7 +51,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     names = [case.name for case in cases]
     causes, complete = explain(_residual(encoding, table, names, lines, ruler), kept)
     r, b = _merged(decoded)
-    if not (causes and complete) and explained_by_step(run, cases):
+    if (vague(causes) or not (causes and complete)) and explained_by_step(run, cases):
         run.report.measured = words(encoding, r, b)
         return
     report(run, causes, complete)

@@ -107,6 +107,15 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
             ("relative-symmetric", "has lost its sign", np.abs(logged)),
             right="Multiply the logarithm of 1 + |r| by the sign of r.",
         )
+    else:
+        logged = np.sign(r) * np.log1p(np.abs(r))
+        words = "is replaced by its logarithm, sign(r) log(1 + |r|)"
+        r = s.pick(
+            "the offset in the network",
+            r,
+            ("position-scale", words, logged),
+            right="Pass the plain offset query - key to the network.",
+        )
     return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
 
 
@@ -158,10 +167,17 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
         right=f"Divide the logarithm of distance / {exact} by log({e.max_distance} / "
         f"{exact}), with {exact} exact buckets.")  # fmt: skip
     steps = s.number("the number of logarithmic buckets", size - exact, "bucket-spacing")
+    inside = s.number("the distance in the logarithm", distance, "bucket-spacing")
     with np.errstate(all="ignore"):
-        logged = np.log(np.maximum(distance, 1) / exact) / np.log(max(top, 1 + 1e-9)) * steps
-    far = exact + s.rounded("the logarithmic bucket", logged, "floor")
-    far = s.clip("the bucket of far keys", far, exact, size - 1)
+        logged = np.log(np.maximum(inside, 1) / exact) / np.log(max(top, 1 + 1e-9)) * steps
+    free = exact + s.rounded("the logarithmic bucket", logged, "floor")
+    far = s.clip("the bucket of far keys", free, exact, size - 1)
+    if both:
+        last = e.num_buckets - 1
+        words = f"is clamped to {last} before the half is chosen, not to {size - 1}"
+        right = f"Clamp {{name}} to {size - 1}, and add {size} for later keys afterwards."
+        far = s.pick("the bucket of far distances", far,
+                     ("bucket-clamp", words, np.clip(free, exact, last)), right=right)  # fmt: skip
     start = s.number("the first distance with a logarithmic bucket", exact, "bucket-spacing")
     bucket = np.where(distance < start, np.minimum(distance, size - 1), far)
     if both:

@@ -102,8 +102,9 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, "are natural logarithms, divided by the natural logarithm of 8, without the 1 +",
          np.sign(x) * np.log(np.maximum(size, 1)) / np.log(8.0)),
         (code, "have lost their sign", logged / unit),
+        ("axis-order", "come in the order (dx, dy)", (np.sign(x) * logged / unit)[..., ::-1]),
         (code, "are natural logarithms, not divided by log2(8) = 3", np.sign(x) * np.log1p(size)),
-        right="Pass sign(x) log2(1 + 8 |x|) / 3 to the network.")  # fmt: skip
+        right="Pass sign(x) log2(1 + 8 |x|) / 3 to the network, for (dy, dx).")  # fmt: skip
     weights, biases = (e.hidden, e.output), (e.hidden_bias, None)
     y = network(s, both, weights, biases, (), (), "relu")
     sixteen = s.factor("the factor 16", 16.0, "bias-scale", "bias-sign")
@@ -238,5 +239,9 @@ def levit(e: LeViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
          f"with h = {h}", np.abs(dx) * h + np.abs(dy)),
         ("axis-order", "is |dx| w + |dy|, not |dy| w + |dx|", np.abs(dx) * w + np.abs(dy)),
         ("relative-symmetric", "is dy w + dx, without absolute values", dy * by + dx),
+        ("relative-symmetric", "is |dy| w + dx, without the absolute value of dx",
+         np.abs(dy) * by + dx),
+        ("relative-symmetric", "is dy w + |dx|, without the absolute value of dy",
+         dy * by + np.abs(dx)),
         right=f"Take row |dy| * {w} + |dx| of the table.")  # fmt: skip
     return looked_up(s, e.table, row)

@@ -295,7 +295,8 @@ def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Ite
 
 def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
     """Yield the code, the message and the remedy of every possible change, single ones first."""
-    for change, code in plain.codes.items():
+    # A change that makes an exception is less likely.
+    for change, code in sorted(plain.codes.items(), key=lambda item: "except for" in item[0][1]):
         name, words = change
         yield code, f"{name} {words}", plain.remedies[change], change
     for (one, (kind, a)), (two, (other, b)) in combinations(plain.kinds.items(), 2):

@@ -29,7 +29,7 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
         for one in bias_mistakes(declared):
             if one.code:
                 parts = _added(lambda call, one=one: one.predict(call.positions))  # type: ignore[misc]
-                yield one.code, one.message, parts
+                yield one.code, one.message, parts, one.remedy
 
 
 def _without(of: Callable[[int, int], bool]) -> OfCall:

@@ -88,7 +88,7 @@ def cope(call: Scored, s: Steps) -> Terms:
         ("position-origin", "leaves out the query's own gate",
          back - np.take_along_axis(gates, np.broadcast_to(np.minimum(q_at, gates.shape[-1] - 1),
                                                          (*gates.shape[:-1], 1)), -1)),
-        right="Sum the gates from the key up to the query, both included, and none after the query.",
+        right="Sum the gates from the key to the query, both included, and none after it.",
     )  # fmt: skip
     table = s.array("the embedding", e.embedding, ("row", "channel"))
     top = len(table) - 1
