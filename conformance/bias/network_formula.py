@@ -40,6 +40,7 @@ def network(
             x = x + s.array(f"the bias of layer {n}", biases[n], ("output",))
         if n == len(weights) - 1:
             break
+        before = x if not len(gains) else _layer_norm(s, x, gains[n], shifts[n], x.shape[-1])
         if len(gains):
             norm = partial(_layer_norm, s, gain=gains[n], shift=shifts[n], size=x.shape[-1])
             x = s.pick(
@@ -50,6 +51,13 @@ def network(
             )
         else:
             x = active(x)
+        if len(weights) > 2:
+            x = s.pick(
+                f"the activation after layer {n + 1} of {len(weights)}",
+                x,
+                ("score-term", "is left out", before),
+                right=f"Apply the activation, {activation}, after layer {n + 1} too.",
+            )
     return np.moveaxis(x, -1, 0)
 
 

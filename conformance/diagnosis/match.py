@@ -79,7 +79,9 @@ def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mis
     found = in_part(run, wrong, right, mistakes)
     if found is not None:
         mistake, words = found
-        _add(run, replace(mistake, message=f"{mistake.message}, {words}"), wrong)
+        remedy = mistake.remedy and f"{mistake.remedy} Do so {words}: elsewhere it is right."
+        message = f"{mistake.message}, {words}"
+        _add(run, replace(mistake, message=message, remedy=remedy), wrong)
     return found is not None
 
 

@@ -197,11 +197,16 @@ class Steps:
             "rint": lambda: np.rint(v),
         }
         words = {"floor": "down", "ceil": "up", "rint": "to the nearest integer"}
-        others = (
-            ("bucket-spacing", f"is rounded {words[other]}, not {words[how]}", of)
+        code = "bucket-spacing"
+        others = [
+            (code, f"is rounded {words[other]}, not {words[how]}", of)
             for other, of in ways.items()
             if other != how
-        )
+        ]
+        others += [
+            (code, "is rounded down, and 1 less if it is whole", lambda: np.ceil(v - 1e-9) - 1),
+            (code, "is rounded up, and 1 more if it is whole", lambda: np.floor(v + 1e-9) + 1),
+        ]
         return self._step(
             "rounded", name, ways[how](), others, f"Round {{name}} {words[how]} ({how})."
         )

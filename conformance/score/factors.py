@@ -64,7 +64,12 @@ def of_terms(
     common = float(np.mean(list(factors.values())))
     if any(abs(c - common) > near * max(abs(common), 1.0) for c in factors.values()):
         words = [f"the term {name} {_said(c, near)}" for name, c in off.items()]
-        remedy = " ".join(_undone(f"the term {name}", c, near) for name, c in off.items())
+        remedy = " ".join(
+            f"Compute the term {name} from queries that are not scaled."
+            if abs(c - own_scale) <= near
+            else _undone(f"the term {name}", c, near)
+            for name, c in off.items()
+        )
         yield "score-term", "; ".join(words), {"declared": 1.0, "measured": off}, remedy
         return
     whole = common * own_scale
@@ -73,7 +78,7 @@ def of_terms(
         text = f"logits are divided by sqrt({head_dim}), not by sqrt({head_dim} * number of terms)"
     elif abs(whole - 1.0) <= near * max(whole, 1.0):
         text = "logits are not scaled at all"
-    remedy = f"Multiply all terms by {_root(own_scale, near)}."
+    remedy = f"Scale all terms by {_root(own_scale, near)}, in place of {_root(whole, near)}."
     yield "softmax-scale", text, {"declared": own_scale, "measured": whole}, remedy
 
 
@@ -117,7 +122,7 @@ def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
             f"logits are multiplied by {_root(whole, near)}, declared {_root(call.scale, near)}",
         ),
     )
-    remedy = f"Multiply q . k by {_root(call.scale, near)}, and by nothing else."
+    remedy = f"Scale q . k by {_root(call.scale, near)}, in place of {_root(whole, near)}."
     if call.scale == 1.0:
         remedy = "Do not scale q . k: the declared scale is 1."
     if code == "attention-factor":
