@@ -49,10 +49,8 @@ def _common(declared: Bias) -> Iterator[Change]:
     message, place = QUERIES[0]
     remedy = "Query i has the position k_len - q_len + i: the last query is at the last key."
     yield "bias-alignment", message, lambda q, k: declared.truth(place(len(q), len(k)), k), remedy
-    reverse, remedy = (
-        parts(lambda part, q, k: part[::-1]),
-        "Give head h the bias of head h, not that of head H - 1 - h.",
-    )
+    reverse = parts(lambda part, q, k: part[::-1])
+    remedy = "Give head h the bias of head h, not that of head H - 1 - h."
     yield "head-order", "the heads are in reverse order", reverse, remedy
     if declared.sees_future:
         none = parts(lambda part, q, k: np.where(k > q[:, None], 0, part))

@@ -79,7 +79,8 @@ def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mis
     found = in_part(run, wrong, right, mistakes)
     if found is not None:
         mistake, words = found
-        remedy = mistake.remedy and f"{mistake.remedy} Do so {words}: elsewhere it is right."
+        where = words.removeprefix("only ").removeprefix("in ")
+        remedy = mistake.remedy and f"{mistake.remedy} This concerns {where}: the others are right."
         message = f"{mistake.message}, {words}"
         _add(run, replace(mistake, message=message, remedy=remedy), wrong)
     return found is not None
