@@ -118,8 +118,8 @@ def _tables(table: np.ndarray, lines: Sequence[Line], ruler: Ruler) -> list[Caus
             values = {"declared": "exact", "measured": name}
             text = f"the table is rounded to {name}"
             evidence = f"the values are those of the declared table rounded to {name}"
-            remedy, change = "Keep the table in its own dtype.", {"round": name}
-            cause = Cause("table-precision", text, evidence, change, values=values, remedy=remedy)
+            remedy, half_ = "Keep the table in its own dtype.", {"round": name}
+            cause = Cause("table-precision", text, evidence, half_, values=values, remedy=remedy)
             found.append(cause)
     return found
 

@@ -159,7 +159,7 @@ def _distinct(value: np.ndarray, mask: np.ndarray, reduced: Reduced) -> np.ndarr
     """Return the distinct values of a feature for the elements of a mask."""
     gone = tuple(d for d in range(mask.ndim) if not value.ndim or value.shape[d] == 1)
     if gone not in reduced:
-        reduced[gone] = mask.any(axis=gone, keepdims=True)
+        reduced[gone] = np.asarray(mask.any(axis=gone, keepdims=True))
     if not value.ndim:
         return np.full(int(reduced[gone].any()), value, np.float64)
     some = value[reduced[gone]]
