@@ -56,7 +56,7 @@ def remedy_for(kind: str, name: str, words: str, value: Any, right: str) -> str:
     ``right`` says what to do about every change of this step; it may contain ``{name}``.
     """
     number = isinstance(value, int | float | np.number | np.ndarray) and np.ndim(value) == 0
-    is_ = f" (it is {float(value):.6g})" if number else ""
+    is_ = f" (declared: {float(value):.6g})" if number else ""
     text = _BY_WORDS.get(kind, {}).get(words) or right
     if not text and number:
         text = "Use {name} = " + f"{float(value):.6g}."

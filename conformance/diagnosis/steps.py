@@ -64,29 +64,28 @@ class Steps:
         """Return a position, an offset or an index; its sign, size or origin may be changed."""
         v = np.asarray(v)
         none = np.zeros_like(v)
-        return self._step(
-            "number",
-            name,
-            v,
-            (
-                ("bucket-sign", "has the opposite sign", lambda: -v),
-                ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
-                ("relative-symmetric", "is taken as 0 where it is negative",
-                 lambda: np.maximum(v, 0)),
-                ("relative-symmetric", "is taken as 0 where it is positive",
-                 lambda: np.minimum(v, 0)),
-                (code, "is 1 too large", lambda: v + 1),
-                (code, "is 1 too small", lambda: v - 1),
-                (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
-                (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
-                ("position-scale", "is doubled", lambda: 2 * v),
-                ("position-scale", "is halved", lambda: v / 2),
-                ("position-scale", "is left out", lambda: none),
-                (code, "is everywhere that of the first", lambda: none + v.flat[0]),
-                (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
-                ("position-scale", "is squared", lambda: np.sign(v) * v * v),
-            ),
-        )  # fmt: skip
+        of_all: tuple[Option, ...] = (
+            (code, "is 1 too large", lambda: v + 1),
+            (code, "is 1 too small", lambda: v - 1),
+            ("position-scale", "is doubled", lambda: 2 * v),
+            ("position-scale", "is halved", lambda: v / 2),
+            ("position-scale", "is left out", lambda: none),
+            ("position-scale", "is squared", lambda: np.sign(v) * v * v),
+        )
+        signs: tuple[Option, ...] = (
+            ("bucket-sign", "has the opposite sign", lambda: -v),
+            ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
+            ("relative-symmetric", "is taken as 0 where it is negative", lambda: np.maximum(v, 0)),
+            ("relative-symmetric", "is taken as 0 where it is positive", lambda: np.minimum(v, 0)),
+        )
+        of_several: tuple[Option, ...] = (
+            (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
+            (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
+            (code, "is everywhere that of the first", lambda: none + v.flat[0]),
+            (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
+        )
+        options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
+        return self._step("number", name, v, options)
 
     def factor(
         self, name: str, v: Any, code: str = "position-scale", sign: str | None = None

@@ -21,7 +21,7 @@ from .changed import Change, OfCall
 def changes_of_bias(declared: Bias) -> Iterator[Change]:
     """Yield the changes that are known mistakes of the declared bias."""
     for words, of in CALLS:
-        remedy = f"Add the bias {words} too, the rows of the queries' own positions."
+        remedy = "Add the bias in every call: the rows of the queries' own positions, K - Q + i."
         yield "bias-missing", f"the bias is missing {words}", _without(of), remedy
     if isinstance(declared, T5Bias):
         yield from _t5(declared)

@@ -38,7 +38,7 @@ def test_a_number_off_by_one_is_corrected_the_other_way(words, by):
     }
     remedy, value = remedies[f"n {words}"]
     assert value == 7 + by
-    assert remedy == ("Subtract 1 from n (it is 7)." if by > 0 else "Add 1 to n (it is 7).")
+    assert remedy == ("Subtract 1 from n (declared: 7)." if by > 0 else "Add 1 to n (declared: 7).")
 
 
 def bucket(rounding=np.floor, last=15, distance=lambda n: n, top=128):
