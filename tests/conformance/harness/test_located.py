@@ -179,7 +179,7 @@ def test_facts_are_those_of_the_call():
 def test_one_right_element_refutes_a_rule_of_many(wide):
     """The search draws some of the right elements; a rule is tried on all of them."""
     wrong = np.zeros((1, 4, wide), bool)
-    wrong[:, :, 64:] = True
+    wrong[:, :, wide // 2 :] = True
     for exception in (False, True):
         wrong[0, 2, wide - 30] = not exception
         table = Table([Record("one", AXES, wrong)])
