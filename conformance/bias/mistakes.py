@@ -14,7 +14,11 @@ import numpy as np
 
 from posenc_ref import (
     Bias,
+    ConViTBias,
+    DynamicWindowBias,
     Kerple,
+    LeViTBias,
+    LogCPB,
     SwinBias,
 )
 from posenc_ref.accuracy import Truth
@@ -117,7 +121,40 @@ def _swin(declared: SwinBias) -> Iterator[Change]:
         yield "relative-absolute", text, row(place), remedy
 
 
+def _log_cpb(declared: LogCPB) -> Iterator[Change]:
+    text, remedy = "the network takes (dx, dy), declared (dy, dx)", "Pass (dy, dx) to the network."
+    yield "axis-order", text, {"hidden": np.asarray(declared.hidden)[:, ::-1]}, remedy
+
+
+def _dynamic_window(declared: DynamicWindowBias) -> Iterator[Change]:
+    first, *rest = map(np.asarray, declared.weights)
+    text, remedy = "the network takes (dx, dy), declared (dy, dx)", "Pass (dy, dx) to the network."
+    yield "axis-order", text, {"weights": (first[:, ::-1], *rest)}, remedy
+
+
+def _convit(declared: ConViTBias) -> Iterator[Change]:
+    weight = np.asarray(declared.weight)[:, [1, 0, 2]]
+    text, remedy = (
+        "the weights of dx and dy are exchanged",
+        "Pass (dx, dy, distance ** 2).",
+    )
+    yield "axis-order", text, {"weight": weight}, remedy
+
+
+def _levit(declared: LeViTBias) -> Iterator[Change]:
+    h, w = declared.window
+    table = np.asarray(declared.table)
+    if h == w:
+        turned = table.reshape(h, w, -1).swapaxes(0, 1).reshape(table.shape)
+        remedy = f"Take row |dy| * {w} + |dx| of the table."
+        yield "axis-order", "height and width are exchanged", {"table": turned}, remedy
+
+
 _FORMS: tuple[tuple[type[Bias], Callable[[Any], Iterator[Change]]], ...] = (
     (Kerple, _kerple),
     (SwinBias, _swin),
+    (LeViTBias, _levit),
+    (LogCPB, _log_cpb),
+    (DynamicWindowBias, _dynamic_window),
+    (ConViTBias, _convit),
 )
