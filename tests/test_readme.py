@@ -25,6 +25,7 @@ LONG = {
     "apply_on_torch.py",
     "attention_on_torch.py",
     "ci_test.py",
+    "dask_and_shards.py",
     "fused_in_transformers.py",
     "jax_and_shards.py",
     "long_context_and_images.py",

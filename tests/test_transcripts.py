@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posenc_ref.conformance.cli import app
+from tests.night import by_day
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -111,7 +112,13 @@ def run(command):
 WITH = [path for path in PAGES if "```console" in path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("page", WITH, ids=lambda page: page.name)
+#: Pages whose commands take several seconds.
+NIGHT = {"ci.md", "compare.md"}
+
+
+@pytest.mark.parametrize(
+    "page", by_day(WITH, [p for p in WITH if p.name not in NIGHT]), ids=lambda page: page.name
+)
 def test_a_page_shows_what_its_commands_print(page, tmp_path, monkeypatch):
     copied(tmp_path)
     monkeypatch.chdir(tmp_path)

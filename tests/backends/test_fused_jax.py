@@ -126,6 +126,7 @@ print("sharded")
 """
 
 
+@pytest.mark.nightly
 def test_sharded_arrays_stay_sharded():
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     run = subprocess.run(

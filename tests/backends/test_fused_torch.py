@@ -90,6 +90,7 @@ def test_compile_makes_one_graph(name, dtype, rng):
     assert close(torch.autograd.grad(got.sum(), x)[0], expected, dtype)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_inductor(rng):
     torch._dynamo.reset()

@@ -199,6 +199,7 @@ def test_stored_tensors_do_not_grow_with_the_scores(name, rng):
     assert sizes[0] == sizes[1] or name == "Sandwich"
 
 
+@pytest.mark.nightly
 def test_compiled_while_decoding(rng):
     """One graph serves every step, without an allocation of the size of the scores."""
     torch._dynamo.reset()

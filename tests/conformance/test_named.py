@@ -1,6 +1,7 @@
 """The first finding names the mistake, and docs/generated/named-mistakes.md quotes it.
 
-A pull request judges one function of each row of the page, .ci/nightly all functions.
+A pull request judges one function of each row of the page, but for biases and tables, whose causes
+are among the dearest to find; .ci/nightly judges all functions.
 """
 
 import json
@@ -32,7 +33,11 @@ SHOWN = {row(case): case for case in reversed(WRONG)}
 COMMANDS = {case.surface: case for case in reversed(WRONG) if "backend" not in case.kwargs}
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in SHOWN.values()])
+@pytest.mark.parametrize(
+    "case",
+    by_day(SHOWN.values(), [c for c in SHOWN.values() if c.surface not in ("bias", "table")]),
+    ids=lambda c: c.name,
+)
 def test_the_page_quotes_the_first_finding(case):
     report = TOOL.judge(case)
     assert_named(case, report)
@@ -66,7 +71,7 @@ def test_the_page_lists_every_mistake():
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("surface", by_day(COMMANDS, {"apply", "bias", "slopes"}))
+@pytest.mark.parametrize("surface", by_day(COMMANDS, {"apply", "slopes"}))
 def test_the_command_line_prints_the_finding(surface):
     case = COMMANDS[surface]
     target = f"{case.function.__module__}:{case.function.__name__}"

@@ -90,7 +90,7 @@ ELSEWHERE = {
 
 
 #: Modules of another class than all the others', or tables of another offset.
-PULL_REQUEST = ("gpt-2", "roberta", "bart", "t5", "bloom", "llama-7b")
+PULL_REQUEST = ("gpt-2", "roberta", "bart")
 
 
 @pytest.mark.parametrize("name", by_day(JUDGED, PULL_REQUEST))

@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref import ALiBi, T5Bias
 from posenc_ref.conformance import check
+from tests.night import by_day
 
 TABLE = np.random.default_rng(1).standard_normal((32, 4)).astype(np.float32)
 ALIBI, T5 = ALiBi(6), T5Bias(TABLE)
@@ -52,7 +53,7 @@ class Latched:
         return SLOPES * offsets(q_len, k_len) * (5 / self.longest)
 
 
-@pytest.mark.parametrize("make", [KeyedByKeys, OneBuffer, Latched])
+@pytest.mark.parametrize("make", by_day([KeyedByKeys, OneBuffer, Latched], {KeyedByKeys}))
 def test_state(make):
     report = check(make(), ALIBI, "bias", factory=make)
     assert report.codes[0] == "state", report
@@ -79,6 +80,7 @@ def test_refusals_are_limits_and_the_longest_call_is_found():
     assert any("table of 1000 rows" in limit for limit in report.limits)
 
 
+@pytest.mark.nightly
 def test_square_calls_stand_in_where_queries_start_at_zero():
     def square(q_len, k_len):
         if q_len != k_len:

@@ -61,6 +61,7 @@ def test_no_mask_but_one_wrong_key_is_something_else():
             assert report.verdict == "deviates"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("surface", ["bias", "scores"])
 def test_what_is_wrong_beside_the_mask_is_named_too(surface):
     encoding, other = ALiBi(6, causal=False), ALiBi(6, causal=False, max_bias=4.0)

@@ -40,9 +40,14 @@ SURFACES = {"bias": added, "scores": logits}
     ids=str,
 )
 @pytest.mark.parametrize(
-    "constant", [lambda i: 1e6 * i, lambda i: 0.0 * i + 1e6, lambda i: 1e6 * (i == 3)],
+    "constant",
+    [
+        lambda i: 1e6 * i,
+        pytest.param(lambda i: 0.0 * i + 1e6, marks=pytest.mark.nightly),
+        pytest.param(lambda i: 1e6 * (i == 3), marks=pytest.mark.nightly),
+    ],
     ids=["grows", "same", "one row"],
-)  # fmt: skip
+)
 def test_a_bias_that_is_rounded_away_beside_its_constant(surface, encoding, constant):
     report = check(SURFACES[surface](encoding, constant), encoding, surface)
     assert report.codes == ["inaccurate"], report
@@ -50,7 +55,9 @@ def test_a_bias_that_is_rounded_away_beside_its_constant(surface, encoding, cons
 
 
 @pytest.mark.parametrize(
-    ("surface", "encoding"), [("bias", PAST), ("scores", Sandwich(4, dim=128))], ids=str
+    ("surface", "encoding"),
+    [("bias", PAST), pytest.param("scores", Sandwich(4, dim=128), marks=pytest.mark.nightly)],
+    ids=str,
 )
 def test_small_constants_are_nothing(surface, encoding):
     for constant in (lambda i: 0.0 * i, lambda i: 0.0 * i + 100, lambda i: 0.01 * i):
@@ -84,6 +91,7 @@ def test_keys_may_be_counted_from_any_end(dtype, kept):
     assert report.passed, report
 
 
+@pytest.mark.nightly
 def test_other_mistakes_keep_their_names_beside_a_constant():
     naive = 2.0 ** (-8 * np.arange(1, 13) / 12)
 

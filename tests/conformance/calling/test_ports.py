@@ -158,7 +158,6 @@ DAY = {
     "biases_and_tables.py:StartsAtOne",
     "vision_language.py:sections_backwards",
     "configured.py:DefaultBase",
-    "gpt_oss.py:Truncated",
     "vision_grids.py:divided_by_height",
     f"{TIMM}columns_backwards",
     "wrapped.py:rope_from_one",

@@ -137,7 +137,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-DAY = ("Llama and GPT-J", "Cohere and Llama", "serving and Llama")
+DAY = ("Llama and GPT-J",)
 
 
 @pytest.mark.parametrize("name", by_day(PAIRS, DAY))

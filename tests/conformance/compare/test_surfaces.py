@@ -229,6 +229,7 @@ def test_functions_of(name):
     assert not (found.differs and found.agreement == "tensors agree")
 
 
+@pytest.mark.nightly
 def test_a_bias_of_logits_grows_with_the_context():
     found = compare(alibi(4.0), alibi(), "bias", max_position=2**12).difference
     # Head 3 has the slopes 2 ** -4 and 2 ** -8, head 0 1/2 and 1/4: the largest difference.

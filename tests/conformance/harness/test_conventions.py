@@ -25,6 +25,7 @@ from posenc_ref.conformance.phases.formula_mistakes import NTK_SHAPES, YARN_SHAP
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
 from tests.conformance.recorded import record
+from tests.night import by_day
 
 
 def rope(layout="half", **fields):
@@ -159,7 +160,12 @@ def judged(name):
     return check(fn, declared, surface, **short)
 
 
-@pytest.mark.parametrize("one", CONVENTIONS, ids=lambda one: one.name)
+#: Their causes are among the dearest to find.
+NIGHT = ("signed ALiBi without a mask", "ALiBi inside the scale", "ALiBi with the other sign")
+BY_DAY = by_day(CONVENTIONS, [one for one in CONVENTIONS if one.name not in NIGHT])
+
+
+@pytest.mark.parametrize("one", BY_DAY, ids=lambda one: one.name)
 def test_a_finding_names_who_follows_its_convention(one):
     report = judged(one.name)
     found = [f for f in report.findings if f.code in one.codes]

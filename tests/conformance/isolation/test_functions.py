@@ -42,6 +42,7 @@ def test_a_hostile_function(name, tmp_path):
     assert ran.seconds < 60
 
 
+@pytest.mark.nightly
 def test_many_in_one_run(tmp_path):
     """One process judges all, and is started again after each crash."""
     names = ["os._exit 0, import", "segmentation fault, later", "sleep", "a process in a session",

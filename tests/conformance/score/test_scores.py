@@ -158,6 +158,7 @@ def test_our_own_sums_and_grids_conform(encoding):
         assert report.codes == ["table-offset"], report
 
 
+@pytest.mark.nightly
 def test_sums_on_torch():
     pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     encoding = pr.Sinusoidal(8)

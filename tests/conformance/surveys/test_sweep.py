@@ -151,6 +151,7 @@ def read_lines(path):
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.nightly
 def test_the_file_has_a_line_for_each_table_and_a_footer(fake, tmp_path):
     path = tmp_path / "sweep.ndjson"
     seen = []

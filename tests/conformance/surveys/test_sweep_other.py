@@ -148,6 +148,7 @@ def test_one_of_every_kind_conforms(name, parts):
     assert all(line.executed for line in found)
 
 
+@pytest.mark.nightly
 def test_a_grid_that_is_resized_in_another_way_deviates():
     (place,) = places(["vit.ViTEmbeddings.*"])
     _, (implementation, encoding) = sweep_other.subjects(place)
