@@ -91,7 +91,7 @@ class Batch(Survey):
     def exit_code(self) -> int:
         """Return 1 if one deviates or passes unexpectedly, else 2 for wrong settings, else 3 or 0.
 
-        3 means that a function crashed, that a required check was not judged, or that there is none.
+        3 means that a function crashed, a required check was not judged, or there is no function.
         """
         codes = {one.exit_code for one in self.checked}
         if 1 in codes or 2 in codes:

@@ -6,7 +6,14 @@ import json
 import pytest
 
 from posenc_ref.conformance.surveys.ndjson import NdjsonError, read_ndjson
-from tests.conformance.recorded import FOUND, batch, record, record_batch, record_verification, wrong
+from tests.conformance.recorded import (
+    FOUND,
+    batch,
+    record,
+    record_batch,
+    record_verification,
+    wrong,
+)
 
 
 def removed(value, name):
