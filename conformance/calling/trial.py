@@ -44,7 +44,7 @@ class Refusals:
 
     def add(self, error: Refused, seconds: float) -> None:
         """Count a call that raised; raise :class:`Hopeless` if there is no use in another one."""
-        trace = BaseException.__traceback__.__get__(error.cause)  # type: ignore[attr-defined]
+        trace = BaseException.__traceback__.__get__(error.cause)  # type: ignore[union-attr]
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
         place = (type(error.cause), *frames[-1:])
         count, before = self._places.get(place, (0, 0.0))
