@@ -26,6 +26,8 @@ TILED = (
     ("the index in the chunk", "the length of the chunk"),
     ("the head", "the number of heads"),
     ("the batch row", "the number of batch rows"),
+    ("the row", "the height"),
+    ("the column", "the width"),
 )
 #: Divisors of variables: sizes of tiles, pages and vectors.
 DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

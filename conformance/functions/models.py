@@ -21,7 +21,7 @@ from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 from posenc_ref.conformance.table import judge as judge_tables
 from posenc_ref.conformance.table.diagnose_rows import reversed_length
-from posenc_ref.conformance.table.judge_features import longest
+from posenc_ref.conformance.table.reference import longest
 from posenc_ref.schedules.yarn import mscale
 
 from .function import Arguments, Function, Plain, several, written

@@ -29,9 +29,10 @@ from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 
 from . import diagnose as diagnose_table
-from . import diagnose_rows, judge_features
+from . import diagnose_lookup, diagnose_rows, judge_features
 from .judge_features import read_rows
 from .mistakes import Rows
+from .rows_used import SeenRows, name_rows, rule_of
 
 _LENGTHS = (5, 1, 64)
 
@@ -132,10 +133,25 @@ def judge_table(run: Run) -> None:
     if run.failures and not run.report.findings and not nonfinite:
         if diagnose_rows.whole_rows(run, access, encoding):
             return
+        if _rows_by_rule(run, access) or diagnose_rows.accumulated(run, access, encoding):
+            return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
             tables = diagnose_table.tables_of(access, columns)
             _diagnose(run, tables, declared)
+
+
+def _rows_by_rule(run: Run, access: TableAccess) -> bool:
+    """Report a rule with a condition or a quotient; others are measured from the angles."""
+    seen = []
+    for at in (access.within(np.arange(520)), access.within(GENERIC)):
+        rows, case = access.rows(at), f"positions {at[0]}..{at[-1]}"
+        seen.append(SeenRows(case, rows, np.zeros(1), at))
+    for some, only in ((seen, ""), (seen[:1], f"at {seen[0].case}, ")):  # rounding may add up
+        found = rule_of(run, some)
+        if found and not found[0].code and (found[0].where or "//" in found[0].text):
+            return name_rows(run, some, only)
+    return False
 
 
 def _judge_lookup(run: Run) -> None:
@@ -146,7 +162,7 @@ def _judge_lookup(run: Run) -> None:
 
     def truth(positions: np.ndarray) -> Truth:
         table = np.asarray(encoding.table(positions), dtype=np.float64)
-        return identical(run.driver.rounded(table))
+        return identical(run.driver.copied(table))
 
     access = TableAccess(run, read=partial(read_rows, run))
     first = _required(run, access, truth, min(5, rows))
@@ -156,7 +172,7 @@ def _judge_lookup(run: Run) -> None:
     run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
     _state(run, access, first)
     if run.failures:
-        diagnose_table.lookup_rows(run, access, encoding)
+        diagnose_lookup.lookup_rows(run, access, encoding)
 
 
 def _required(
