@@ -44,6 +44,8 @@ class Request:
     #: The objects that were made for trials, with copies of their state before any call.
     made: list[tuple[Any, dict[str, Any]]]
     refusals: Refusals = field(default_factory=Refusals)
+    #: The tables found for a function, with what failed: several conventions ask for them.
+    sources: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def part(self) -> tuple[int, int] | None:

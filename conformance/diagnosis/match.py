@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
 from .combine import IN_PART
@@ -85,8 +86,17 @@ def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mis
     found = in_part(run, wrong, right, mistakes)
     if found is not None:
         mistake, words = found
-        _add(run, replace(mistake, message=f"{mistake.message}, {words}"), wrong)
+        _add(run, placed(mistake, words), wrong)
     return found is not None
+
+
+def placed(mistake: Mistake, words: str) -> Mistake:
+    """Return a mistake that is made in some places only; ``words`` name them."""
+    if not words:
+        return mistake
+    remedy = mistake.remedy or CODES[mistake.code].remedy
+    remedy += f" This is {words}: the rest is right."
+    return replace(mistake, message=f"{mistake.message}, {words}", remedy=remedy)
 
 
 def _several(

@@ -60,6 +60,8 @@ class Plain:
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
     #: A further diagnosis if no mistake explains the calls.
     closer: Callable[[Run, list[JudgedCall]], None] | None = None
+    #: Return what is right, in a sentence, for mistakes that have no remedy of their own.
+    remedy: Callable[[Any], str] = lambda encoding: ""
     #: Return factors of which every two levels meet in a call, and the arguments of such a call.
     crossing: tuple[Callable[[], Crossing], Callable[[Row], tuple[Any, ...]]] | None = None
     #: Return the part of a result to compare.

@@ -168,7 +168,11 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
-    known = list(chain(row.mistakes(run.encoding), suggested))
+    remedy = row.remedy(run.encoding)
+    known = [
+        one if one.remedy else replace(one, remedy=remedy)
+        for one in chain(row.mistakes(run.encoding), suggested)
+    ]
     if match(run, calls, known, parts=False) and run.report.codes:
         return
     if one and not run.report.codes and name_rule(run, row, calls):
@@ -187,4 +191,5 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
             + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}"
             + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
+            remedy=remedy,
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Learned, Rotary, Sinusoidal
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import (
@@ -27,6 +27,7 @@ from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
+from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
 from . import diagnose_lookup, diagnose_rows, judge_features
@@ -72,6 +73,15 @@ def judge_cos_sin(run: Run) -> None:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     if not run.failures or run.report.findings or not columns.size:
         return
+    still = np.flatnonzero(encoding.frequencies() == 0)
+    if still.size:
+        sines = diagnose_table.tables_of(access, (still + pairs, still))(np.arange(1, 3))[1]
+        if np.abs(sines).max() > run.budget * ROUNDOFF[run.coarse]:
+            k = int(still[np.argmax(np.abs(sines).max(axis=0))])
+            text = f"pair {k} turns, but its declared frequency is 0"
+            where = f"sin at position 1: {sines[0, k - still[0]]:.6g}"
+            run.add("proportional", text, where, remedy=stand_still(encoding))
+            return
     cos, sin = tables(np.arange(1))
     if np.abs(cos).max() < 0.5 < np.abs(sin).min():
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
@@ -90,7 +100,11 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
         "interleaved": (table[:, ::2], table[:, 1::2]),
     }
     declared = getattr(run.encoding, "layout", "half")
-    fits = {name for name, (one, two) in arrangements.items() if np.array_equal(one, two)}
+    fits = {
+        name
+        for name, (one, two) in arrangements.items()
+        if np.array_equal(one, two, equal_nan=True)
+    }
     run.count("arrangement")
     if fits and declared not in fits:
         run.add(

@@ -77,7 +77,7 @@ class Table:
         """Yield those elements of ``masks`` for which the rule holds, for each record."""
         for known, mask in zip(self.features, masks, strict=True):
             held = [(a.holds(v), ~np.isnan(v)) for a in rule.atoms for v in [_value(known, a.name)]]
-            yield reduce(np.logical_and, (part for pair in held for part in pair), mask)
+            yield np.asarray(reduce(np.logical_and, (p for pair in held for p in pair), mask))
 
     def rules(self, wrong: Masks, right: Masks) -> list[Rule]:
         """Return the cheapest rules that hold for all of ``wrong`` and for none of ``right``.
@@ -159,7 +159,7 @@ def _distinct(value: np.ndarray, mask: np.ndarray, reduced: Reduced) -> np.ndarr
     """Return the distinct values of a feature for the elements of a mask."""
     gone = tuple(d for d in range(mask.ndim) if not value.ndim or value.shape[d] == 1)
     if gone not in reduced:
-        reduced[gone] = mask.any(axis=gone, keepdims=True)
+        reduced[gone] = np.asarray(mask.any(axis=gone, keepdims=True))
     if not value.ndim:
         return np.full(int(reduced[gone].any()), value, np.float64)
     some = value[reduced[gone]]
