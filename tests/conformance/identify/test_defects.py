@@ -73,3 +73,20 @@ def test_implausible_parameters_are_named():
     usual = RoPE(8, layout="half", scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))
     assert "factor=1.33352" in implausible(odd)
     assert not implausible(usual)
+
+
+def llama3(two_pi, base=500000.0):
+    w = base ** (-np.arange(32) / 32)
+    smooth = np.clip((8192 * w / two_pi - 1) / 3, 0, 1)
+    return (w * smooth + w / 8 * (1 - smooth)).astype(np.float32)
+
+
+@pytest.mark.parametrize("two_pi", [6.28, 6.282])
+def test_a_short_pi_in_a_published_scaling_is_named(two_pi):
+    card = identify(lambda: llama3(two_pi), "frequencies")
+    published = Llama3Scaling(8.0, 1.0, 4.0, 8192)
+    assert card.encoding == RoPE(64, layout="half", base=500000.0, scaling=published), str(card)
+    assert [f.message for f in card.deviations] == [
+        f"Llama3Scaling: 2 pi is {two_pi}, not 2 * math.pi"
+    ]
+    assert "judged" not in card.facts  # frequencies have no position
