@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import Llama3Scaling, RoPE
+from posenc_ref import Llama3Scaling, RoPE, YaRN
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.identify.defects import implausible
 
@@ -11,10 +11,15 @@ PLAIN = RoPE(64, layout="half")
 W = 10000.0 ** (-np.arange(32) / 32)
 
 
-def tables(w=W, *, on_cos=1.0, positions=lambda p: p):
+def same(values):
+    return values
+
+
+def tables(w=W, *, on_cos=1.0, on_sin=1.0, positions=same, cos=same, sin=same):
     def cos_sin(p):
         angle = (np.asarray(positions(p), np.float32)[:, None] * w.astype(np.float32)).astype(float)
-        return (on_cos * np.cos(angle)).astype(np.float32), np.sin(angle).astype(np.float32)
+        parts = cos(on_cos * np.cos(angle)), sin(on_sin * np.sin(angle))
+        return tuple(part.astype(np.float32) for part in parts)
 
     return cos_sin
 
@@ -45,6 +50,33 @@ DEFECTS = {
     "position-scale": lambda: tables(2 * np.pi * W),
     "phase-order": lambda: lambda p: tables()(p)[::-1],
 }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cast"),
+    [("float16", lambda v: v.astype(np.float16)), ("bfloat16", half)],
+)
+@pytest.mark.parametrize("side", ["cos", "sin"])
+def test_one_of_cos_and_sin_in_half_precision_is_named(side, dtype, cast):
+    card = identify(tables(**{side: cast}), "cos_sin", max_position=1024)
+    assert card.encoding == PLAIN, str(card)
+    assert [f.code for f in card.deviations] == ["table-precision"], str(card)
+    other = {"cos": "sin", "sin": "cos"}[side]
+    said = card.deviations[0].message
+    assert said.startswith(f"{side} is rounded to {dtype}, off by up to "), said
+    assert said.endswith(f", and {other} is not"), said
+
+
+@pytest.mark.parametrize("side", ["on_cos", "on_sin"])
+def test_the_factor_of_a_scaling_on_one_side_is_not_invented(side):
+    yarn = RoPE(64, layout="half", scaling=YaRN(8.0, 4096))
+    size = {side: yarn.attention_factor()}
+    card = identify(tables(yarn.frequencies(), **size), "cos_sin", max_position=1024)
+    assert card.encoding == yarn, str(card)
+    name, other = side[3:], {"on_cos": "sin", "on_sin": "cos"}[side]
+    assert card.facts["amplitude"].startswith("1.20794"), str(card)
+    assert card.facts["amplitude"].endswith(f" on {name}, 1 on {other}"), str(card)
+    assert [f.code for f in card.deviations] == ["attention-factor"], str(card)
 
 
 @pytest.mark.parametrize("code", DEFECTS)
