@@ -55,7 +55,8 @@ def half_values(run: Run, values: np.ndarray, exact: np.ndarray) -> str | None:
         step = 2 * ROUNDOFF[name]
         held = np.abs(values - rounded) <= rounding * np.abs(values)
         # A value near a tie may be rounded to either side.
-        if step > 8 * rounding and held.all() and np.allclose(values, near, rtol=step, atol=step):
+        close = np.abs(values - near) <= step * (1 + np.abs(near))
+        if step > 8 * rounding and held.all() and close.all():
             return name
     return None
 
