@@ -131,6 +131,37 @@ class MRoPEPositions(Value):
         steps = start[:, None] + decode_positions(0, n_steps)
         return np.asarray(np.broadcast_to(steps, (held.shape[0], *steps.shape)))
 
+    def with_decoding(
+        self,
+        token_types: Any,
+        image_grids: Any,
+        video_grids: Any,
+        seconds_per_grid: Any,
+        attention_mask: Any,
+        n_steps: int,
+    ) -> np.ndarray:
+        """Return the positions of prompts and of the tokens generated after them.
+
+        Parameters
+        ----------
+        token_types, image_grids, video_grids, seconds_per_grid, attention_mask
+            As for :meth:`positions`; token_types have shape (B, S).
+        n_steps : int
+            Number of generated tokens.
+
+        Returns
+        -------
+        int64 array (float64 if fractional), shape (3, B, S + n_steps)
+        """
+        held = self.positions(
+            token_types,
+            image_grids=image_grids,
+            video_grids=video_grids,
+            seconds_per_grid=seconds_per_grid,
+            attention_mask=attention_mask,
+        )
+        return np.concatenate([held, self.decoded(held, attention_mask, n_steps)], axis=2)
+
 
 _FRAMES = {"split_frames": True}
 #: The rule of each ``model_type``: its settings, and where they come from.  In [] are the names of

@@ -47,7 +47,8 @@ class Plain:
     probes: Callable[[Any, int, str], Iterable[Arguments]]
     mistakes: Callable[[Any], Iterable[Mistake]]  #: given the encoding
     otherwise: str  #: the code if no known mistake explains the result
-    integers: bool = True  #: whether the result must be integers (or bools)
+    #: Return whether the result must be integers (or bools), given the encoding.
+    integers: Callable[[Any], bool] = lambda encoding: True
     #: Return values with their tolerance.
     truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None

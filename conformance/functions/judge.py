@@ -26,12 +26,19 @@ from posenc_ref.conformance.harness.run import Run
 from .function import Plain, PlainCall
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
+from .mrope import MROPE_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
 from .rules import name_rule
 
 #: The plain function of every surface.
-ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
+ROWS: dict[str, Plain] = {
+    **LAYOUT_ROWS,
+    **RELATIVE_ROWS,
+    **POSITION_ROWS,
+    **MODEL_ROWS,
+    **MROPE_ROWS,
+}
 
 #: Part of the message of a wrong result without a known cause.
 NO_CAUSE = "no known mistake explains"
@@ -65,14 +72,14 @@ def judge(run: Run) -> None:
                 continue
             run.add(*malformed[0])
             return
-        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if row.integers else []
+        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if row.integers(run.encoding) else []
         if wrong:
             run.add("dtype", f"the result has dtype {wrong[0]}", "an integer dtype is needed")
-        if wrong or not (row.integers or run.floats_only()):
+        if wrong or not (row.integers(run.encoding) or run.floats_only()):
             return
         truth = call.truth(expected)
         # Copied values are only rounded.
-        if not (row.integers or truth.terms.any() or truth.angle.any()):
+        if not (row.integers(run.encoding) or truth.terms.any() or truth.angle.any()):
             truth = row.truth(run.encoding, arguments, run.driver.rounded(truth.value))
         one = JudgedCall(where, actual, truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))
