@@ -1,4 +1,4 @@
-"""M-RoPE positions: text, images, videos and audio in one sequence, three numbers for each token."""
+"""M-RoPE positions: text, images, videos and audio in one sequence, three numbers per token."""
 
 from __future__ import annotations
 

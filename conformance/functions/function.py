@@ -47,8 +47,7 @@ class Plain:
     probes: Callable[[Any, int, str], Iterable[Arguments]]
     mistakes: Callable[[Any], Iterable[Mistake]]  #: given the encoding
     otherwise: str  #: the code if no known mistake explains the result
-    #: Return whether the result must be integers (or bools), given the encoding.
-    integers: Callable[[Any], bool] = lambda encoding: True
+    integers: bool = True  #: whether the result must be integers (or bools)
     #: Return values with their tolerance.
     truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
@@ -62,6 +61,10 @@ class Plain:
     closer: Callable[[Run, list[JudgedCall]], None] | None = None
     #: Return the part of a result to compare.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
+
+    def whole(self, encoding: Any) -> bool:
+        """Return whether results must be integers: not if the declared rule keeps fractions."""
+        return self.integers and not getattr(encoding, "fractional", False)
 
 
 @dataclass(frozen=True)

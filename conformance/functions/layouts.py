@@ -174,14 +174,8 @@ def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
 
 
 LAYOUT_ROWS = {
-    "permute_weights": Plain(
-        _weights, _weight_mistakes, "permutation", integers=lambda encoding: False
-    ),
+    "permute_weights": Plain(_weights, _weight_mistakes, "permutation", integers=False),
     "normed_apply": Plain(
-        _normed,
-        _normed_mistakes,
-        "norm-order",
-        integers=lambda encoding: False,
-        truth=_normed_truth,
+        _normed, _normed_mistakes, "norm-order", integers=False, truth=_normed_truth
     ),
 }

@@ -229,7 +229,7 @@ MODEL_ROWS = {
         _sequences,
         _row_mistakes,
         "wrong-row",
-        integers=lambda encoding: False,
+        integers=False,
         truth=_rows_truth,
         suggested=_row_suggestions,
         within=lambda arguments, last: (min(arguments[0], last + 1),),
@@ -237,17 +237,9 @@ MODEL_ROWS = {
     ),
     "layers": Plain(_depth, _layer_mistakes, "layer-schedule"),
     "softmax_scale": Plain(
-        _once,
-        _scale_mistakes,
-        "softmax-scale",
-        integers=lambda encoding: False,
-        truth=_rounded_truth,
+        _once, _scale_mistakes, "softmax-scale", integers=False, truth=_rounded_truth
     ),
     "rank_slopes": Plain(
-        _ranks,
-        _slope_mistakes,
-        "shard-offset",
-        integers=lambda encoding: False,
-        truth=_rounded_truth,
+        _ranks, _slope_mistakes, "shard-offset", integers=False, truth=_rounded_truth
     ),
 }

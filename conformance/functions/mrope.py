@@ -89,7 +89,7 @@ def _grid_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
         (GRID, "frames of a video are numbered one by one: each starts after the one before",
          make(place=_frame_by_frame)),
         (GRID, "frames between timestamps count on in time: frame k is at its start + k",
-         make(place=_changed(lambda grid, item: grid + [[item.frame], [0], [0]]))),
+         make(place=_changed(lambda grid, item: grid + np.array([[item.frame], [0], [0]])))),
         ("axis-order", "height and width are exchanged", _whole(rule, lambda y, _: y[[0, 2, 1]])),
         ("axis-order", "the axes are height, width, time", _whole(rule, lambda y, _: y[[1, 2, 0]])),
         ("axis-order", "the axes are width, height, time", _whole(rule, lambda y, _: y[::-1])),
@@ -293,11 +293,5 @@ def _judged(arguments: tuple[Any, ...]) -> np.ndarray:
 
 
 MROPE_ROWS = {
-    "mrope_position_ids": Plain(
-        _calls,
-        _mistakes,
-        GRID,
-        integers=lambda rule: not rule.fractional,
-        judged=_judged,
-    )
+    "mrope_position_ids": Plain(_calls, _mistakes, GRID, judged=_judged),
 }

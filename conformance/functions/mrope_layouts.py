@@ -128,7 +128,8 @@ T, I, V, A = Text, Image, Video, Audio  # noqa: E741
 
 
 def layouts(rule: MRoPEPositions) -> Iterator[tuple[str, list[list[Segment]], str, bool]]:
-    """Yield (name, rows, side of the padding, required) of the calls of a rule, small ones first."""
+    """Yield (name, rows, side of the padding, required) of each call, small ones first."""
+    rate = rule.tokens_per_second or 1.0
     yield "text", [[T(6)]], "left", True
     yield "a wide image", [[T(2), I(2, 4), T(3)]], "left", True
     yield "a tall image", [[T(1), I(4, 2), T(2)]], "left", True
@@ -157,11 +158,11 @@ def layouts(rule: MRoPEPositions) -> Iterator[tuple[str, list[list[Segment]], st
         for name, film in (
             (
                 "a video with its sound",
-                V(3, 2, 1, 0.5, sound=int(1.25 * (rule.tokens_per_second or 1))),
+                V(3, 2, 1, 0.5, sound=int(1.25 * rate)),
             ),
             (
                 "a video with longer sound",
-                V(2, 1, 2, 0.5, sound=int(3 * (rule.tokens_per_second or 1))),
+                V(2, 1, 2, 0.5, sound=int(3 * rate)),
             ),
             ("a short video of a large picture with its sound", V(1, 3, 7, 0.5, sound=4)),
         ):

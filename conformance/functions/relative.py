@@ -177,17 +177,9 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
 RELATIVE_ROWS = {
     "relative_index": Plain(_windows, _index_mistakes, "index-collision", meaning=classes),
     "relative_shift": Plain(
-        _shifted,
-        _shift_mistakes,
-        "relative-shift",
-        integers=lambda encoding: False,
-        judged=_visible,
+        _shifted, _shift_mistakes, "relative-shift", integers=False, judged=_visible
     ),
     "relative_scores": Plain(
-        _scored,
-        _score_mistakes,
-        "relative-shift",
-        integers=lambda encoding: False,
-        truth=_score_truth,
+        _scored, _score_mistakes, "relative-shift", integers=False, truth=_score_truth
     ),
 }

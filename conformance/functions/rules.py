@@ -24,7 +24,7 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
 
     The rule is found from all calls but the last wrong one, which it must then predict.
     """
-    if not row.integers(run.encoding):
+    if not row.integers:
         return False
     wrong = failed(run, calls)
     small = [one for one in calls if one.actual.size <= _MOST]

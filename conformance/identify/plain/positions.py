@@ -134,7 +134,7 @@ def _same(candidate: Candidate, call: Call, surface: str, ruler: Ruler) -> bool:
     judged = row.judged(call.arguments)
     if judged is None:
         judged = np.ones(a.shape, bool)
-    if row.integers(run.encoding):
+    if row.integers:
         return bool(np.array_equal(a[judged], b[judged]))
     truth = row.truth(None, call.arguments, b)
     terms = np.where(truth.terms > 0, truth.terms, np.abs(b))

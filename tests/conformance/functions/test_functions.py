@@ -77,7 +77,7 @@ def test_every_known_mistake_is_named(name, encoding):
             truth = mistake.predict(PlainCall(row, encoding, arguments))
             if truth is None or truth.value.shape != expected.shape:
                 return expected
-            return truth.value.astype(expected.dtype if row.integers(run.encoding) else np.float32)
+            return truth.value.astype(expected.dtype if row.integers else np.float32)
 
         report = check(fn, encoding, name)
         if report.passed:  # no mistake with this declaration

@@ -19,7 +19,7 @@ from tests.mutants import CORRECT
 CASES = {**ONE_EACH, "apply_qk": next(case for case in CORRECT if case.name == "qk-one-table")}
 #: Surfaces of whole numbers, truth values and copies: they are equal, or they are wrong.
 EXACT = {"bucket", "permute_weights", "relative_shift", "rows"}
-EXACT |= {name for name, row in ROWS.items() if row.integers(run.encoding)}
+EXACT |= {name for name, row in ROWS.items() if row.integers}
 
 
 def moved(monkeypatch, surface, budgets):
