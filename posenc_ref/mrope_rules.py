@@ -39,8 +39,8 @@ class MRoPEPositions(Value):
         Positions per second of video; None: one position per frame of the grid.
     fractional : bool
         Keep fractions of times instead of truncating them; positions are floats.
-    audio : bool
-        Whether the model takes audio.
+    videos, audio : bool
+        Whether the model takes videos, and audio.
     markers : {"separate", "shared"}
         Whether the two start tokens, and the two end tokens, of a video with its sound share one
         position.
@@ -53,13 +53,14 @@ class MRoPEPositions(Value):
     split_frames: bool = False
     tokens_per_second: float | None = None
     fractional: bool = False
+    videos: bool = True
     audio: bool = False
     markers: str = "separate"
 
     def __post_init__(self) -> None:
         for name in ("spatial_merge_size", "temporal_merge_size"):
             self._set(**{name: validate.integer(name, getattr(self, name), minimum=1)})
-        for name in ("split_frames", "fractional", "audio"):
+        for name in ("split_frames", "fractional", "videos", "audio"):
             validate.boolean(name, getattr(self, name))
         validate.choice("markers", self.markers, MARKERS)
         if self.tokens_per_second is not None:
@@ -172,7 +173,7 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"tokens_per_second": 2.0},
         "arXiv:2502.13923; transformers 4.57, Qwen2_5_VLModel.get_rope_index",
     ),
-    "paddleocr_vl": ({}, "transformers 5.23, PaddleOCRVLModel; like qwen2_vl"),
+    "paddleocr_vl": ({"videos": False}, "transformers 5.23, PaddleOCRVLModel.get_rope_index"),
     "ernie4_5_vl_moe": (
         {"temporal_merge_size": 2},
         "vLLM, ernie45_vl.py, get_mrope_input_positions: st_idx = max + 1",

@@ -129,6 +129,20 @@ T, I, V, A = Text, Image, Video, Audio  # noqa: E741
 
 def layouts(rule: MRoPEPositions) -> Iterator[tuple[str, list[list[Segment]], str, bool]]:
     """Yield (name, rows, side of the padding, required) of each call, small ones first."""
+    for name, rows, side, required in _layouts(rule):
+        videos = any(isinstance(part, Video) for row in rows for part in row)
+        if rule.videos or not videos:
+            yield name, rows, side, required
+        elif len(rows) > 1:
+            yield name, [[_still(part) for part in row] for row in rows], side, required
+
+
+def _still(part: Segment) -> Segment:
+    """Return an image in place of a video."""
+    return Image(part.h, part.w) if isinstance(part, Video) else part
+
+
+def _layouts(rule: MRoPEPositions) -> Iterator[tuple[str, list[list[Segment]], str, bool]]:
     rate = rule.tokens_per_second or 1.0
     yield "text", [[T(6)]], "left", True
     yield "a wide image", [[T(2), I(2, 4), T(3)]], "left", True

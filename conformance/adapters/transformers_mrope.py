@@ -1,0 +1,292 @@
+"""Models of transformers as functions of surface ``mrope_position_ids``.
+
+The model is built without weights, and runs: its own ``forward``, and its own ``generate``.  Only
+the parts that compute are replaced: the embedding, the layers and the head return zeros, and the
+rotary embedding notes the position ids that reach it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import MRoPEPositions, mrope_rule
+from posenc_ref.conformance.functions.mrope_layouts import AUDIO, IMAGE, TEXT, VIDEO, Batch
+from posenc_ref.conformance.harness.implementation import Implementation
+
+#: The id of text, of generated tokens, and of padding.
+_TEXT, _PADDING, _VOCABULARY = 5, 0, 8
+#: The ways in which a model makes position ids.
+MODES = ("forward", "generate")
+#: The start and end of an image or video, which no configuration class of Omni has by default.
+_VISION = {"vision_start_token_id": 151652, "vision_end_token_id": 151653}
+_INDEXER = ("n_heads", "kv_heads", "head_dim", "budget", "compress_ratio")
+#: Settings of configurations: those of released checkpoints, and some without which the defaults
+#: build no model.
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "cohere_compass": {
+        "text_config": {
+            "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+        }
+    },
+    "qwen2_5_vl": {"vision_config": {"tokens_per_second": 2}},
+    "qwen2_5_omni": _VISION,
+    "qwen3_omni_moe": {**_VISION, "position_id_per_seconds": 13},
+    "qwen4_exp": {
+        "text_config": {**{f"indexer_{name}": 8 for name in _INDEXER}, "indexer_kv_heads": 1}
+    },
+}
+
+
+def mrope_model(model_type: str, mode: str = "forward") -> Implementation:
+    """Return a model of the installed transformers as a function of surface ``mrope_position_ids``.
+
+    Parameters
+    ----------
+    model_type : str
+        A model whose rule :func:`posenc_ref.mrope_rule` knows, such as "qwen2_5_vl".
+    mode : {"forward", "generate"}
+        "forward" calls the model with the prompt, then with each token and the cache.  "generate"
+        calls its ``generate``, which takes no prompts padded on the right.
+
+    Returns
+    -------
+    Implementation
+
+    Raises
+    ------
+    ValueError
+        The model type or the mode is unknown.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+    model = _Model(model_type)
+    call = model.forward if mode == "forward" else model.generate
+    return Implementation(
+        call=lambda *arguments: call(Batch(*arguments)),
+        surface="mrope_position_ids",
+        name=f"{type(model.model).__name__}.{mode}",
+        encoding=model.rule,
+        problems=lambda: sorted(model.problems),
+    )
+
+
+class _Model:
+    """A model without weights, and the position ids that reach its rotary embedding."""
+
+    def __init__(self, model_type: str) -> None:
+        import torch
+
+        self.torch, self.type = torch, model_type
+        owner = _owner(model_type)
+        config = _config(owner.config_class, model_type)
+        with torch.device("meta"):
+            self.model: Any = owner(config).eval()
+        self.config = self.model.config
+        self.rule: MRoPEPositions = mrope_rule({**config.to_dict(), "model_type": model_type})
+        self.noted: list[list[np.ndarray]] = []  # of each call of the text model
+        self.problems: set[tuple[str, str]] = set()
+        self._hollow()
+
+    def _hollow(self) -> None:
+        """Replace all parts that need weights."""
+        torch = self.torch
+        inner = self.model.model
+        text = inner.language_model
+        for owner in (self.model, inner):
+            for name, part in owner.named_children():
+                if part is not inner and part is not text:
+                    setattr(owner, name, torch.nn.Identity())
+        kinds = getattr(text.config, "layer_types", None) or ["full_attention"]
+        full = next((i for i, kind in enumerate(kinds) if "full" in kind), 0)
+        layer = _stand_in(torch, self._layer(full))
+        for name in ("attention_type", "layer_type"):
+            if hasattr(text.layers[full], name):
+                setattr(layer, name, getattr(text.layers[full], name))
+        text.embed_tokens = _stand_in(torch, lambda ids: torch.zeros(*ids.shape, 4))
+        text.layers, text.norm = torch.nn.ModuleList([layer]), torch.nn.Identity()
+        text.rotary_emb = _stand_in(torch, self._note)
+        text.register_forward_pre_hook(lambda *_: self.noted.append([]))
+        self.model.lm_head = _stand_in(torch, self._logits)
+        self.model.lm_head.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def _note(self, x: Any, position_ids: Any, *layer_type: Any) -> Any:
+        self.noted[-1].append(position_ids.numpy().copy())
+        return x, x
+
+    def _layer(self, index: int) -> Callable[..., Any]:
+        def layer(hidden: Any, *args: Any, past_key_values: Any = None, **more: Any) -> Any:
+            if past_key_values is not None:
+                kv = self.torch.zeros(hidden.shape[0], 1, hidden.shape[1], 1)
+                past_key_values.update(kv, kv, index)
+            return hidden
+
+        return layer
+
+    def _logits(self, hidden: Any) -> Any:
+        logits = self.torch.zeros(*hidden.shape[:2], _VOCABULARY)
+        logits[..., _TEXT] = 1.0
+        return logits
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> np.ndarray:
+        """Return the position ids of ``forward``: the prompt, then token by token with a cache."""
+        from transformers import DynamicCache
+
+        torch, given = self.torch, self._inputs(batch)
+        cache = DynamicCache(config=self.model.model.language_model.config)
+        self.model.model.rope_deltas = None
+        self.noted.clear()
+        mask = given["attention_mask"]
+        with torch.no_grad():
+            self.model(**given, past_key_values=cache)
+            for _ in range(batch.n_steps):
+                mask = torch.nn.functional.pad(mask, (0, 1), value=1)
+                ids = torch.full((mask.shape[0], 1), _TEXT)
+                self.model(
+                    input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True
+                )
+        return self._found(batch)
+
+    def generate(self, batch: Batch) -> np.ndarray:
+        """Return the position ids of ``generate``."""
+        if (np.asarray(batch.attention_mask)[:, -1] == 0).any():
+            raise ValueError("generate() takes prompts that are padded on the left")
+        self.noted.clear()
+        with self.torch.no_grad():
+            self.model.generate(
+                **self._inputs(batch), max_new_tokens=batch.n_steps + 1, do_sample=False,
+                pad_token_id=_PADDING, eos_token_id=None,
+            )  # fmt: skip
+        return self._found(batch)
+
+    def _found(self, batch: Batch) -> np.ndarray:
+        """Return the noted position ids (3, B, S + n_steps)."""
+        rows, size = np.asarray(batch.token_types).shape
+        parts = []
+        for ids, tokens in zip(self.noted, [size, *[1] * batch.n_steps], strict=True):
+            if any(not np.array_equal(other, ids[0]) for other in ids[1:]):
+                raise ValueError("the layer types have different position ids")
+            if ids[0].shape[-1] != tokens:
+                self.problems.add((
+                    "a call with a cache and an attention mask of the whole length rotates by the "
+                    "position ids of all tokens, not of the new one",
+                    f"the shape of the position ids is {ids[0].shape} for {tokens} token",
+                ))  # fmt: skip
+            parts.append(np.broadcast_to(ids[0][..., -tokens:], (3, rows, tokens)))
+        return np.concatenate(parts, axis=2)
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def _inputs(self, batch: Batch) -> dict[str, Any]:
+        """Return the arguments of the model for a batch."""
+        torch = self.torch
+        types, mask = (np.asarray(a) for a in (batch.token_types, batch.attention_mask))
+        ids = np.where(mask == 1, _TEXT, _PADDING)
+        names = {IMAGE: "image_token_id", VIDEO: "video_token_id", AUDIO: "audio_token_id"}
+        for kind, name in names.items():
+            if (types == kind).any():
+                ids[types == kind] = getattr(self.config, name)
+        found: dict[str, Any] = {
+            "attention_mask": torch.tensor(mask), "use_cache": True
+        }  # fmt: skip
+        for name, grids in (
+            ("image_grid_thw", batch.image_grids), ("video_grid_thw", batch.video_grids)
+        ):  # fmt: skip
+            if len(grids):
+                found[name] = torch.tensor(np.asarray(grids))
+        seconds = torch.tensor(np.asarray(batch.seconds_per_grid), dtype=torch.float32)
+        if self.rule.audio:
+            self._mark(ids, types)
+            found |= self._audio(types, seconds)
+        else:
+            found["mm_token_type_ids"] = torch.tensor(types)
+            if self.rule.tokens_per_second is not None and len(seconds):
+                found["second_per_grid_ts"] = seconds
+        found["input_ids"] = torch.tensor(ids)
+        return found
+
+    def _mark(self, ids: np.ndarray, types: np.ndarray) -> None:
+        """Write the start and end tokens around images, videos and audio."""
+        config = self.config
+        for b, row in enumerate(types):
+            edges = np.flatnonzero(np.diff(np.r_[TEXT, row != TEXT, TEXT].astype(int)))
+            for first, end in zip(edges[::2], edges[1::2], strict=True):
+                run = row[first:end]
+                if AUDIO in run:
+                    ids[b, first - 1] = config.audio_start_token_id
+                    ids[b, end] = _end(config, "audio")
+                if AUDIO in run and VIDEO in run:
+                    ids[b, first - 2] = config.vision_start_token_id
+                    ids[b, end + 1] = _end(config, "vision")
+                elif AUDIO not in run:
+                    ids[b, first - 1] = config.vision_start_token_id
+                    ids[b, end] = _end(config, "vision")
+
+    def _audio(self, types: np.ndarray, seconds: Any) -> dict[str, Any]:
+        """Return the arguments about audio, and the seconds of videos."""
+        torch = self.torch
+        lengths, sounding = [], False
+        for row in types:
+            kinds = np.where(row == AUDIO, VIDEO, row)
+            for run in np.split(row, np.flatnonzero(np.diff(kinds)) + 1):
+                count = int((run == AUDIO).sum())
+                if count:
+                    lengths.append(self._features(count))
+                    sounding = sounding or VIDEO in run
+        found: dict[str, Any] = {"use_audio_in_video": sounding}
+        if lengths:
+            found["feature_attention_mask"] = (
+                torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+            ).long()
+        if len(seconds):
+            found["video_second_per_grid"] = seconds
+        return found
+
+    def _features(self, tokens: int) -> int:
+        """Return a number of audio features that the model turns into this many tokens."""
+        module = importlib.import_module(type(self.model).__module__)
+        lengths = self.torch.arange(1, 200 * tokens)
+        size = getattr(module, "_get_feat_extract_output_lengths", None)
+        if size is None:  # Qwen2.5-Omni: two halvings
+            counts = ((lengths - 1) // 2 + 1 - 2) // 2 + 1
+        else:
+            counts = size(lengths, self.config.audio_config.n_window)
+        return int(lengths[counts == tokens][0])
+
+
+def _end(config: Any, kind: str) -> int:
+    return int(getattr(config, f"{kind}_end_token_id", None) or _TEXT)
+
+
+def _stand_in(torch: Any, call: Callable[..., Any]) -> Any:
+    """Return a module that calls a function."""
+
+    class StandIn(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, *args: Any, **more: Any) -> Any:
+            return call(*args, **more)
+
+    return StandIn()
+
+
+def _owner(model_type: str) -> Any:
+    """Return the class that generates text with a model of this type."""
+    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    named = [
+        cls
+        for name, cls in vars(module).items()
+        if name.endswith("ForConditionalGeneration")
+        and isinstance(cls, type)
+        and cls.__module__ == module.__name__
+    ]
+    thinker = [cls for cls in named if "Thinker" in cls.__name__]
+    return (thinker or named)[0]
+
+
+def _config(config_class: Any, model_type: str) -> Any:
+    settings = _SETTINGS.get(model_type, {})
+    return config_class(**settings)
