@@ -27,7 +27,7 @@ from .options.loading import (
     UsageError,
     command_words,
     is_onnx,
-    load_encoding,
+    load_declaration,
     load_target,
     refuse_options,
 )
@@ -41,6 +41,7 @@ from .options.models import (
     require_one_declaration,
 )
 from .options.output import usage_errors
+from .options.rules import OF_RULES, load_rule
 from .options.targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -195,11 +196,13 @@ def check_command(
     optional = own or not needed or (head_dim is not None and recorded is None)
     require_one_declaration(encoding, preset, config, optional=optional)
     several: dict[str, Encoding] = {}
-    declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
+    declared: Declared = None if encoding is None else load_declaration(encoding, chosen)
     model = None
     if preset is None and config is None:
         require_model(fact=fact, part=part, layer_type=layer_type, override=override)
-    if preset is not None or config is not None:
+    elif chosen in OF_RULES:
+        declared = load_rule(preset, config)
+    else:
         model = load_model(preset or config or "", part, fact or (), chosen, override)
         several = layer_types(model, layer_type) if graph else {}
         if recorded is not None:

@@ -82,6 +82,8 @@ def _grid_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
         (GRID, "tokens of images and videos are numbered one by one, like text",
          make(place=_changed(line)),
          "Give each token the frame, row and column of its place in the merged grid."),
+        (GRID, "images and videos after the first one of a row are numbered one by one, like text",
+         make(place=_changed(lambda grid, item: line(grid, item) if item.before else grid))),
         (GRID, "columns are counted before rows: tokens are taken to be in column-major order",
          make(place=_changed(columns_first))),
         (GRID, "rows and columns count tokens, but all frames have the same time",
@@ -95,6 +97,9 @@ def _grid_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
         ("axis-order", "the axes are width, height, time", _whole(rule, lambda y, _: y[::-1])),
         ("position-origin", "positions in images and videos start at 0, not where they occur",
          make(place=on_axes([0, 0, 0]))),
+        ("position-origin", "positions in images and videos start at 0, not where they occur; the "
+         "text after them is right",
+         make(place=on_axes([0, 0, 0]), after=lambda start, item, ids: start + ids.max() + 1)),
         ("position-origin", "rows and columns start at 0, only time starts where the image occurs",
          make(place=on_axes([1, 0, 0]))),
         ("position-origin", "time starts at 0, only rows and columns where the image occurs",
@@ -116,6 +121,12 @@ def _frame_by_frame(start: np.ndarray, item: Item) -> np.ndarray:
         parts.append(right.place(start, one))
         start = start * 0 + parts[-1].max() + 1
     return np.concatenate(parts, axis=1)
+
+
+def _from_zero(start: np.ndarray, item: Item) -> np.ndarray:
+    """Return the positions of an item whose start is multiplied with its times."""
+    placed = right.place(start, item)
+    return np.stack([placed[0] + timed(item, start[0] * item.step) - start[0], *placed[1:]])
 
 
 def _extent_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
@@ -178,6 +189,8 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
         (TIME, "the step between frames is truncated before it is multiplied by the frame",
          at(lambda item: np.trunc(item.step)),
          "Truncate the product k * tokens_per_second * seconds, not its factors."),
+        (TIME, "the start of a video is multiplied by the time step, as if its time counted from 0",
+         make(place=_from_zero), "Add the start after the multiplication."),
         (TIME, "times are rounded to the nearest number, not truncated",
          make(place=_at_times(lambda k, item: np.rint(k * item.step)))),
         (TIME, "times are truncated, but the model keeps fractions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -24,6 +24,7 @@ class Item:
     seconds: float = 1.0  #: seconds between frames
     frame: int = 0  #: the number of a separated frame
     first: float = 1.0  #: the seconds of the first video
+    before: int = 0  #: the number of images and videos before it in the row
 
     @property
     def tokens(self) -> int:
@@ -78,7 +79,7 @@ def numbered(
     for b, row in enumerate(types):
         if restart:
             items = _items(rule, batch)
-        start, parts = np.zeros((3, 1)), [np.zeros((3, 0))]
+        start, parts, seen = np.zeros((3, 1)), [np.zeros((3, 0))], 0
         runs = [
             np.array(list(run))
             for _, run in groupby(row[mask[b]].tolist(), lambda kind: min(kind, VIDEO))
@@ -97,6 +98,7 @@ def numbered(
             item = next(items[int(run.min())], None)
             if item is None or item.tokens != (run != AUDIO).sum():
                 raise ValueError("the tokens do not fit the grids")
+            item, seen = replace(item, before=seen), seen + 1
             grid, sounds = place(start, item), int((run == AUDIO).sum())
             part = np.zeros((3, run.size))
             part[:, run != AUDIO] = grid

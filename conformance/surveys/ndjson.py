@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from posenc_ref import Encoding, ModelEncoding
+from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
 from posenc_ref._documents import naming, parse_json, read_bytes
 from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.received import require_consistent
@@ -155,7 +155,7 @@ class NdjsonWriter:
 def recording(
     path: Path | None,
     kind: str,
-    encoding: Encoding | ModelEncoding | Mapping[str, Any] | None = None,
+    encoding: Encoding | ModelEncoding | MRoPEPositions | Mapping[str, Any] | None = None,
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
@@ -170,7 +170,7 @@ def recording(
         yield None
         return
     if kind == "check":
-        if isinstance(encoding, Encoding | ModelEncoding):
+        if isinstance(encoding, Encoding | ModelEncoding | MRoPEPositions):
             encoding = encoding.to_dict()
         facts["encoding"] = encoding
     require_own(path, _HEADER, "recorded report")
