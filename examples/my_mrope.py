@@ -1,7 +1,6 @@
 """M-RoPE position ids with a mistake: text after a video starts inside the video.
 
-    posenc check examples/my_mrope.py:ids --encoding 'MRoPEPositions()' \
-        --surface mrope_position_ids
+posenc check examples/my_mrope.py:ids --surface mrope_position_ids --encoding "MRoPEPositions()"
 """
 
 import numpy as np

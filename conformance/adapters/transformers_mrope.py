@@ -21,9 +21,11 @@ from posenc_ref.conformance.harness.implementation import Implementation
 _TEXT, _PADDING, _VOCABULARY = 5, 0, 8
 #: The ways in which a model makes position ids.
 MODES = ("forward", "generate")
+#: Models that rotate the keys of all tokens again in every call, by the ids from the start.
+_FROM_THE_START = ("qwen4_exp",)
 #: The start and end of an image or video, which no configuration class of Omni has by default.
 _VISION = {"vision_start_token_id": 151652, "vision_end_token_id": 151653}
-_INDEXER = ("n_heads", "kv_heads", "head_dim", "budget", "compress_ratio")
+_INDEXER = {"n_heads": 8, "kv_heads": 1, "head_dim": 256, "budget": 8, "compress_ratio": 8}
 #: Settings of configurations: those of released checkpoints, and some without which the defaults
 #: build no model.
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -35,9 +37,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "qwen2_5_vl": {"vision_config": {"tokens_per_second": 2}},
     "qwen2_5_omni": _VISION,
     "qwen3_omni_moe": {**_VISION, "position_id_per_seconds": 13},
-    "qwen4_exp": {
-        "text_config": {**{f"indexer_{name}": 8 for name in _INDEXER}, "indexer_kv_heads": 1}
-    },
+    "qwen4_exp": {"text_config": {f"indexer_{name}": n for name, n in _INDEXER.items()}},
 }
 
 
@@ -78,6 +78,7 @@ class _Model:
     """A model without weights, and the position ids that reach its rotary embedding."""
 
     def __init__(self, model_type: str) -> None:
+        mrope_rule(model_type)  # raises for an unknown model
         import torch
 
         self.torch, self.type = torch, model_type
@@ -87,7 +88,8 @@ class _Model:
             self.model: Any = owner(config).eval()
         self.config = self.model.config
         self.rule: MRoPEPositions = mrope_rule({**config.to_dict(), "model_type": model_type})
-        self.noted: list[list[np.ndarray]] = []  # of each call of the text model
+        #: The number of tokens and the position ids of each call of the text model.
+        self.noted: list[tuple[int, np.ndarray]] = []
         self.problems: set[tuple[str, str]] = set()
         self._hollow()
 
@@ -101,20 +103,31 @@ class _Model:
                 if part is not inner and part is not text:
                     setattr(owner, name, torch.nn.Identity())
         kinds = getattr(text.config, "layer_types", None) or ["full_attention"]
-        full = next((i for i, kind in enumerate(kinds) if "full" in kind), 0)
+        full = next(i for i, kind in enumerate(kinds) if not kind.startswith("linear"))
         layer = _stand_in(torch, self._layer(full))
         for name in ("attention_type", "layer_type"):
             if hasattr(text.layers[full], name):
                 setattr(layer, name, getattr(text.layers[full], name))
+        for name, part in text.named_children():
+            if name not in ("layers", "rotary_emb") and any(True for _ in part.parameters()):
+                setattr(text, name, _stand_in(torch, lambda x, *args, **more: x))
         text.embed_tokens = _stand_in(torch, lambda ids: torch.zeros(*ids.shape, 4))
-        text.layers, text.norm = torch.nn.ModuleList([layer]), torch.nn.Identity()
+        text.layers = torch.nn.ModuleList([layer])
         text.rotary_emb = _stand_in(torch, self._note)
-        text.register_forward_pre_hook(lambda *_: self.noted.append([]))
+        text.register_forward_pre_hook(lambda *_: self.noted.append((0, np.zeros(0))))
         self.model.lm_head = _stand_in(torch, self._logits)
         self.model.lm_head.weight = torch.nn.Parameter(torch.zeros(1))
 
     def _note(self, x: Any, position_ids: Any, *layer_type: Any) -> Any:
-        self.noted[-1].append(position_ids.numpy().copy())
+        before = sum(size for size, _ in self.noted[:-1]) if self.type in _FROM_THE_START else 0
+        self.noted[-1] = (x.shape[1], position_ids.numpy().copy())
+        if position_ids.shape[-1] != before + x.shape[1]:
+            self.problems.add((
+                "a call with a cache and an attention mask of the whole length rotates by the "
+                "position ids of all tokens, not of the new one",
+                f"the shape of the position ids is {tuple(position_ids.shape)} for {x.shape[1]} "
+                f"tokens after {before}",
+            ))  # fmt: skip
         return x, x
 
     def _layer(self, index: int) -> Callable[..., Any]:
@@ -167,17 +180,10 @@ class _Model:
     def _found(self, batch: Batch) -> np.ndarray:
         """Return the noted position ids (3, B, S + n_steps)."""
         rows, size = np.asarray(batch.token_types).shape
-        parts = []
-        for ids, tokens in zip(self.noted, [size, *[1] * batch.n_steps], strict=True):
-            if any(not np.array_equal(other, ids[0]) for other in ids[1:]):
-                raise ValueError("the layer types have different position ids")
-            if ids[0].shape[-1] != tokens:
-                self.problems.add((
-                    "a call with a cache and an attention mask of the whole length rotates by the "
-                    "position ids of all tokens, not of the new one",
-                    f"the shape of the position ids is {ids[0].shape} for {tokens} token",
-                ))  # fmt: skip
-            parts.append(np.broadcast_to(ids[0][..., -tokens:], (3, rows, tokens)))
+        parts = [
+            np.broadcast_to(ids[..., -tokens:], (3, rows, tokens))
+            for (_, ids), tokens in zip(self.noted, [size, *[1] * batch.n_steps], strict=True)
+        ]
         return np.concatenate(parts, axis=2)
 
     # -- inputs --------------------------------------------------------------------------------
