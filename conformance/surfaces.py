@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from posenc_ref import (
     ALiBi,
     ConViTBias,
-    Encoding,
     Learned,
     ModelEncoding,
     MRoPEPositions,
@@ -19,10 +18,11 @@ from posenc_ref import (
     softmax_scale,
 )
 
+from .harness.declared import Declared
 from .harness.signatures import SURFACES
 
-#: A declaration: an encoding, a whole model, a rule of position ids, or None.
-Declared = Encoding | ModelEncoding | MRoPEPositions | None
+__all__ = ["WORDS", "Declared", "families_of", "refuse"]
+
 
 #: The declarations of each family, in words.
 WORDS = {

@@ -21,8 +21,8 @@ PAGE = ROOT / "docs/generated/mrope-models.md"
 #: Models that make such position ids and are not judged, with the reason.
 UNJUDGED = {
     "glm_image": "it generates images: positions of the images to come follow the prompt",
-    "hunyuan_vl": "four axes; the ids of an image do not depend on where it occurs, and text counts "
-    "every token (XD-RoPE)",
+    "hunyuan_vl": "four axes; the ids of an image do not depend on where it occurs, and text "
+    "counts every token (XD-RoPE)",
     "minicpmv4_7": "an image and its slices share one canvas, and the tokens around slices have "
     "places on it",
     "KeyeVL1_5": "not in transformers: the rule is that of vLLM",

@@ -12,6 +12,7 @@ from typing import Any
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
+from posenc_ref.conformance.harness.declared import Declared
 from posenc_ref.conformance.harness.foreign import said
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -50,7 +51,7 @@ class UnusedInit(ValueError):
 
 def bind(
     target: Any,
-    encoding: Encoding | ModelEncoding | None = None,
+    encoding: Declared = None,
     surface: str | None = None,
     *,
     table: Any = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posenc_ref import Encoding, ModelEncoding
+from posenc_ref.conformance.harness.declared import Declared
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -21,7 +21,7 @@ TOTAL, ANSWERS = 600.0, 20
 def from_command(
     command: Sequence[str],
     surface: str,
-    encoding: Encoding | ModelEncoding | None = None,
+    encoding: Declared = None,
     *,
     tensor_layout: str = "bhsd",
     timeout: float = TIMEOUT,

@@ -214,7 +214,7 @@ def _row_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
 
     def run_on(y: np.ndarray, b: Batch) -> np.ndarray:
         first = right.decode(y[..., : -b.n_steps], b)[:1]
-        return y + np.cumsum(first, axis=1) - first
+        return np.asarray(y + np.cumsum(first, axis=1) - first)
 
     def unmasked(*arguments: Any) -> np.ndarray:
         given = Batch(*arguments)

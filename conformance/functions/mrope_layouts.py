@@ -190,7 +190,8 @@ def _random(rule: MRoPEPositions, rows: int) -> list[list[Segment]]:
     def media() -> Segment:
         t, h, w = (int(n) for n in rng.integers(1, (6, 5, 5)))
         kinds = 3 if rule.audio else 2
-        return [I(h, w), V(t, h, w, float(rng.choice([0.5, 1, 2]))), A(t)][rng.integers(kinds)]
+        made: list[Segment] = [I(h, w), V(t, h, w, float(rng.choice([0.5, 1, 2]))), A(t)]
+        return made[rng.integers(kinds)]
 
     found: list[list[Segment]] = []
     for _ in range(rows):

@@ -60,7 +60,7 @@ def after(start: np.ndarray, item: Item, ids: np.ndarray) -> Any:
 def decode(ids: np.ndarray, batch: Batch) -> np.ndarray:
     """Return one more than the largest position of each row, on all axes."""
     real = np.where(np.asarray(batch.attention_mask) == 1, ids, -1)
-    return real.max(axis=(0, 2), keepdims=True) + np.ones((3, 1, 1))
+    return np.asarray(real.max(axis=(0, 2), keepdims=True) + np.ones((3, 1, 1)))
 
 
 def numbered(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
+from .declared import Declared
 from .driver import Driver, Malformed, Refused
 from .foreign import said
 from .ledger import DIRECT, Failure, Ledger, named
@@ -330,6 +330,6 @@ def largest(values: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
 
 
-def describe(encoding: Encoding | ModelEncoding | None) -> str:
+def describe(encoding: Declared) -> str:
     """Return the declared encoding as one line."""
     return "nothing (properties only)" if encoding is None else repr(encoding)
