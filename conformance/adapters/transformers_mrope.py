@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MRoPEPositions, mrope_rule
-from posenc_ref.conformance.functions.mrope_layouts import AUDIO, IMAGE, TEXT, VIDEO, Batch
+from posenc_ref.conformance.calling.rope_index import PADDING, TOKEN_IDS, WORD, token_ids
+from posenc_ref.conformance.functions.mrope_layouts import AUDIO, VIDEO, Batch
 from posenc_ref.conformance.harness.implementation import Implementation
 
-#: The id of text, of generated tokens, and of padding.
-_TEXT, _PADDING, _VOCABULARY = 5, 0, 8
+#: The size of the vocabulary of generated tokens.
+_VOCABULARY = WORD + 1
 #: The ways in which a model makes position ids.
 MODES = ("forward", "generate")
 #: Models that rotate the keys of all tokens again in every call, by the ids from the start.
@@ -141,7 +142,7 @@ class _Model:
 
     def _logits(self, hidden: Any) -> Any:
         logits = self.torch.zeros(*hidden.shape[:2], _VOCABULARY)
-        logits[..., _TEXT] = 1.0
+        logits[..., WORD] = 1.0
         return logits
 
     # -- calls ---------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ class _Model:
             self.model(**given, past_key_values=cache)
             for _ in range(batch.n_steps):
                 mask = torch.nn.functional.pad(mask, (0, 1), value=1)
-                ids = torch.full((mask.shape[0], 1), _TEXT)
+                ids = torch.full((mask.shape[0], 1), WORD)
                 self.model(
                     input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True
                 )
@@ -173,7 +174,7 @@ class _Model:
         with self.torch.no_grad():
             self.model.generate(
                 **self._inputs(batch), max_new_tokens=batch.n_steps + 1, do_sample=False,
-                pad_token_id=_PADDING, eos_token_id=None,
+                pad_token_id=PADDING, eos_token_id=None,
             )  # fmt: skip
         return self._found(batch)
 
@@ -192,11 +193,8 @@ class _Model:
         """Return the arguments of the model for a batch."""
         torch = self.torch
         types, mask = (np.asarray(a) for a in (batch.token_types, batch.attention_mask))
-        ids = np.where(mask == 1, _TEXT, _PADDING)
-        names = {IMAGE: "image_token_id", VIDEO: "video_token_id", AUDIO: "audio_token_id"}
-        for kind, name in names.items():
-            if (types == kind).any():
-                ids[types == kind] = getattr(self.config, name)
+        known = {name: getattr(self.config, name, None) for name in TOKEN_IDS}
+        ids = token_ids(types, mask, {n: v or TOKEN_IDS[n] for n, v in known.items()})
         found: dict[str, Any] = {
             "attention_mask": torch.tensor(mask), "use_cache": True
         }  # fmt: skip
@@ -207,7 +205,6 @@ class _Model:
                 found[name] = torch.tensor(np.asarray(grids))
         seconds = torch.tensor(np.asarray(batch.seconds_per_grid), dtype=torch.float32)
         if self.rule.audio:
-            self._mark(ids, types)
             found |= self._audio(types, seconds)
         else:
             found["mm_token_type_ids"] = torch.tensor(types)
@@ -215,23 +212,6 @@ class _Model:
                 found["second_per_grid_ts"] = seconds
         found["input_ids"] = torch.tensor(ids)
         return found
-
-    def _mark(self, ids: np.ndarray, types: np.ndarray) -> None:
-        """Write the start and end tokens around images, videos and audio."""
-        config = self.config
-        for b, row in enumerate(types):
-            edges = np.flatnonzero(np.diff(np.r_[TEXT, row != TEXT, TEXT].astype(int)))
-            for first, end in zip(edges[::2], edges[1::2], strict=True):
-                run = row[first:end]
-                if AUDIO in run:
-                    ids[b, first - 1] = config.audio_start_token_id
-                    ids[b, end] = _end(config, "audio")
-                if AUDIO in run and VIDEO in run:
-                    ids[b, first - 2] = config.vision_start_token_id
-                    ids[b, end + 1] = _end(config, "vision")
-                elif AUDIO not in run:
-                    ids[b, first - 1] = config.vision_start_token_id
-                    ids[b, end] = _end(config, "vision")
 
     def _audio(self, types: np.ndarray, seconds: Any) -> dict[str, Any]:
         """Return the arguments about audio, and the seconds of videos."""
@@ -263,10 +243,6 @@ class _Model:
         else:
             counts = size(lengths, self.config.audio_config.n_window)
         return int(lengths[counts == tokens][0])
-
-
-def _end(config: Any, kind: str) -> int:
-    return int(getattr(config, f"{kind}_end_token_id", None) or _TEXT)
 
 
 def _stand_in(torch: Any, call: Callable[..., Any]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, Rotary
+from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
 from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.declared import Declared
@@ -25,6 +25,8 @@ from .instances import MethodOf
 from .libraries import LIBRARIES, Library, libraries_of
 from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
+from .rope_index import SURFACE as ROPE_INDEX
+from .rope_index import named_otherwise, rope_index
 from .rotations import TABLES, VECTORS
 from .signatures import signature_of
 from .subject import Request, Subject, subjects_of
@@ -108,6 +110,8 @@ def bind(
     """
     if signature is not None and signature not in NAMES:
         raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
+    if isinstance(encoding, MRoPEPositions):
+        return _numbering(target, encoding, config or {}, init or {}, name)
     if isinstance(encoding, ModelEncoding):
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
@@ -145,6 +149,24 @@ def bind(
     if own is not None:
         return replace(own, name=name or own.name)
     raise NoConvention(nothing_fits(request))
+
+
+def _numbering(
+    target: Any,
+    rule: MRoPEPositions,
+    config: Mapping[str, Any],
+    init: Mapping[str, Any],
+    name: str | None,
+) -> Implementation:
+    """Return a function that numbers tokens by a rule, called as the surface or by its names."""
+    if takes(target, ROPE_INDEX):
+        return Implementation(
+            target, ROPE_INDEX, name or class_name(target), rule, libraries_of(target)[0].backend
+        )
+    try:
+        return rope_index(target, rule, config, init, name)
+    except ValueError as error:
+        raise NoConvention(str(error)) from None
 
 
 def _best_facts(request: Request, facts: Facts, dim: int) -> tuple[Implementation | None, Facts]:
@@ -197,7 +219,10 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     if surface not in SURFACES:
         return True  # the caller refuses it
     most = len(SURFACES[surface].arguments)
-    counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
+    if surface == ROPE_INDEX and named_otherwise(function):
+        return False
+    exact = surface in (*BOUND, ROPE_INDEX) and surface != "frequencies"
+    counts = (most,) if exact else range(most + 1)
     for count in counts:
         try:
             signature_of(function).bind(*[None] * count)

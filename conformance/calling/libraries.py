@@ -26,12 +26,18 @@ class Library:
     backend: str
     convert: str = ""  #: "module:function" from NumPy; empty: the backend makes the arrays itself
 
+    def maker(self) -> Callable[[Any], Any] | None:
+        """Return what makes the library's arrays from NumPy's; None: the backend does."""
+        if not self.convert:
+            return None
+        module, _, name = self.convert.partition(":")
+        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
     def wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``call`` for the backend's arrays, with converted arguments and results."""
-        if not self.convert:
+        make = self.maker()
+        if make is None:
             return call
-        module, _, name = self.convert.partition(":")
-        make = getattr(importlib.import_module(module), name)
 
         def converted(*args: Any) -> Any:
             given = [
