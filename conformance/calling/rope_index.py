@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MRoPEPositions
-from posenc_ref._namespace import is_array, namespace, to_host
+from posenc_ref._namespace import is_array, to_host
 from posenc_ref._text import class_name
 from posenc_ref.conformance.harness.implementation import Implementation
 
@@ -100,15 +100,15 @@ def rope_index(
     def call(
         types: Any, images: Any, videos: Any, seconds: Any, mask: Any, n_steps: int
     ) -> np.ndarray:
-        make = library.maker() or namespace(types).asarray
         host = _host(mask)
         given = {
             "token_types": types, "image_grids": images, "video_grids": videos,
             "seconds_per_grid": seconds, "attention_mask": mask,
-            "input_ids": namespace(types).asarray(token_ids(_host(types), host, known)),
         }  # fmt: skip
         empty = {role for role, value in given.items() if not len(value)}
-        given = {role: make(value) for role, value in given.items()}
+        if library.convert:
+            given = {role: library.array(value) for role, value in given.items()}
+        given["input_ids"] = library.array(token_ids(_host(types), host, known), "int64")
         arguments = {
             own: None if role in empty and parameters[own].default is None else given[role]
             for own, role in roles.items()

@@ -17,6 +17,7 @@ from .foreign import said
 from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded
+from .located.remedy import where_to_look
 from .probes import dense
 from .report import ERROR, NOTE, Report
 from .signatures import SIGNATURES, Surface
@@ -264,7 +265,11 @@ class Run:
                 f"the input {self.driver.mutated} is written over",
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
-        return self.ledger.finish(self.budget, lambda: self.where(extent=True))
+        return self.ledger.finish(
+            self.budget,
+            lambda: self.where(extent=True),
+            lambda: where_to_look(self.located()),
+        )
 
     def _qualify(self) -> None:
         """Add the place to the first error if only some rows, heads, tokens or calls are wrong.
