@@ -18,7 +18,7 @@ from posenc_ref import (
     softmax_scale,
 )
 
-from .harness.declared import Declared
+from .harness.implementation import Declared
 from .harness.signatures import SURFACES
 
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]

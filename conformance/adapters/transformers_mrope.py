@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MRoPEPositions, mrope_rule
-from posenc_ref.conformance.calling.rope_index import PADDING, TOKEN_IDS, WORD, token_ids
 from posenc_ref.conformance.functions.mrope_layouts import AUDIO, VIDEO, Batch
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.rope_index import PADDING, TOKEN_IDS, WORD, token_ids
 
 #: The size of the vocabulary of generated tokens.
 _VOCABULARY = WORD + 1

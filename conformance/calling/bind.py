@@ -12,9 +12,10 @@ from typing import Any
 from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
 from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
-from posenc_ref.conformance.harness.declared import Declared
 from posenc_ref.conformance.harness.foreign import said
-from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Declared, Implementation
+from posenc_ref.conformance.harness.rope_index import SURFACE as ROPE_INDEX
+from posenc_ref.conformance.harness.rope_index import named_otherwise, rope_index
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .bind_function import others
@@ -25,8 +26,6 @@ from .instances import MethodOf
 from .libraries import LIBRARIES, Library, libraries_of
 from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
-from .rope_index import SURFACE as ROPE_INDEX
-from .rope_index import named_otherwise, rope_index
 from .rotations import TABLES, VECTORS
 from .signatures import signature_of
 from .subject import Request, Subject, subjects_of
@@ -159,12 +158,12 @@ def _numbering(
     name: str | None,
 ) -> Implementation:
     """Return a function that numbers tokens by a rule, called as the surface or by its names."""
+    library, words = libraries_of(target)[0], name or class_name(target)
     if takes(target, ROPE_INDEX):
-        return Implementation(
-            target, ROPE_INDEX, name or class_name(target), rule, libraries_of(target)[0].backend
-        )
+        return Implementation(target, ROPE_INDEX, words, rule, library.backend)
     try:
-        return rope_index(target, rule, config, init, name)
+        parameters = signature_of(target).parameters
+        return rope_index(target, parameters, library, rule, config, init, words)
     except ValueError as error:
         raise NoConvention(str(error)) from None
 
@@ -219,13 +218,14 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     if surface not in SURFACES:
         return True  # the caller refuses it
     most = len(SURFACES[surface].arguments)
-    if surface == ROPE_INDEX and named_otherwise(function):
-        return False
     exact = surface in (*BOUND, ROPE_INDEX) and surface != "frequencies"
     counts = (most,) if exact else range(most + 1)
     for count in counts:
         try:
-            signature_of(function).bind(*[None] * count)
+            signature = signature_of(function)
+            if surface == ROPE_INDEX and named_otherwise(signature.parameters):
+                return False
+            signature.bind(*[None] * count)
         except TypeError:
             continue
         except ValueError:  # no signature, as of functions in C

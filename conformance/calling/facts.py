@@ -24,7 +24,7 @@ from posenc_ref import (
     Table,
     YaRN,
 )
-from posenc_ref.conformance.harness.declared import Declared
+from posenc_ref.conformance.harness.implementation import Declared
 
 from .configuration import (
     FULL,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posenc_ref.conformance.harness.declared import Declared
-from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Declared, Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.isolation.conversation import Limits

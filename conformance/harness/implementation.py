@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
 from posenc_ref._text import one_line
 
-from .declared import Declared
+#: A declaration: an encoding, a whole model, a rule of position ids, or None.
+Declared = Encoding | ModelEncoding | MRoPEPositions | None
 
 
 @dataclass(frozen=True)

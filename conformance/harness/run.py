@@ -11,9 +11,9 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
-from .declared import Declared
 from .driver import Driver, Malformed, Refused
 from .foreign import said
+from .implementation import Declared
 from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded

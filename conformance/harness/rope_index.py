@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import MRoPEPositions
 from posenc_ref._namespace import is_array, to_host
-from posenc_ref._text import class_name
-from posenc_ref.conformance.harness.implementation import Implementation
 
-from .libraries import libraries_of
-from .signatures import signature_of
+from .implementation import Implementation
 
 SURFACE = "mrope_position_ids"
 TEXT, IMAGE, VIDEO, AUDIO = 0, 1, 2, 3
@@ -64,21 +62,26 @@ def _mark(row: np.ndarray, start: int, end: int, kind: str, ids: Mapping[str, in
 
 
 def rope_index(
-    target: Any, rule: MRoPEPositions, config: Mapping[str, Any], init: Mapping[str, Any], name: Any
+    target: Callable[..., Any],
+    parameters: Mapping[str, inspect.Parameter],
+    library: Any,
+    rule: MRoPEPositions,
+    config: Mapping[str, Any],
+    init: Mapping[str, Any],
+    words: str,
 ) -> Implementation:
     """Return a function that makes position ids as one of surface ``mrope_position_ids``.
 
-    It is called by the names of its parameters.  It returns position ids (3, B, S), or these and
-    ``rope_deltas``: what to add to the number of tokens, with or without padding, for the
-    position of the first generated token.
+    It is called by the names of its ``parameters``, with arrays of ``library``, a Library of
+    :mod:`posenc_ref.conformance.calling`.  It returns position ids (3, B, S), or these and
+    ``rope_deltas``: what to add to the number of tokens, with or without padding, for the position
+    of the first generated token.
 
     Raises
     ------
     ValueError
         A required parameter is unknown, or the function takes neither token types nor token ids.
     """
-    words = name or class_name(target)
-    parameters = signature_of(target).parameters
     roles = {own: NAMES[own] for own in parameters if own in NAMES}
     unknown = [
         p.name
@@ -116,7 +119,6 @@ def rope_index(
         found = target(**arguments, **init)
         return _decoded(found, host, n_steps)
 
-    library = libraries_of(target)[0]
     return Implementation(
         call=call,
         surface=SURFACE,
@@ -150,10 +152,6 @@ def _host(value: Any) -> np.ndarray:
     return to_host(value) if is_array(value) else np.array(value)
 
 
-def named_otherwise(function: Callable[..., Any]) -> bool:
-    """Return whether a function's parameters are named as in libraries, not as in the surface."""
-    try:
-        names = set(signature_of(function).parameters)
-    except (TypeError, ValueError):
-        return False
+def named_otherwise(names: Collection[str]) -> bool:
+    """Return whether parameters are named as in libraries, not as in the surface."""
     return any(own in names and own != role for own, role in NAMES.items()) or "input_ids" in names

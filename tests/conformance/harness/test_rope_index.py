@@ -5,7 +5,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
-from posenc_ref.conformance.calling.rope_index import TOKEN_IDS, token_ids
+from posenc_ref.conformance.harness.rope_index import TOKEN_IDS, token_ids
 
 RULE = pr.mrope_rule("qwen2_vl")
 IMAGE, VIDEO = TOKEN_IDS["image_token_id"], TOKEN_IDS["video_token_id"]
