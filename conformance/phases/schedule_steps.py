@@ -23,7 +23,7 @@ def step_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if formula is None:
         return
     run = lambda steps: formula(encoding, scaling, steps)  # noqa: E731
-    for code, message, change in changes(plain_steps(run)):
+    for code, message, _, change in changes(plain_steps(run)):
         if change in _SHAPES:
             continue
         predicted = np.asarray(computed(run, change), np.float64)

@@ -50,7 +50,7 @@ def _mistakes(encoding: MixedRoPE, first: _Call) -> Iterator[Mistake]:
     axes = " + ".join(f"p_{a} weight[{a}, k]" for a in range(encoding.num_axes))
     remedy = f"Pair k turns by the one angle {axes}, where p_a is the position on axis a: "
     remedy += "take cos and sin of this sum."
-    for code, message, change in changes(plain_steps(lambda s: _rotated(encoding, first, s))):
+    for code, message, _, change in changes(plain_steps(lambda s: _rotated(encoding, first, s))):
 
         def predict(call: _Call, change: Any = change) -> Truth:
             value = computed(lambda s: _rotated(encoding, call, s), change)

@@ -107,7 +107,7 @@ def xpos_steps(first: Side) -> Iterator[Mistake]:
     e = first.encoding
     assert isinstance(e, XPos)
     remedy = declared_decay(e)
-    for code, message, change in changes(plain_steps(lambda s: run(first, s))):
+    for code, message, _, change in changes(plain_steps(lambda s: run(first, s))):
 
         def predict(side: Side, change: Any = change) -> Truth | None:
             value = computed(lambda s: run(side, s), change)

@@ -46,7 +46,9 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     formula = formula_of(declared)
     if formula is None:
         return
-    for code, message, change in changes(plain_steps(lambda s: formula(declared, first, s))):
+    for code, message, remedy, change in changes(
+        plain_steps(lambda s: formula(declared, first, s))
+    ):
 
         def predict(at: Any, change: Any = change) -> Truth | None:
             try:
@@ -65,7 +67,7 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
             angle = np.where(copied, truth.angle.max(axis=-1, keepdims=True), truth.angle)
             return Truth(value, np.maximum(truth.terms, np.abs(value)), angle, truth.amplitude)
 
-        yield Mistake(code, message, predict, of_step(declared, message))
+        yield Mistake(code, message, predict, of_step(declared, message) or remedy)
 
 
 _FORMS: tuple[tuple[Any, Formula], ...] = (

@@ -77,7 +77,7 @@ class Table:
         """Yield those elements of ``masks`` for which the rule holds, for each record."""
         for known, mask in zip(self.features, masks, strict=True):
             held = [(a.holds(v), ~np.isnan(v)) for a in rule.atoms for v in [_value(known, a.name)]]
-            yield reduce(np.logical_and, (part for pair in held for part in pair), mask)
+            yield np.asarray(reduce(np.logical_and, (p for pair in held for p in pair), mask))
 
     def rules(self, wrong: Masks, right: Masks) -> list[Rule]:
         """Return the cheapest rules that hold for all of ``wrong`` and for none of ``right``.
