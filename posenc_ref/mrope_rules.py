@@ -106,6 +106,45 @@ class MRoPEPositions(Value):
             markers=self.markers,
         )
 
+    def packed(
+        self,
+        token_types: Any,
+        image_grids: Any,
+        video_grids: Any,
+        seconds_per_grid: Any,
+        lengths: Any,
+    ) -> np.ndarray:
+        """Return the positions of packed documents; each document starts at 0.
+
+        Parameters
+        ----------
+        token_types : integers, shape (S,)
+            As for :func:`mrope_positions`, one document after another.
+        image_grids, video_grids, seconds_per_grid
+            As for :meth:`positions`, in order of occurrence.
+        lengths : integers, shape (documents,)
+            The number of tokens of each document.
+
+        Returns
+        -------
+        int64 array (float64 if fractional), shape (3, S)
+        """
+        types, sizes = _integers("token_types", token_types), _integers("lengths", lengths)
+        if types.ndim != 1 or sizes.ndim != 1 or (sizes < 0).any() or sizes.sum() != types.size:
+            raise ValueError(
+                f"lengths must add up to the {types.size} tokens of token_types (S,), got {sizes}"
+            )
+        real = np.arange(sizes.max(initial=0)) < sizes[:, None]
+        rows = np.zeros(real.shape, dtype=np.int64)
+        rows[real] = types
+        return self.positions(
+            rows,
+            image_grids=image_grids,
+            video_grids=video_grids,
+            seconds_per_grid=seconds_per_grid,
+            attention_mask=real,
+        )[:, real]
+
     def decoded(self, positions: Any, attention_mask: Any, n_steps: int) -> np.ndarray:
         """Return the positions of the tokens generated after a batch of prompts.
 

@@ -110,6 +110,11 @@ def bind(
     if signature is not None and signature not in NAMES:
         raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
     if isinstance(encoding, MRoPEPositions):
+        if surface not in (None, ROPE_INDEX):
+            raise NoConvention(
+                f"{name or class_name(target)} does not take the arguments of surface {surface!r}: "
+                f"{SURFACES[surface].call}"
+            )
         return _numbering(target, encoding, config or {}, init or {}, name)
     if isinstance(encoding, ModelEncoding):
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))

@@ -29,6 +29,7 @@ from .function import Plain, PlainCall
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .mrope import MROPE_ROWS
+from .mrope_packed import MROPE_PACKED_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
 from .rules import name_rule
@@ -36,6 +37,7 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
+    **MROPE_PACKED_ROWS,
 }  # fmt: skip
 
 #: Part of the message of a wrong result without a known cause.

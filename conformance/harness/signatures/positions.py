@@ -116,6 +116,17 @@ POSITIONS = (
         axes=("axis", "batch row", "token"),
     ),
     Surface(
+        "mrope_packed",
+        "fn(token_types (S,), image_grids, video_grids, seconds_per_grid, lengths) -> integers "
+        "(3, S): time, height and width; every document starts at 0",
+        lambda e, dtype: e.packed,
+        ("token_types", "image_grids", "video_grids", "seconds_per_grid", "lengths"),
+        ("positions",),
+        meaning="positions of packed documents of text (0), images (1), videos (2) and audio (3); "
+        "grids (n, 3) count patches: frames, height, width",
+        axes=("axis", "token"),
+    ),
+    Surface(
         "grid_positions",
         "fn(height, width, merge_size) -> integers (2, height * width)",
         lambda e, dtype: (

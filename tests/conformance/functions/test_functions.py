@@ -36,6 +36,7 @@ DECLARED = {
     ],
     "layers": [MODEL],
     "mrope_position_ids": [pr.mrope_rule("qwen2_vl")],
+    "mrope_packed": [pr.mrope_rule("qwen2_5_vl")],
     "softmax_scale": [MODEL],
     "rank_slopes": [pr.ALiBi(12), pr.ALiBi(8, max_bias=16.0)],
 }
@@ -61,7 +62,7 @@ def test_our_own_functions_conform(name, encoding):
 def test_on_torch(dtype):
     pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     host = {"position_ids", "packed", "decode_positions", "shard_positions", "relative_index"}
-    host |= {*ELSEWHERE}
+    host |= {*ELSEWHERE, "mrope_packed"}
     for name, encoding in EVERY:
         if name in ("rows", "layers", "softmax_scale") or (name in host and dtype != "float32"):
             continue

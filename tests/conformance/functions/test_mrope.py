@@ -157,3 +157,15 @@ def test_rules_by_model_and_configuration():
 def test_sequences_that_fit_no_layout(types, message):
     with pytest.raises(ValueError, match=message):
         OMNI.positions(types, video_grids=[(1, 2, 2)] * 2)
+
+
+@pytest.mark.parametrize("model", ["qwen2_5_vl", "qwen3_omni_moe"])
+def test_packed_documents(model):
+    rule = pr.mrope_rule(model)
+    assert check(rule.packed, rule, "mrope_packed").passed
+    ids = rule.packed([0, 0, 0, 1, 1, 0], [(1, 2, 4)], (), (), [2, 4])
+    assert ids[2].tolist() == [0, 1, 0, 1, 2, 3]
+    with pytest.raises(ValueError, match=r"lengths must add up to the 3 tokens"):
+        rule.packed([0, 0, 0], (), (), (), [2, 2])
+    with pytest.raises(ValueError, match=r"does not take the arguments of surface 'mrope_packed'"):
+        check(lambda a, b, c, d, e, f: None, rule, "mrope_packed")

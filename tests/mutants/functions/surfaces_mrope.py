@@ -84,6 +84,46 @@ def mrope_left_padding_only(types, images, videos, seconds, mask, n):
     return numbered(types, images, videos, seconds, mask, n)
 
 
+# --- mrope_packed --------------------------------------------------------------------------------
+
+
+def by_document(types, images, videos, seconds, lengths, *, ends=None):
+    """Every document by itself; ``ends`` are others than the documents'."""
+    images, videos, seconds = ([*a] for a in (images.tolist(), videos.tolist(), seconds))
+    parts, at = [], 0
+    for n in [int(n) for n in (lengths if ends is None else ends)]:
+        row = np.asarray(types)[None, at : at + n]
+        at += n
+        count = {kind: sum(k == kind for k, _ in spans(row[0])) for kind in (1, 2)}
+        mine = [np.array(a[: count[k]]).reshape(-1, 3) for a, k in ((images, 1), (videos, 2))]
+        own = np.array(seconds[: count[2]])
+        del images[: count[1]], videos[: count[2]], seconds[: count[2]]
+        parts.append(numbered(row, *mine, own, np.ones_like(row), 0)[:, 0])
+    return np.concatenate(parts, axis=1)
+
+
+@correct(surface="mrope_packed", encoding=QWEN2, thread="class: a loop over documents")
+def mrope_packed_by_document(*call):
+    """Documents are numbered one by one."""
+    return by_document(*call)
+
+
+@wrong("packing", surface="mrope_packed", encoding=QWEN2, thread="class: documents run on")
+def mrope_packed_as_one(types, images, videos, seconds, lengths):
+    """The whole sequence is one document."""
+    return by_document(types, images, videos, seconds, lengths, ends=[len(types)])
+
+
+@wrong("media-grid", surface="mrope_packed", encoding=QWEN2, thread="NVIDIA-NeMo/Automodel#2172")
+def mrope_packed_on_one_axis(types, images, videos, seconds, lengths):
+    """Each document is numbered 0, 1, 2, ... on all axes."""
+    one = np.concatenate([np.arange(int(n)) for n in lengths])
+    return np.tile(one, (3, 1))
+
+
+# --- mrope_position_ids --------------------------------------------------------------------------
+
+
 @wrong("media-extent", surface=NAME, encoding=QWEN2, thread="class: transformers 5.23, Qwen2-VL")
 def mrope_text_after_the_area(*call):
     """Text after a video starts max(h, w) after its start."""
