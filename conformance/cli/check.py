@@ -19,7 +19,7 @@ from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
-from posenc_ref.conformance.surfaces import Declared
+from posenc_ref.conformance.surfaces import Declared, refuse
 
 from .options.apart import InProcess, Memory, Printed, Started, Timeout, memory_limit
 from .options.delivery import known_deviation, printed
@@ -209,6 +209,8 @@ def check_command(
             declared = model
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
+    if chosen in OF_RULES:
+        refuse(chosen, declared)
     settings: dict[str, Any] = {
         "backend": backend, "tensor_layout": tensor_layout, "device": device, "angles": angles,
         "precision": precision, "head_dim": head_dim, "max_position": max_position,

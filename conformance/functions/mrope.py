@@ -13,10 +13,12 @@ from posenc_ref import MRoPEPositions
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from . import mrope_numbering as right
-from .function import Arguments, Function, Plain, several
+from .function import Arguments, Function, Plain, several, written
 from .mrope_layouts import Batch, batch, layouts
 from .mrope_numbering import Item, numbered, timed
 
+#: The ``tokens_per_second`` of models, and of the class of Qwen2.5-VL's configuration (4).
+RATES = (2.0, 4.0, 13.0, 25.0)
 GRID, EXTENT, MERGE, TIME = "media-grid", "media-extent", "merge-size", "media-time"
 
 
@@ -170,12 +172,17 @@ def _extent_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
 
 def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
     make, rate = partial(_as, rule), rule.tokens_per_second
-    if rate is None:
-        return
 
     def at(step: Any) -> Any:
         return make(place=_at_times(lambda k, item: timed(item, k * step(item))))
 
+    for other in RATES if not rule.split_frames else ():
+        if other != rate:
+            declared = "the number of the frame" if rate is None else f"{rate:g} per second"
+            text = f"frames have {other:g} positions per second, declared {declared}"
+            yield written(TIME, text, at(lambda item, other=other: other * item.seconds))
+    if rate is None:
+        return
     yield from several(
         (TIME, "seconds between frames are ignored: frames are one second apart",
          at(lambda item: rate),
