@@ -30,7 +30,7 @@ from .rotations import TABLES, VECTORS
 from .signatures import signature_of
 from .subject import Request, Subject, subjects_of
 from .table_search import NoTable
-from .trial import PERFECT, SIZES
+from .trial import PERFECT, SIZES, Hopeless
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 24, 40, 48, 72, 112, 160, 192, 8)
@@ -130,8 +130,14 @@ def bind(
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
     for dim in _head_dims(encoding, head_dim):
-        found, facts = _best_facts(request, facts_of(encoding, init, config, dim, layer_type), dim)
-        request.restore()
+        known_facts = facts_of(encoding, init, config, dim, layer_type)
+        try:
+            found, facts = _best_facts(request, known_facts, dim)
+        except Hopeless as error:
+            request.tried.insert(0, str(error))
+            break
+        finally:
+            request.restore()
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:

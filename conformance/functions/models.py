@@ -244,8 +244,7 @@ def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
     top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
     yield from several(
         ("shard-offset", "slopes are those of a model with as many heads as the rank holds",
-         lambda n, size, rank: _slopes(encoding, n // size),
-         "Compute the slopes of all heads, then select those of the rank."),
+         lambda n, size, rank: _slopes(encoding, n // size)),
         ("shard-offset", "every rank gets the slopes of rank 0",
          lambda n, size, rank: _slopes(encoding, n)[: n // size]),
         ("shard-offset", "ranks are counted from the last one",
@@ -288,6 +287,14 @@ MODEL_ROWS = {
         remedy=_scale_remedy,
     ),
     "rank_slopes": Plain(
-        _ranks, _slope_mistakes, "shard-offset", integers=False, truth=_rounded_truth
+        _ranks,
+        _slope_mistakes,
+        "shard-offset",
+        integers=False,
+        truth=_rounded_truth,
+        remedy=lambda encoding: (
+            "Rank r of size holds the n // size heads from r * (n // size) on: "
+            f"compute the slopes of all n heads ({encoding.num_heads} declared), then select these."
+        ),
     ),
 }

@@ -63,7 +63,7 @@ def explain(
         others.pop(best.code, None)
         scaled = best.code.startswith("scaling")
         also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
-        also = [text for text in dict.fromkeys(also) if text != best.message][:2]
+        also = [text for text in dict.fromkeys(also) if not _says(best.message, text)][:2]
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
@@ -73,6 +73,11 @@ def explain(
         return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     neighbours = other_pairs(measured, sigma, declared) if period is None else None
     return [neighbours or _spacing(measured, target, sigma)]
+
+
+def _says(message: str, other: str) -> bool:
+    """Return whether a message says what another one does, or the rule behind its bare ratio."""
+    return other in message or other.startswith("every frequency is ")
 
 
 def _likely(found: FrequencyMistake) -> bool:
