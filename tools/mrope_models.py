@@ -35,7 +35,7 @@ NOTES = {
     "token, inside the video's columns: "
     "[short_video_with_sound.py](mrope-deviations/short_video_with_sound.py)",
     "raises": "a call with a cache and an attention mask gets the position ids of all tokens, and "
-    "fails; the ids of the new token are right: "
+    "fails (shown for Qwen2-VL); the ids of the new token are right: "
     "[cache_and_mask.py](mrope-deviations/cache_and_mask.py)",
 }
 HEAD = """# Position ids of models

@@ -1,4 +1,4 @@
-"""Every M-RoPE model: a call with a cache and an attention mask fails after an image."""
+"""Qwen2-VL: after an image, a call with a cache and an attention mask fails."""
 
 import torch
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
