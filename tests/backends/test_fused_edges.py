@@ -79,8 +79,8 @@ DAY = [one for one in INVERSES if one[1] != "jax" or one[0] == "half-trailing"]
 
 @pytest.mark.parametrize("case", by_day(INVERSES, DAY), ids="-".join)
 def test_the_inverse(case, rng):
-    name, library, dtype = case
     """It equals the specification's inverse in float64; with m != 1 it is not the adjoint."""
+    name, library, dtype = case
     encoding, home = ROTARY[name], backend(library)
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     x = rng.standard_normal((2, 3, 70, D)).astype(kind)
