@@ -26,6 +26,8 @@ _BY_WORDS = {
         "is everywhere that of the first": "Compute {name} for each element, not for the first.",
         "is everywhere that of the last": "Compute {name} for each element, not for the last.",
         "is squared": "Use {name} itself, not its square.",
+        "counts queries from 0, not from the number of earlier keys": "Count queries from K - Q "
+        "on in {name}: the last query has the position of the last key.",
     }
     | {
         f"is {how} {kind}": "Keep {name} in an integer type or in float32, not in " + f"{kind}."

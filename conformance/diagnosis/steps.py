@@ -90,6 +90,9 @@ class Steps:
             for kind, n in SIGNIFICANT_BITS.items()
             for how, cut in (("rounded to", False), ("cut, not rounded, to", True))
         )
+        if v.ndim == 2:  # of queries and keys
+            text = "counts queries from 0, not from the number of earlier keys"
+            of_several += (("bias-alignment", text, lambda: v - v.flat[0]),)
         options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
         return self._step("number", name, v, options)
 
