@@ -10,7 +10,7 @@ pytestmark = pytest.mark.nightly
 
 
 def test_chunks_of_jax_have_few_shapes():
-    jnp = pytest.importorskip("jax").numpy
+    jnp = pytest.importorskip("jax", reason="counts the shapes of JAX arrays").numpy
     w, shapes = jnp.asarray(10000.0 ** (-np.arange(4) / 4), jnp.float32), set()
 
     def fn(x, chunks):
