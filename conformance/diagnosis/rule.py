@@ -7,7 +7,7 @@ difference of two variables, a constant, a bound, and a condition under which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -77,7 +77,45 @@ class Rule:
 class _Condition:
     text: str
     of: Callable[[Variables], np.ndarray]
-    parts: int = 1
+
+
+@dataclass(frozen=True)
+class _Conditions:
+    """Conditions that hold for all wrong numbers, and where each holds for the right ones."""
+
+    single: tuple[_Condition, ...]
+    holds: np.ndarray  #: (conditions, numbers); False at the wrong numbers
+
+    @classmethod
+    def of(cls, variables: Variables, wrong: np.ndarray) -> _Conditions:
+        """Draw the conditions from the wrong numbers."""
+        variables = _combined(variables)
+        every = [(c, np.asarray(c.of(variables))) for c in _atoms(variables, wrong)]
+        every = [(c, holds) for c, holds in every if holds[wrong].all()]
+        holds = np.array([holds & ~wrong for _, holds in every])
+        return cls(tuple(c for c, _ in every), holds.reshape(len(every), wrong.size))
+
+    def sparing(self, changed: np.ndarray, parts: int) -> _Condition | None:
+        """Return the first condition that holds for no right number that a rule would change.
+
+        Single ones come first, then pairs, then triples if ``parts`` is 3.
+        """
+        # Numbers with the same conditions count once.
+        bad = np.unique(self.holds[:, changed], axis=1).astype(np.float32)
+        free = np.flatnonzero(~bad.any(axis=1))
+        if free.size:
+            return self.single[free[0]]
+        pairs = np.argwhere(np.triu(bad @ bad.T == 0, 1))
+        if pairs.size:
+            return self._joined(pairs[0])
+        for several in combinations(range(min(len(bad), _MOST_OF_THREE)), 3 if parts > 2 else 0):
+            if several and not bad[list(several)].all(axis=0).any():
+                return self._joined(several)
+        return None
+
+    def _joined(self, at: Iterable[int]) -> _Condition:
+        several = tuple(self.single[i] for i in at)
+        return _Condition(" and ".join(c.text for c in several), partial(_all, several))
 
 
 def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
@@ -97,12 +135,12 @@ def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) 
     wrong = used != right
     if not wrong.any():
         return None
-    conditions = list(_conditions(variables, wrong))
-    for of, several in ((_short, False), (_long, True)):
+    conditions = _Conditions.of(variables, wrong)
+    for of, parts in ((_short, 2), (_long, 3)):
         for rule in of(used, variables, wrong):
             if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
                 return rule
-        found = _conditional(used, variables, declared, wrong, of, conditions, several)
+        found = _conditional(used, variables, declared, wrong, of, conditions, parts)
         if found is not None:
             return found
     return None
@@ -114,21 +152,18 @@ def _conditional(
     declared: str,
     wrong: np.ndarray,
     rules: Callable[[np.ndarray, Variables, np.ndarray], Iterator[Rule]],
-    conditions: list[_Condition],
-    several: bool,
+    conditions: _Conditions,
+    parts: int,
 ) -> Rule | None:
-    """Return a rule with a condition, which may have several parts."""
+    """Return a rule with a condition of at most ``parts`` parts."""
     right = variables[declared]
     here = {name: v[wrong] for name, v in variables.items()}
     for rule in rules(used[wrong], here, np.ones(int(wrong.sum()), bool)):
         values = rule.of(variables)
         if not np.array_equal(values[wrong], used[wrong]) or not _supported(rule, used, wrong):
             continue
-        for condition in conditions:
-            if (several or condition.parts <= 2) and np.array_equal(
-                np.where(condition.of(variables), values, right), used
-            ):
-                return _where(rule, condition, declared)
+        if (condition := conditions.sparing(values != right, parts)) is not None:
+            return _where(rule, condition, declared)
     return None
 
 
@@ -283,17 +318,6 @@ def _plus(rule: Rule, constant: int) -> Rule:
     if rule.text == DECLARED:
         mend = f"{'Subtract' if constant > 0 else 'Add'} {abs(constant)}: use {DECLARED} itself"
     return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1, rule.code, mend=mend)
-
-
-def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
-    """Yield conditions that hold for all wrong numbers: single ones, then pairs, then triples."""
-    variables = _combined(variables)
-    single = [c for c in _atoms(variables, wrong) if c.of(variables)[wrong].all()]
-    yield from single
-    for count, most in ((2, len(single)), (3, _MOST_OF_THREE)):
-        for several in combinations(single[:most], count):
-            text = " and ".join(c.text for c in several)
-            yield _Condition(text, lambda v, all_of=several: _all(all_of, v), count)  # type: ignore[misc]
 
 
 def _all(conditions: tuple[_Condition, ...], v: Variables) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -48,13 +49,6 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
 
     yield from several(
         ("padding", "padding is counted: positions are 0 .. S-1", _over_rows, f"{_REAL}."),
-        ("padding", "every row has the positions of the first one",
-         lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape),
-         f"{_REAL}. Do so for every row on its own."),
-        ("padding", "every row has the positions of the longest one",
-         lambda mask: np.broadcast_to(
-             (count(mask) - 1)[np.argmax(mask.sum(axis=-1))], mask.shape
-         ), f"{_REAL}. Do so for every row on its own."),
         ("position-origin", "real tokens are counted from 1", count,
          f"{_REAL}. The subtraction of 1 is missing."),
         ("padding", "positions are counted over the whole batch",
@@ -74,6 +68,30 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
          f"{_REAL}. The first real token has position 0."),
     )  # fmt: skip
+    yield from _of_one_row()
+
+
+def _of_one_row() -> Iterator[Mistake]:
+    """Yield positions that are taken from one row of the mask, for all rows."""
+    rows = {
+        "the first row": lambda mask: 0,
+        "the row with most real tokens": lambda mask: np.argmax(mask.sum(axis=-1)),
+        "the last row": lambda mask: -1,
+        "the row with most padding": lambda mask: np.argmin(mask.sum(axis=-1)),
+    }
+    counts = {
+        "real tokens": lambda one: np.cumsum(one) - 1,
+        "tokens after the padding on its left": lambda one: np.arange(one.size) - np.argmax(one),
+    }
+    for (counted, count), low in product(counts.items(), (None, 0)):
+        for row, at in rows.items():
+
+            def positions(mask: Any, at: Any = at, count: Any = count, low: Any = low) -> Any:
+                one = count(mask[at(mask)])
+                return np.broadcast_to(one if low is None else np.maximum(one, low), mask.shape)
+
+            text = f"every row has the positions of {row}, whose {counted} are counted"
+            yield written("padding", text, positions, f"{_REAL}. Do so for every row on its own.")
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:

@@ -47,7 +47,9 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
         text = f"every call is consistent with: {text}"
     count = plural(len(wrong), "wrong result", "wrong results")
     where = f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}"
-    run.add(row.otherwise, text, f"{where}; the rule predicts {count}", values={"measured": words})
+    remedy = rule.remedy.replace(DECLARED, "the declared value")
+    where = f"{where}; the rule predicts {count}"
+    run.add(row.otherwise, text, where, remedy=remedy, values={"measured": words})
     return True
 
 

@@ -59,14 +59,17 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
         return
     size = int(np.gcd.reduce((at - used)[wrong & near]))
     signed = (at + size // 2) % max(size, 1) - size // 2
-    if size > 1 and (meets(at % size).all() or meets(signed).all()):
-        kind = _INTEGERS.get((size, bool((used < 0).any())), "")
+    unsigned, negative = bool(meets(at % size).all()), bool(meets(signed).all())
+    if size > 1 and (unsigned or negative):
+        # Positions from size / 2 on tell the two apart.
+        kind = _INTEGERS.get((size, negative), "") if unsigned != negative else ""
         remedy = (
             f"Do not reduce positions modulo {size}: rotate by the position itself, or raise an "
         )
         remedy += "error past the last supported one."
         if kind:
-            remedy = f"Hold positions in int32 or int64: {kind} wraps round at {size}."
+            last = size // 2 - 1 if negative else size - 1
+            remedy = f"Hold positions in int32 or int64: {kind} holds up to {last}."
         text = f"positions wrap round modulo {size}{f', as {kind} does' if kind else ''}"
         run.add("position-range", text, evidence, remedy=remedy)
         return

@@ -29,6 +29,8 @@ from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
+#: The first positions of the first and the last row are neither the smallest nor the largest.
+_FOUR = np.array([[12, 3, 50, 9], [40, 2, 8, 41], [3, 61, 5, 22], [25, 7, 1, 30]])
 _REPEATED = np.array([7, 7, 3, 90, 3, 0, 0, 55])
 #: (B, H, S), positions or the first position, and how x lies in memory unless it is contiguous.
 Size = tuple[tuple[int, int, int], object] | tuple[tuple[int, int, int], object, str]
@@ -41,7 +43,7 @@ CALLS: tuple[Size, ...] = (
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
-    ((3, 2, 9), 11), ((2, 5, 1), 21), ((2, 2, 5), _ROWS + 3), ((1, 3, 100), 0), ((2, 2, 67), 4),
+    ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
 )  # fmt: skip
@@ -89,11 +91,17 @@ class Turned:
             FORM: none + self.positions.ndim,
             **_elsewhere(rows, row, head, index),
             "the position of the same token of row 0": first,
+            "the position of the same token of the row with the largest first position":
+                rows[np.argmax(rows[:, 0])],
+            "the position of the same token of the row with the smallest first position":
+                rows[np.argmin(rows[:, 0])],
+            "the largest position of this token in all rows": rows.max(axis=0),
+            "the smallest position of this token in all rows": rows.min(axis=0),
             "the first position of the row": p[..., :1] + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
             "the position of the token before": np.roll(p, 1, axis=-1),
             "the position of the next token": np.roll(p, -1, axis=-1),
-        }
+        }  # fmt: skip
 
 
 def _elsewhere(
