@@ -84,7 +84,8 @@ class _Conditions:
     """Conditions that hold for all wrong numbers, and where each holds for the right ones."""
 
     single: tuple[_Condition, ...]
-    holds: np.ndarray  #: (conditions, numbers); False at the wrong numbers
+    holds: np.ndarray  #: (conditions, patterns), where right numbers differ
+    pattern: np.ndarray  #: which pattern a number has
 
     @classmethod
     def of(cls, variables: Variables, wrong: np.ndarray) -> _Conditions:
@@ -92,25 +93,30 @@ class _Conditions:
         variables = _combined(variables)
         every = [(c, np.asarray(c.of(variables))) for c in _atoms(variables, wrong)]
         every = [(c, holds) for c, holds in every if holds[wrong].all()]
-        holds = np.array([holds & ~wrong for _, holds in every])
-        return cls(tuple(c for c, _ in every), holds.reshape(len(every), wrong.size))
+        if not every:
+            return cls((), np.empty((0, 1)), np.zeros(wrong.size, np.int64))
+        each = np.array([holds & ~wrong for _, holds in every])
+        patterns, of = np.unique(np.packbits(each, axis=0), axis=1, return_inverse=True)
+        found = np.unpackbits(patterns, axis=0, count=len(every)).astype(np.float32)
+        return cls(tuple(c for c, _ in every), found, of.reshape(-1))
 
     def sparing(self, changed: np.ndarray, parts: int) -> _Condition | None:
         """Return the first condition that holds for no right number that a rule would change.
 
         Single ones come first, then pairs, then triples if ``parts`` is 3.
         """
-        # Numbers with the same conditions count once.
-        bad = np.unique(self.holds[:, changed], axis=1).astype(np.float32)
+        bad = self.holds[:, np.flatnonzero(np.bincount(self.pattern[changed]))]
         free = np.flatnonzero(~bad.any(axis=1))
         if free.size:
             return self.single[free[0]]
         pairs = np.argwhere(np.triu(bad @ bad.T == 0, 1))
         if pairs.size:
             return self._joined(pairs[0])
-        for several in combinations(range(min(len(bad), _MOST_OF_THREE)), 3 if parts > 2 else 0):
-            if several and not bad[list(several)].all(axis=0).any():
-                return self._joined(several)
+        few = bad[:_MOST_OF_THREE]
+        for i, j in combinations(range(len(few)), 2) if parts > 2 else ():
+            third = np.flatnonzero(few[j + 1 :] @ (few[i] * few[j]) == 0)
+            if third.size:
+                return self._joined((i, j, j + 1 + third[0]))
         return None
 
     def _joined(self, at: Iterable[int]) -> _Condition:
