@@ -53,7 +53,8 @@ def in_part(
             made = [one for one in right if _changes(run, one, mistake)]
             if not made:  # it predicts the right results too
                 return mistake, ""
-            condition = _of_calls(wrong, made) or _of_arguments(run, wrong, made)
+            condition = _of_numbers(wrong, made) or _of_calls(wrong, made)
+            condition = condition or _of_arguments(run, wrong, made)
             if condition:
                 return mistake, f"only in calls with {condition}"
         elif all(_shows(run, one, mistake) for one in wrong):
@@ -93,6 +94,19 @@ def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
             holds(one.actual.shape) for one in right
         ):
             return words
+    return ""
+
+
+def _of_numbers(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
+    """Return a condition on numbers that shapes do not show, such as query heads per key head."""
+    if not hasattr(wrong[0].facts, "numbers"):
+        return ""
+    for name in wrong[0].facts.numbers():
+        made, spared = ([one.facts.numbers()[name] for one in calls] for calls in (wrong, right))
+        if min(made) > max(spared):
+            return f"{name} >= {min(made)}"
+        if max(made) < min(spared):
+            return f"{name} {'=' if max(made) == 1 else '<='} {max(made)}"
     return ""
 
 
