@@ -346,6 +346,11 @@ def _equal(variables: Variables) -> Iterator[_Condition]:
         yield _Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
 
 
+def _beyond(near: int, bound: int) -> str:
+    """Return the nearest right value beyond a threshold, if values between were not tried."""
+    return f" ({near} is right)" if abs(near - bound) > 1 else ""
+
+
 def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
     yield from _remainders(variables)
     yield from _equal(variables)
@@ -356,10 +361,10 @@ def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
         if low == high:
             yield _Condition(f"{name} is {low}", lambda x, k=name, c=low: x[k] == c)  # type: ignore[misc]
         if low > v.min():
-            text = f"{name} is at least {low}"
+            text = f"{name} is at least {low}{_beyond(v[v < low].max(), low)}"
             yield _Condition(text, lambda x, k=name, c=low: x[k] >= c)  # type: ignore[misc]
         if high < v.max():
-            text = f"{name} is at most {high}"
+            text = f"{name} is at most {high}{_beyond(v[v > high].min(), high)}"
             yield _Condition(text, lambda x, k=name, c=high: x[k] <= c)  # type: ignore[misc]
         for n in DIVISORS[:8]:
             rest = np.unique(v[wrong] % n)

@@ -35,7 +35,7 @@ def rows_of_the_first_from_6_heads_on(q, k, q_at, k_at):
         (positions_of_queries, "keys get the positions of the queries",
          "only in calls with H / H_kv >= 2"),
         (rows_of_the_first_from_6_heads_on, "all rows of queries get the positions",
-         "only in calls with H >= 6"),
+         "only in calls with H >= 6 (4 was not)"),
     ],
 )  # fmt: skip
 def test_shared_key_heads_are_told_from_numbers_of_heads(fn, message, place):
