@@ -49,6 +49,10 @@ FURTHER: tuple[Size, ...] = (
 )  # fmt: skip
 
 
+#: The most calls of each kind that are made again, and the most tokens of such a call.
+_AGAIN, _LARGEST = 6, 2**12
+
+
 @dataclass(frozen=True)
 class Turned:
     """One call: the tokens x (B, H, S, D) and their positions (S,) or (B, S)."""
@@ -153,7 +157,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
             own = of_axis if place.startswith(axis) else own
         run.add(own, mistake.message, text, remedy=mistake.remedy)
         return True
-    return not several and name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
+    return not several and name_positions(
+        run, calls, code, lambda: _calls(run, encoding, (*FURTHER, *_judged(run)))
+    )
 
 
 def _code(run: Run) -> str:
@@ -163,6 +169,26 @@ def _code(run: Run) -> str:
         return "decode-offset"
     rows = ONE_EACH in failed or any("per-row" in case for case in failed)
     return "row-offset" if rows else "wrong-row"
+
+
+def _judged(run: Run) -> Iterator[Size]:
+    """Yield sizes and positions of calls that the run has judged, to be made again with other x.
+
+    A rule must predict these too: the longest wrong calls, and the right ones of other sizes.
+    """
+    known: dict[bool, dict[tuple[int, int, int], np.ndarray]] = {True: {}, False: {}}
+    for record in run.ledger.evidence.records:
+        call = record.call
+        if call is None or call.sizes is None or call.positions is None or not record.whole:
+            continue
+        if len(call.sizes) == 3 and 0 < np.prod(call.sizes) <= _LARGEST:
+            b, h, n = call.sizes
+            at = call.positions
+            if at.shape in ((n,), (b, n)) and np.array_equal(at, np.rint(at)) and at.min() >= 0:
+                known[record.failed].setdefault((b, h, n), at.astype(np.int64))
+    for failed in (True, False):
+        found = sorted(known[failed].items(), key=lambda one: -one[0][2])
+        yield from ((size, at) for size, at in found[:_AGAIN])
 
 
 def _held(
