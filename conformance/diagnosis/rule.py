@@ -77,6 +77,7 @@ class Rule:
 class _Condition:
     text: str
     of: Callable[[Variables], np.ndarray]
+    bound: tuple[str, int, int] | None = None  #: variable, bound, and 1 for a lower one or -1
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class _Conditions:
     single: tuple[_Condition, ...]
     holds: np.ndarray  #: (conditions, patterns), where right numbers differ
     pattern: np.ndarray  #: which pattern a number has
+    right: Variables  #: the variables of the right numbers
 
     @classmethod
     def of(cls, variables: Variables, wrong: np.ndarray) -> _Conditions:
@@ -94,11 +96,12 @@ class _Conditions:
         every = [(c, np.asarray(c.of(variables))) for c in _atoms(variables, wrong)]
         every = [(c, holds) for c, holds in every if holds[wrong].all()]
         if not every:
-            return cls((), np.empty((0, 1)), np.zeros(wrong.size, np.int64))
+            return cls((), np.empty((0, 1)), np.zeros(wrong.size, np.int64), {})
         each = np.array([holds & ~wrong for _, holds in every])
         patterns, of = np.unique(np.packbits(each, axis=0), axis=1, return_inverse=True)
         found = np.unpackbits(patterns, axis=0, count=len(every)).astype(np.float32)
-        return cls(tuple(c for c, _ in every), found, of.reshape(-1))
+        right = {name: v[~wrong] for name, v in variables.items()}
+        return cls(tuple(c for c, _ in every), found, of.reshape(-1), right)
 
     def sparing(self, changed: np.ndarray, parts: int) -> _Condition | None:
         """Return the first condition that holds for no right number that a rule would change.
@@ -108,7 +111,7 @@ class _Conditions:
         bad = self.holds[:, np.flatnonzero(np.bincount(self.pattern[changed]))]
         free = np.flatnonzero(~bad.any(axis=1))
         if free.size:
-            return self.single[free[0]]
+            return self._joined(free[:1])
         pairs = np.argwhere(np.triu(bad @ bad.T == 0, 1))
         if pairs.size:
             return self._joined(pairs[0])
@@ -121,7 +124,22 @@ class _Conditions:
 
     def _joined(self, at: Iterable[int]) -> _Condition:
         several = tuple(self.single[i] for i in at)
-        return _Condition(" and ".join(c.text for c in several), partial(_all, several))
+        text = " and ".join(f"{c.text}{self._nearest(c, several)}" for c in several)
+        return _Condition(text, partial(_all, several))
+
+    def _nearest(self, one: _Condition, several: tuple[_Condition, ...]) -> str:
+        """Return the nearest right value beyond a threshold, if values between were not tried.
+
+        Where there are several conditions, the others hold for it.
+        """
+        if one.bound is None:
+            return ""
+        name, bound, sign = one.bound
+        values = self.right[name]
+        others = [other.of(self.right) for other in several if other is not one]
+        values = values[np.logical_and.reduce([sign * values < sign * bound, *others])]
+        near = sign * int((sign * values).max()) if values.size else bound
+        return f" ({near} is right)" if abs(near - bound) > 1 else ""
 
 
 def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
@@ -346,11 +364,6 @@ def _equal(variables: Variables) -> Iterator[_Condition]:
         yield _Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
 
 
-def _beyond(near: int, bound: int) -> str:
-    """Return the nearest right value beyond a threshold, if values between were not tried."""
-    return f" ({near} is right)" if abs(near - bound) > 1 else ""
-
-
 def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
     yield from _remainders(variables)
     yield from _equal(variables)
@@ -361,11 +374,11 @@ def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
         if low == high:
             yield _Condition(f"{name} is {low}", lambda x, k=name, c=low: x[k] == c)  # type: ignore[misc]
         if low > v.min():
-            text = f"{name} is at least {low}{_beyond(v[v < low].max(), low)}"
-            yield _Condition(text, lambda x, k=name, c=low: x[k] >= c)  # type: ignore[misc]
+            text = f"{name} is at least {low}"
+            yield _Condition(text, lambda x, k=name, c=low: x[k] >= c, (name, low, 1))  # type: ignore[misc]
         if high < v.max():
-            text = f"{name} is at most {high}{_beyond(v[v > high].min(), high)}"
-            yield _Condition(text, lambda x, k=name, c=high: x[k] <= c)  # type: ignore[misc]
+            text = f"{name} is at most {high}"
+            yield _Condition(text, lambda x, k=name, c=high: x[k] <= c, (name, high, -1))  # type: ignore[misc]
         for n in DIVISORS[:8]:
             rest = np.unique(v[wrong] % n)
             if rest.size == 1 and v.max() >= n:

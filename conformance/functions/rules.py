@@ -19,6 +19,8 @@ from .function import Plain
 _MOST = 600
 #: The most different numbers from which a rule is drawn.
 _DRAWN = 2000
+#: A rule that is not proved has at least this many different wrong numbers.
+_FEWEST = 2
 
 
 def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
@@ -39,6 +41,8 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
         rule = _rule(row, small)
     if rule is None or not all(_follows(run, row, one, rule) for one in calls):
         return False
+    if not proved and len({pair for one in wrong for pair in _pairs(one)}) < _FEWEST:
+        return False
     one = wrong[0]
     at = tuple(int(i) for i in np.argwhere(_judged(one) & (one.actual != one.truth.value))[0])
     words = rule.words.replace(DECLARED, "the declared value")
@@ -55,6 +59,12 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
 
 def _judged(one: JudgedCall) -> np.ndarray:
     return np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
+
+
+def _pairs(one: JudgedCall) -> set[tuple[float, float]]:
+    """Return the different pairs of a wrong number and the declared one."""
+    off = _judged(one) & (one.actual != one.truth.value)
+    return set(zip(one.actual[off].tolist(), one.truth.value[off].tolist(), strict=True))
 
 
 def _variables(row: Plain, one: JudgedCall) -> Variables:

@@ -49,8 +49,10 @@ FURTHER: tuple[Size, ...] = (
 )  # fmt: skip
 
 
-#: The most calls of each kind that are made again, and the most tokens of such a call.
-_AGAIN, _LARGEST = 6, 2**12
+#: How many of the smallest calls of each kind are made again, and how many of the largest.
+_AGAIN, _LONG = 20, 4
+#: The most tokens of a call that is made again.
+_LARGEST = 2**12
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _code(run: Run) -> str:
 def _judged(run: Run) -> Iterator[Size]:
     """Yield sizes and positions of calls that the run has judged, to be made again with other x.
 
-    A rule must predict these too: the longest wrong calls, and the right ones of other sizes.
+    A rule must predict these too: small and long calls, wrong and right ones.
     """
     known: dict[bool, dict[tuple[int, int, int], np.ndarray]] = {True: {}, False: {}}
     for record in run.ledger.evidence.records:
@@ -186,9 +188,9 @@ def _judged(run: Run) -> Iterator[Size]:
             at = call.positions
             if at.shape in ((n,), (b, n)) and np.array_equal(at, np.rint(at)) and at.min() >= 0:
                 known[record.failed].setdefault((b, h, n), at.astype(np.int64))
-    for failed in (True, False):
-        found = sorted(known[failed].items(), key=lambda one: -one[0][2])
-        yield from ((size, at) for size, at in found[:_AGAIN])
+    for one in known.values():
+        found = sorted(one.items(), key=lambda item: np.prod(item[0]))
+        yield from (item for item in found[:_AGAIN] + found[_AGAIN:][-_LONG:])
 
 
 def _held(
