@@ -28,7 +28,8 @@ def test_the_row_of_all_offsets_is_named(message):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (np.argmax, "the row with the largest first position"),
+        pytest.param(np.argmax, "the row with the largest first position",
+                     marks=pytest.mark.nightly),
         pytest.param(np.argmin, "the row with the smallest first position",
                      marks=pytest.mark.nightly),
         pytest.param(lambda first: -1, "the last row", marks=pytest.mark.nightly),
