@@ -107,7 +107,9 @@ def _wrapped(
         if not (kind := _INTEGERS.get((size, signed))):
             return text, remedy
         last = half - 1 if signed else size - 1
-        text += f", as {kind} does" + f" up to {size + half - 1}" * text.startswith("positions from")
+        text += f", as {kind} does" + f" up to {size + half - 1}" * text.startswith(
+            "positions from"
+        )
         return text, f"Hold positions in int32 or int64: {kind} holds up to {last}."
     return None
 

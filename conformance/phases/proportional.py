@@ -78,7 +78,7 @@ def not_proportional(run: Run, tables: Tables, phases: Phases, declared: Declara
             noise.append(float(error + SIGMAS * phases.sigma[k] / w[k]))
     off, steps = np.array(ratio) - 1, np.diff(ratio)
     telling = np.abs(steps) > np.array(noise)[1:]
-    if len(near) < _FEWEST or telling.sum() < _FEWEST - 1 :
+    if len(near) < _FEWEST or telling.sum() < _FEWEST - 1:
         return False
     same = (steps[telling] > 0).all() or (steps[telling] < 0).all()
     begun = np.abs(off[1:3]) > np.array(noise)[1:3]  # a bound or a wrap has no effect so early
