@@ -7,38 +7,21 @@ difference of two variables, a constant, a bound, and a condition under which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-#: Named variables of tokens: integers that broadcast to one shape.
-Variables = Mapping[str, np.ndarray]
+from .conditions import DIVISORS, Condition, Conditions, Variables, combined
+
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
-#: Begins the names of variables that are not combined with others.
-ALONE = "the position of token "
-#: The names of sizes.
-SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
-#: The names of an index and of the length that it runs to.
-TILED = (
-    ("the index in the call", "the length of the call"),
-    ("the index in the chunk", "the length of the chunk"),
-    ("the head", "the number of heads"),
-    ("the batch row", "the number of batch rows"),
-    ("the row", "the height"),
-    ("the column", "the width"),
-)
-#: Divisors of variables: sizes of tiles, pages and vectors.
-DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Widths of integers that numbers may be stored in.
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 #: The largest constant that a rule adds.
 _LARGEST = 2**20
-#: Three conditions are combined from the first of the single ones only.
-_MOST_OF_THREE = 16
 #: The code of rules about the range of positions.
 _RANGE = "position-range"
 #: What may be done about numbers that are too large.
@@ -73,75 +56,6 @@ class Rule:
         return f"Use {DECLARED}{f', also{where}' if where else ''}, in place of {self.text}."
 
 
-@dataclass(frozen=True)
-class _Condition:
-    text: str
-    of: Callable[[Variables], np.ndarray]
-    bound: tuple[str, int, int] | None = None  #: variable, bound, and 1 for a lower one or -1
-
-
-@dataclass(frozen=True)
-class _Conditions:
-    """Conditions that hold for all wrong numbers, and where each holds for the right ones."""
-
-    single: tuple[_Condition, ...]
-    holds: np.ndarray  #: (conditions, patterns), where right numbers differ
-    pattern: np.ndarray  #: which pattern a number has
-    right: Variables  #: the variables of the right numbers
-
-    @classmethod
-    def of(cls, variables: Variables, wrong: np.ndarray) -> _Conditions:
-        """Draw the conditions from the wrong numbers."""
-        variables = _combined(variables)
-        every = [(c, np.asarray(c.of(variables))) for c in _atoms(variables, wrong)]
-        every = [(c, holds) for c, holds in every if holds[wrong].all()]
-        if not every:
-            return cls((), np.empty((0, 1)), np.zeros(wrong.size, np.int64), {})
-        each = np.array([holds & ~wrong for _, holds in every])
-        patterns, of = np.unique(np.packbits(each, axis=0), axis=1, return_inverse=True)
-        found = np.unpackbits(patterns, axis=0, count=len(every)).astype(np.float32)
-        right = {name: v[~wrong] for name, v in variables.items()}
-        return cls(tuple(c for c, _ in every), found, of.reshape(-1), right)
-
-    def sparing(self, changed: np.ndarray, parts: int) -> _Condition | None:
-        """Return the first condition that holds for no right number that a rule would change.
-
-        Single ones come first, then pairs, then triples if ``parts`` is 3.
-        """
-        bad = self.holds[:, np.flatnonzero(np.bincount(self.pattern[changed]))]
-        free = np.flatnonzero(~bad.any(axis=1))
-        if free.size:
-            return self._joined(free[:1])
-        pairs = np.argwhere(np.triu(bad @ bad.T == 0, 1))
-        if pairs.size:
-            return self._joined(pairs[0])
-        few = bad[:_MOST_OF_THREE]
-        for i, j in combinations(range(len(few)), 2) if parts > 2 else ():
-            third = np.flatnonzero(few[j + 1 :] @ (few[i] * few[j]) == 0)
-            if third.size:
-                return self._joined((i, j, j + 1 + third[0]))
-        return None
-
-    def _joined(self, at: Iterable[int]) -> _Condition:
-        several = tuple(self.single[i] for i in at)
-        text = " and ".join(f"{c.text}{self._nearest(c, several)}" for c in several)
-        return _Condition(text, partial(_all, several))
-
-    def _nearest(self, one: _Condition, several: tuple[_Condition, ...]) -> str:
-        """Return the nearest right value beyond a threshold, if values between were not tried.
-
-        Where there are several conditions, the others hold for it.
-        """
-        if one.bound is None:
-            return ""
-        name, bound, sign = one.bound
-        values = self.right[name]
-        others = [other.of(self.right) for other in several if other is not one]
-        values = values[np.logical_and.reduce([sign * values < sign * bound, *others])]
-        near = sign * int((sign * values).max()) if values.size else bound
-        return f" ({near} is right)" if abs(near - bound) > 1 else ""
-
-
 def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
     """Return the shortest rule that gives ``used`` for every token, or None.
 
@@ -159,7 +73,7 @@ def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) 
     wrong = used != right
     if not wrong.any():
         return None
-    conditions = _Conditions.of(variables, wrong)
+    conditions = Conditions.of(variables, wrong)
     for of, parts in ((_short, 2), (_long, 3)):
         for rule in of(used, variables, wrong):
             if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
@@ -176,7 +90,7 @@ def _conditional(
     declared: str,
     wrong: np.ndarray,
     rules: Callable[[np.ndarray, Variables, np.ndarray], Iterator[Rule]],
-    conditions: _Conditions,
+    conditions: Conditions,
     parts: int,
 ) -> Rule | None:
     """Return a rule with a condition of at most ``parts`` parts."""
@@ -191,7 +105,7 @@ def _conditional(
     return None
 
 
-def _where(rule: Rule, condition: _Condition, declared: str) -> Rule:
+def _where(rule: Rule, condition: Condition, declared: str) -> Rule:
     def of(v: Variables) -> np.ndarray:
         return np.where(condition.of(v), rule.of(v), v[declared])
 
@@ -210,7 +124,7 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
     for name in variables:
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
-    variables = _combined(variables)
+    variables = combined(variables)
     for name, v in variables.items():
         yield from _of_one(name, v, used, wrong)
     for (one, a), (two, b) in combinations(variables.items(), 2):
@@ -219,15 +133,11 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
 
 def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules with a product, a quotient or a remainder."""
-    variables = _combined(variables)
+    variables = combined(variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
         if np.array_equal(a * b, used):
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
     yield from _divided(used, variables)
-
-
-def _combined(variables: Variables) -> Variables:
-    return {name: v for name, v in variables.items() if not name.startswith(ALONE)}
 
 
 def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> Iterator[Rule]:
@@ -342,48 +252,3 @@ def _plus(rule: Rule, constant: int) -> Rule:
     if rule.text == DECLARED:
         mend = f"{'Subtract' if constant > 0 else 'Add'} {abs(constant)}: use {DECLARED} itself"
     return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1, rule.code, mend=mend)
-
-
-def _all(conditions: tuple[_Condition, ...], v: Variables) -> np.ndarray:
-    return np.asarray(np.logical_and.reduce([c.of(v) for c in conditions]))
-
-
-def _remainders(variables: Variables) -> Iterator[_Condition]:
-    """Yield whether a token is past the last whole tile of its call."""
-    for index, length in TILED:
-        if index in variables and length in variables:
-            for n in DIVISORS[:8]:
-                text = f"{index} is past the last multiple of {n}"
-                yield _Condition(text, lambda v, i=index, m=length, n=n: v[i] >= v[m] // n * n)  # type: ignore[misc]
-
-
-def _equal(variables: Variables) -> Iterator[_Condition]:
-    """Yield whether two sizes of a call are equal."""
-    for one, two in combinations([name for name in SIZES if name in variables], 2):
-        text = f"{one} equals {two}"
-        yield _Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
-
-
-def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
-    yield from _remainders(variables)
-    yield from _equal(variables)
-    for name, v in variables.items():
-        if np.ptp(v) == 0:
-            continue
-        low, high = int(v[wrong].min()), int(v[wrong].max())
-        if low == high:
-            yield _Condition(f"{name} is {low}", lambda x, k=name, c=low: x[k] == c)  # type: ignore[misc]
-        if low > v.min():
-            text = f"{name} is at least {low}"
-            yield _Condition(text, lambda x, k=name, c=low: x[k] >= c, (name, low, 1))  # type: ignore[misc]
-        if high < v.max():
-            text = f"{name} is at most {high}"
-            yield _Condition(text, lambda x, k=name, c=high: x[k] <= c, (name, high, -1))  # type: ignore[misc]
-        for n in DIVISORS[:8]:
-            rest = np.unique(v[wrong] % n)
-            if rest.size == 1 and v.max() >= n:
-                text = f"{name} modulo {n} is {rest[0]}"
-                yield _Condition(text, lambda x, k=name, n=n, r=rest[0]: x[k] % n == r)  # type: ignore[misc]
-        odd = v % 2 == 1
-        if odd[wrong].all() and not odd.all():
-            yield _Condition(f"{name} is odd", lambda x, k=name: x[k] % 2 == 1)  # type: ignore[misc]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.match import failed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.diagnosis.scored import fits
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run

@@ -11,8 +11,9 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.diagnosis.scored import failed, fits, scores
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural

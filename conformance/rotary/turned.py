@@ -14,10 +14,11 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
 from posenc_ref.conformance.diagnosis.match import placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.rule import ALONE, DECLARED, Variables
+from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
