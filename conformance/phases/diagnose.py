@@ -23,10 +23,9 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .nonlinear import diagnose_nonlinear, growing_errors
+from .nonlinear import diagnose_nonlinear, growing_errors, not_proportional, squared
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
-from .proportional import not_proportional, squared
 from .telling import Telling
 
 #: A smaller relative error of the frequencies may be measured at large positions only.

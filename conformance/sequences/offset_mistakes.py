@@ -125,6 +125,7 @@ def offset_mistakes() -> Iterator[Mistake]:
             lambda t: t.start[::-1] + t.index,
             OWN,
         ),
+        ("the rows' offsets are sorted", lambda t: np.sort(t.start, axis=0) + t.index, OWN),
     )
     yield from mistakes(
         "decode-offset",

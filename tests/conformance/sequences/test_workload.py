@@ -234,7 +234,14 @@ def test_queries_and_keys(monkeypatch):
     generic = sorted(GENERIC.tolist())
     moved = [*generic[-3:], *generic[:-3]]
     n, wide = len(generic), list(range(300))
-    n_own = len(first) + 8
+    q_at = [[12, 3, 50, 9], [40, 2, 8, 41], [3, 61, 5, 22], [25, 7, 1, 30]]
+    k_at = [[41, 3, 9, 42], [26, 8, 2, 31], [13, 4, 51, 10], [4, 62, 6, 23]]
+    shared = [
+        ((4, h, 4), (4, kv, 4), *at)
+        for h, kv in ((6, 6), (2, 1), (6, 2))
+        for at in ((q_at, k_at), ([7, 8, 9, 10], [2, 3, 4, 5]))
+    ]
+    n_own = len(first) + 14
     crossed = seen[n_own:-1]
     assert [*seen[:n_own], seen[-1]] == [
         *first,
@@ -244,6 +251,7 @@ def test_queries_and_keys(monkeypatch):
         ((2, 3, 4), (2, 3, 4), [7, 8, 9, 10], [2, 3, 4, 5]),
         ((2, 3, 1), (2, 3, 10), [9], list(range(10))),
         ((2, 3, 5), (2, 3, 5), rows, [[9, 3, 10, 42, 5], [6, 11, 4, 2, 33]]),
+        *shared,
         ((1, 2, n), (1, 2, n), generic, moved),
         ((1, 2, 300), (1, 1, 300), wide, wide),
         first[0],
