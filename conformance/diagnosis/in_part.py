@@ -90,10 +90,13 @@ def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
     """Return a condition on the sizes of calls that holds for the wrong ones only, in words."""
     letters = _letters(wrong[0])
     for words, holds, axis, bound in _conditions(letters, [one.actual.shape for one in wrong]):
+        spared = [one.actual.shape[axis] for one in right]
+        if axis >= 0 and " = " in words and wrong[0].actual.shape[axis] > max(spared):
+            continue  # larger ones were not tried
         if all(holds(one.actual.shape) for one in wrong) and not any(
             holds(one.actual.shape) for one in right
         ):
-            return words + _nearest([one.actual.shape[axis] for one in right], bound)
+            return words + _nearest(spared, bound)
     return ""
 
 

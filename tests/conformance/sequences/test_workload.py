@@ -240,8 +240,8 @@ def test_queries_and_keys(monkeypatch):
         ((4, h, 4), (4, kv, 4), *at)
         for h, kv in ((6, 6), (2, 1), (6, 2))
         for at in ((q_at, k_at), ([7, 8, 9, 10], [2, 3, 4, 5]))
-    ]
-    n_own = len(first) + 14
+    ] + [((4, 7, 4), (4, 7, 4), q_at, k_at)]
+    n_own = len(first) + 15
     crossed = seen[n_own:-1]
     assert [*seen[:n_own], seen[-1]] == [
         *first,
