@@ -16,7 +16,11 @@ from .run import Run
 #: The most elements of x in one call from position 0; larger inputs are split over the batch.
 _CHUNK = 2**24
 #: The numbers of tokens of measuring calls of JAX, which compiles every operation for each shape.
-_COMPILED = (10, 20)
+_COMPILED = (10, 20, 4096)
+#: The same for calls that start at position 0.
+_FROM_ZERO = (64, 1024, 2**15)
+#: The most rows and heads of a call that gets many more tokens.
+_FEW_ROWS = 4
 #: The number of tokens that every call must accept; a longer call may be refused.
 REQUIRED_TOKENS = max(size[-1] for size in SIZES)
 
@@ -225,7 +229,8 @@ class Access(Reach):
         if self.mode != "prefix":
             return self._pieces(x, positions)
         _countable(positions)
-        length = int(positions.max()) + 1
+        least = int(positions.max()) + 1
+        length = self._compiled(least)
         whole = np.zeros((*x.shape[:2], length, x.shape[3]))
         y = np.empty_like(x)
         step = max(1, _CHUNK // (length * x.shape[1] * x.shape[3]))
@@ -233,8 +238,23 @@ class Access(Reach):
         for b in range(0, x.shape[0], step):
             part = whole[b : b + step]
             part[:, :, positions] = x[b : b + step]
-            y[b : b + step] = apply(part, np.arange(length))[:, :, positions]
+            try:
+                found = apply(part, np.arange(length))
+            except Refused:
+                if length == least:
+                    raise
+                found = apply(part[:, :, :least], np.arange(least))
+            y[b : b + step] = found[:, :, positions]
         return y
+
+    def _compiled(self, length: int) -> int:
+        """Return the tokens of a call from 0: for JAX one of a few numbers."""
+        encoding = self.run.encoding
+        if self.run.driver.backend_name != "jax" or encoding is None or encoding.depends_on_length:
+            return length
+        last = self.longest if self.highest is None else self.highest
+        most = self.run.settings.up_to(last) + 1
+        return next((size for size in _FROM_ZERO if length <= size <= most), length)
 
     def _pieces(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Evaluate x in one call, or in several shorter calls if that one is refused."""
@@ -265,7 +285,8 @@ class Access(Reach):
     def _padded(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Call the function; where each shape is compiled, with one of a few numbers of tokens."""
         apply, n = self.run.driver.apply, positions.size
-        size = next((size for size in _COMPILED if size >= n), n)
+        few = x.shape[0] * x.shape[1] <= _FEW_ROWS
+        size = next((size for size in _COMPILED[: 3 if few else 2] if size >= n), n)
         if self.run.driver.backend_name != "jax" or self.mode != "any" or n in (1, size):
             return apply(x, positions)
         index = np.minimum(np.arange(size), n - 1)

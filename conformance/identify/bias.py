@@ -8,22 +8,18 @@ import numpy as np
 
 from posenc_ref import ALiBi
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.bias.cases import BiasCase, Ruler, ask
+from posenc_ref.conformance.bias.cases import BiasCase, Ruler
 from posenc_ref.conformance.harness.run import Run
 
+from .bias_calls import LARGEST_SQUARE, SQUARES, call, fixed, largest, only_square
 from .buckets import t5_rule
 from .card import Card, Unidentified, listed, require_finite, require_same
 from .curves import curve
 from .fit.measurement import nice
-from .images.windows import TOKENS, window
+from .images.windows import window
 from .slopes import NO_SLOPES, explain
 
-#: Sizes n of calls fn(n, n), in which queries have earlier and later keys.
-_SQUARES = (64, 16, 5)
 _OTHERS = ((3, 11), (1, 300), (300, 300), (4, 2050))
-_LARGEST_SQUARE = 1024
-#: Values up to this count as masked.
-_MASK = -1e4
 _MIRRORED = "the bias equals that of earlier keys at the same distance"
 _NOT_MIRRORED = "the bias differs from that of earlier keys at the same distance"
 
@@ -61,14 +57,15 @@ class Profile:
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(q_len, k_len) -> (H, Q, K)``."""
-    square = next((c for n in _SQUARES if (c := _call(run, card, n, n))), None)
-    if square is None:
-        square = _only_square(run, card)
-    again = _call(run, card, square.q_len, square.k_len)
+    square = next((c for n in SQUARES if (c := call(run, card, n, n))), None)
+    one_size = None if square else fixed(run, card)
+    square = square or one_size or only_square(run, card)
+    again = call(run, card, square.q_len, square.k_len)
     require_same(square.actual, again and again.actual)
     if not square.judged.any():
         raise Unidentified("every key is masked or NaN: there is no bias to identify")
-    calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
+    others = () if one_size else _OTHERS
+    calls = [square, *(c for pair in others if (c := call(run, card, *pair)))]
     run.ledger.highest = max(c.k_len for c in calls) - 1
     for c in calls:
         require_finite(c.actual[:, c.judged])
@@ -91,7 +88,8 @@ def identify(run: Run, card: Card) -> None:
             _directions(run, card, profile, ruler)
             return
     card.facts["Toeplitz"] = "the bias differs between elements with the same key minus query"
-    whole = _largest(run, card, max((c for c in calls if c.q_len == c.k_len), key=_queries))
+    most = max((c for c in calls if c.q_len == c.k_len), key=_queries)
+    whole = one_size or largest(run, card, most)
     if whole.judged.all():
         card.encoding = found = window(whole.actual, run.dtype, ruler)
         if found is not None:
@@ -107,50 +105,6 @@ def identify(run: Run, card: Card) -> None:
 
 def _queries(case: BiasCase) -> int:
     return case.q_len
-
-
-def _largest(run: Run, card: Card, known: BiasCase) -> BiasCase:
-    """Return the largest square call that is accepted, which is the window if there is one."""
-    low, high = known.q_len, _LARGEST_SQUARE
-    before = list(card.limits)
-    while high - low > 1:
-        middle = min(4 * low, (low + high) // 2)
-        found = _call(run, card, middle, middle)
-        low, high, known = (middle, high, found) if found else (low, middle, known)
-    card.limits = before
-    return known
-
-
-def _only_square(run: Run, card: Card) -> BiasCase:
-    """Return the call of a function that takes few numbers of tokens, such as one window."""
-    before = list(card.limits)
-    # A result of another shape is no bias: larger calls would only take memory.
-    for n in TOKENS if all("is refused" in text for text in before) else ():
-        found = _call(run, card, n, n)
-        if found is not None:
-            card.limits = [*before[:1], f"fn({n}, {n}) is accepted, fewer tokens are refused"]
-            return found
-    card.limits = before
-    raise Unidentified("no call fn(n, n) returns a bias of shape (H, n, n)")
-
-
-def _call(run: Run, card: Card, q_len: int, k_len: int) -> BiasCase | None:
-    """Return the bias of one call, or None if the call fails or returns another shape."""
-    answer = ask(run.driver, q_len, k_len)
-    if answer.values is None:
-        card.limits.append(f"fn({q_len}, {k_len}) is refused ({answer.problem})")
-        return None
-    values = answer.values
-    while values.ndim > 3 and values.shape[0] == 1:
-        values = values[0]
-    heads = values.shape[0] if values.ndim == 3 else 1
-    try:
-        values = np.array(np.broadcast_to(values, (heads, q_len, k_len)), dtype=np.float64)
-    except ValueError:
-        card.limits.append(f"fn({q_len}, {k_len}) has shape {answer.values.shape}, not (H, Q, K)")
-        return None
-    hidden = (np.isnan(values) | (values <= _MASK)).all(axis=0)
-    return BiasCase(q_len, k_len, values, ~hidden)
 
 
 def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
@@ -239,8 +193,8 @@ def _bucketed(run: Run, card: Card, profile: Profile, far: bool = False) -> None
     if (later.values == own[:, None]).all():
         ahead = np.zeros_like(ahead)
     found = t5_rule((earlier.r, past), (later.r, ahead))
-    if found is None and not far and earlier.r[-1] < _LARGEST_SQUARE - 1:
-        wide = _call(run, card, _LARGEST_SQUARE, _LARGEST_SQUARE)
+    if found is None and not far and earlier.r[-1] < LARGEST_SQUARE - 1:
+        wide = call(run, card, LARGEST_SQUARE, LARGEST_SQUARE)
         more = wide and Profile.of([wide], Ruler.of(run))
         if more:
             _bucketed(run, card, more, far=True)
@@ -273,7 +227,7 @@ def _farther(
     last = int(earlier.r[np.argmax(past)])
     if last <= later.r[-1]:
         return later, ahead
-    wide = _call(run, card, last + 1, last + 1) if last < _LARGEST_SQUARE else None
+    wide = call(run, card, last + 1, last + 1) if last < LARGEST_SQUARE else None
     if wide is None:
         card.unknown.append(f"table rows of later keys past distance {later.r[-1]} are unknown")
         return later, ahead

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import posenc_ref as pr
 from posenc_ref import RoPE
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+from posenc_ref.conformance.phases.schedule_mistakes import BETAS, FACTORS, LENGTHS, LOW_HIGH
 
 from . import names
 from .card import Card
@@ -26,6 +28,8 @@ _DEFECTS = (
 )  # fmt: skip
 #: The largest logarithm of the ratio of a frequency to that of a rule with a defect.
 _FAR = 2.0
+#: The same for a scaling with published parameters, and how many of these are checked.
+_SIMILAR, _TRIED = 0.25, 3
 #: The most significant digits of the parameters of a scaling.
 _DIGITS = 5
 #: The lengths that models are trained for.
@@ -51,7 +55,7 @@ def prefer_defect(card: Card, judged: Check) -> bool:
     for tried in _candidates(card, e):
         with suppress(AssertionError, ArithmeticError, LookupError, ValueError):
             report = judged(tried)
-            defect = _only_defect(report, card)
+            defect = _only_defect(report, tried)
             if defect:
                 _replace(card, tried, report)
                 return True
@@ -67,6 +71,8 @@ def _candidates(card: Card, e: RoPE) -> Iterator[RoPE]:
         return
     m = Measurement(w, card.uncertainty)
     plain = e.replace(scaling=None, base=10000.0)
+    if card.rule and implausible(card.encoding):
+        yield from (known for known in _published(card.encoding) if _near(m, known, _SIMILAR))
     if card.encoding is None or not card.rule:
         fit = names.nearest_fit(m)
         found = None if fit is None else plain.replace(base=fit.base, scaling=fit.scaling)
@@ -76,17 +82,41 @@ def _candidates(card: Card, e: RoPE) -> Iterator[RoPE]:
         yield plain
 
 
-def _near(m: Measurement, e: RoPE) -> bool:
+def _published(e: Any) -> Iterator[RoPE]:
+    """Yield the same kind of scaling with published parameters, those of similar lengths first."""
+    s = e.scaling
+    factor = min(FACTORS, key=lambda f: abs(np.log(f / s.factor)))
+    every: list[Any] = []
+    if isinstance(s, pr.Llama3Scaling):
+        each = product(LOW_HIGH, LENGTHS)
+        every = [s.replace(factor=factor, low_freq_factor=low, high_freq_factor=high,
+                           original_max_position=n) for (low, high), n in each]  # fmt: skip
+    else:
+        every = [s.replace(factor=factor, original_max_position=n) for n in LENGTHS]
+        if isinstance(s, pr.YaRN):
+            every = [made.replace(beta_fast=fast, beta_slow=slow)
+                     for made, (fast, slow) in product(every, BETAS)]  # fmt: skip
+    here = e.frequencies()
+    made = [e.replace(scaling=scaling) for scaling in every]
+    yield from sorted(made, key=lambda x: np.abs(np.log(x.frequencies() / here)).max())[:_TRIED]
+
+
+def _near(m: Measurement, e: RoPE, most: float = _FAR) -> bool:
     """Return whether frequencies are similar enough to be those of ``e`` with a defect."""
     if not (m.w > 0).any():
         return False
     live = m.w > 0
-    return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < _FAR)
+    return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < most)
 
 
-def _only_defect(report: Report, card: Card) -> bool:
+def _only_defect(report: Report, tried: RoPE) -> bool:
     errors = [f for f in report.findings if f.severity == ERROR]
-    if len(errors) != 1 or errors[0].code not in _DEFECTS:
+    if len(errors) != 1:
+        return False
+    # A wrong step of the formula is a defect, another formula is not.
+    if errors[0].message.startswith(f"{type(tried.scaling).__name__}: "):
+        return errors[0].code == "scaling-formula"
+    if errors[0].code not in _DEFECTS:
         return False
     if errors[0].code == "frequency-spacing":  # a list of wrong frequencies explains few of them
         share = errors[0].message.split(" ")

@@ -295,4 +295,5 @@ def _confirm(
         if accuracy.degrades_at is not None:
             first = first_error(accuracy.degrades_at, accuracy.degrades_first)
             card.facts["accuracy"] = first
-        card.facts["judged"] = f"up to position {accuracy.highest}"
+        if accuracy.highest:  # slopes and frequencies have no position
+            card.facts["judged"] = f"up to position {accuracy.highest}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,27 +74,51 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
     return replace(phases, frequencies=w, sigma=sigma)
 
 
-def unequal(tables: Tables, phases: Phases, dtype: str) -> tuple[Tables, Phases, str]:
-    """Return tables with cosines divided by their factor, if only cos has one, and words for it.
+@dataclass(frozen=True)
+class OneSide:
+    """A factor that only cos, or only sin, has."""
 
-    Cosines are the factor at position 0, where sines are 0.
+    name: str
+    factor: Factor
+
+    @property
+    def words(self) -> str:
+        """The factors of both."""
+        size = f"{self.factor.short:.8g}"
+        other = {"cos": "1 on sin", "sin": "1 on cos"}
+        return f"{size} on {self.name}, {other[self.name]}"
+
+
+def unequal(tables: Tables, phases: Phases, dtype: str) -> tuple[Tables, Phases, OneSide | None]:
+    """Return tables divided by a factor that only cos or only sin has, and this factor, or None.
+
+    Cosines are their factor at position 0, where sines are 0. If it is 1, the sines of small angles
+    give theirs: ``sin / sqrt(1 - cos^2)``.
     """
-    same = tables, phases, ""
+    same = tables, phases, None
     if phases.linear:
         return same
     cos, sin = (part[0] for part in tables(np.array([0])))
+    slack, name = BUDGET[dtype] * ROUNDOFF[dtype], "cos"
     factor = float(np.median(cos))
-    if not factor > 0 or np.abs(cos - factor).max() > BUDGET[dtype] * ROUNDOFF[dtype] * factor:
+    if not factor > 0 or np.abs(cos - factor).max() > slack * factor:
         return same
+    if abs(factor - 1) <= slack:
+        cos_1, sin_1 = tables(np.array([1]))
+        k = int(np.argmin(np.abs(np.abs(cos_1[0]) - np.sqrt(0.5))))  # the angle nearest to pi/4
+        square = 1 - cos_1[0, k] ** 2
+        name, factor = "sin", float(np.abs(sin_1[0, k]) / np.sqrt(square)) if square > 0.1 else 1.0
 
     def even(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         cosines, sines = tables(at)
-        return cosines / factor, sines
+        return (cosines / factor, sines) if name == "cos" else (cosines, sines / factor)
 
-    found = unaliased(even, dtype)
-    if factor == 1.0 or not found.linear or np.abs(sin).max() > ROUNDOFF[dtype]:
+    if not factor > 0 or abs(factor - 1) <= slack:
         return same
-    return even, found, f"{nice(factor, 4 * ROUNDOFF[dtype]):.8g} on cos, 1 on sin"
+    found = unaliased(even, dtype)
+    if not found.linear or np.abs(sin).max() > ROUNDOFF[dtype]:
+        return same
+    return even, found, OneSide(name, Factor(factor, slack, 4 * ROUNDOFF[dtype]))
 
 
 def uncertainty(phases: Phases, dtype: str) -> np.ndarray:

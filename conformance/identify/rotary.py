@@ -27,7 +27,7 @@ from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, require_factor, uncertainty, unequal
+from .measure import OneSide, amplitude, like_xpos, origin, require_factor, uncertainty, unequal
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 
@@ -91,23 +91,35 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
         return
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
-    if uneven:
-        card.facts["amplitude"] = uneven
+    if uneven is not None:
+        card.facts["amplitude"] = uneven.words
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
         raise Unidentified(f"{UNKNOWN_LAYOUT}: {some}, ...")
-    lengths.explain(card, *explain(run, card, every, phases, factor, phases.sign))
+    lengths.explain(card, *explain(run, card, every, phases, factor, phases.sign, uneven))
 
 
 def explain(
-    run: Run, card: Card, every: list[Structure], phases: Phases, factor: Factor, sign: int
+    run: Run,
+    card: Card,
+    every: list[Structure],
+    phases: Phases,
+    factor: Factor,
+    sign: int,
+    uneven: OneSide | None = None,
 ) -> tuple[Measurement, np.ndarray]:
     """Fill in the encoding; return the fitted measurement and the index of each measured pair."""
     if not (np.isfinite(phases.frequencies).all() and np.isfinite(factor.short)):
         raise Unidentified("the measured frequencies or factors are not finite")
     require_factor(factor)
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
-    tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
+    fits = list(map(closest_fit, measured))
+    if uneven is not None:  # a factor that the scaling has belongs on both
+        scaled = [s.measurement(run.coarse, phases, uneven.factor, sign) for s in every]
+        again = list(map(closest_fit, scaled))
+        if all(_brings(found, uneven.factor) for found in again):
+            measured, fits = scaled, again
+    tried = list(zip(every, measured, fits, strict=True))
     # Prefer the layout with a published base.
     found, measurement, fitted = min(
         tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
@@ -120,6 +132,14 @@ def explain(
             "the angles are not linear in the position, and the frequencies match no known schedule"
         )
     return measurement, found.index
+
+
+def _brings(found: Fit, factor: Factor) -> bool:
+    """Return whether a scaling by itself multiplies cos and sin by the factor."""
+    s = found.scaling
+    if not found.named or s is None or getattr(s, "attention_factor", None) is not None:
+        return False
+    return abs(s.magnitude(None) - factor.m) <= factor.error * factor.m
 
 
 def closest_fit(m: Measurement) -> Fit:

@@ -39,15 +39,15 @@ def cos_sin(run: Run, card: Card) -> None:
     lengths = Lengths(run, access, tables, phases, card)
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
-    if uneven:
-        card.facts["amplitude"] = uneven
+    if uneven is not None:
+        card.facts["amplitude"] = uneven.words
     if phases.sign < 0:
         card.facts["sign"] = "the function returns sin(-angle)"
     if not layouts:
         card.unknown.append(_NO_LAYOUT)
     structure = _structure(phases, *layouts[:1])
     turned = replace(phases, frequencies=phases.sign * phases.frequencies)
-    lengths.explain(card, *explain(run, card, [structure], turned, factor, 1))
+    lengths.explain(card, *explain(run, card, [structure], turned, factor, 1, uneven))
 
 
 def pairs_of(run: Run, layouts: list[str]) -> Callable[[Any, int], np.ndarray]:

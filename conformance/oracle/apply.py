@@ -33,7 +33,10 @@ def apply_truth(
         positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
     # The call may contain larger positions than these rows have.
     length = int(lengths[0]) if lengths is not None and encoding.depends_on_length else None
-    value = encoding.apply(x, positions, seq_len=length)
+    # Cosines and sines are dear: where the rotation is the plain one, they are computed once.
+    plain = type(encoding).apply is Rotary.apply and encoding.num_axes == 1
+    known = plain and np.asarray(x).dtype == np.float64
+    value = None if known else encoding.apply(x, positions, seq_len=length)
     cos, sin = encoding.cos_sin(positions, seq_len=length)
     angle, m = angle_size(encoding, positions, length)
     return _rotation(encoding, x, value, (cos, sin), angle, np.asarray(np.abs(m)))
@@ -57,12 +60,12 @@ def xpos_truth(encoding: XPos, x: np.ndarray, positions: np.ndarray, *, keys: bo
 def _rotation(
     encoding: Rotary,
     x: np.ndarray,
-    value: np.ndarray,
+    value: np.ndarray | None,
     tables: tuple[np.ndarray, np.ndarray],
     angle: np.ndarray,
     size: np.ndarray,
 ) -> Truth:
-    """Return ``value`` with the error unit of a rotation of x.
+    """Return ``value``, by default x rotated by the tables, with the error unit of a rotation.
 
     ``tables`` are cos and sin, both multiplied by the amplitude ``size``. ``A = |x1 cos| + |x2
     sin|`` and ``B = |angle| size hypot(x1, x2)``; both are 0 for channels passed through.
@@ -73,6 +76,10 @@ def _rotation(
     first, second, out1, out2 = map(_evenly, (*encoding.pairs(), *encoding.output_pairs()))
     (cos, sin), x1, x2 = tables, x[..., first], x[..., second]
     pair = size * np.sqrt(x1 * x1 + x2 * x2)  # np.hypot takes 8 times as long
+    if value is None:
+        value = np.array(x)
+        value[..., out1] = x1 * cos - x2 * (encoding.sign * sin)
+        value[..., out2] = x1 * (encoding.sign * sin) + x2 * cos
     terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
     terms[..., out1] = np.abs(x1 * cos) + np.abs(x2 * sin)
     terms[..., out2] = np.abs(x2 * cos) + np.abs(x1 * sin)

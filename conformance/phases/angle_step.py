@@ -12,6 +12,7 @@ from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
+from .frequencies import half_precision
 from .measure import Tables, wrap
 
 #: Steps of angles, in radians, by their names: parts of a turn, and powers of 2.
@@ -42,6 +43,21 @@ def value_step(run: Run, values: np.ndarray, exact: np.ndarray) -> tuple[str, st
             if whole.max() <= 4 * ROUNDOFF[run.coarse] and unit > 32 * ROUNDOFF[run.coarse]:
                 remedy = "Keep cos and sin in floating point, or with more bits."
                 return f"cos and sin are multiples of {words}: fixed point", remedy
+    return None
+
+
+def half_values(run: Run, values: np.ndarray, exact: np.ndarray) -> str | None:
+    """Return the half-precision dtype to which values are rounded, the coarsest first, or None."""
+    rounding = 4 * ROUNDOFF[run.coarse]
+    for (name, rounded), (_, near) in zip(
+        half_precision(values), half_precision(exact), strict=True
+    ):
+        step = 2 * ROUNDOFF[name]
+        held = np.abs(values - rounded) <= rounding * np.abs(values)
+        # A value near a tie may be rounded to either side.
+        close = np.abs(values - near) <= step * (1 + np.abs(near))
+        if step > 8 * rounding and held.all() and close.all():
+            return name
     return None
 
 

@@ -144,10 +144,15 @@ def scaled(target: np.ndarray, ratio: float) -> FrequencyMistake:
     )
 
 
+#: Ways to write pi with few digits.
+SHORT_PI = {
+    "3.14": 3.14, "3.1416": 3.1416, "3.141": 3.141, "22/7": 22 / 7, "3.1415": 3.1415, "3": 3.0,
+}  # fmt: skip
+
+
 def written_pi(target: np.ndarray) -> Iterator[FrequencyMistake]:
     """Yield frequencies with a factor pi that is written with few digits."""
-    for text, pi in (("3.14", 3.14), ("3.1416", 3.1416), ("3.141", 3.141), ("22/7", 22 / 7),
-                     ("3.1415", 3.1415), ("3", 3.0)):  # fmt: skip
+    for text, pi in SHORT_PI.items():
         yield FrequencyMistake(
             "position-scale",
             f"pi is written as {text}: every frequency is {pi / np.pi:.7g} times the declared one",

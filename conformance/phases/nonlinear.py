@@ -8,7 +8,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, interpolated, value_step
+from .angle_step import angle_step, half_values, interpolated, value_step
 from .declaration import Declaration, unit_size
 from .frequencies import SIGMAS, shorter
 from .measure import Phases, Tables
@@ -46,6 +46,16 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
             run.add("attention-factor", text, where, remedy=declared.factor_remedy)
             return
     seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
+    for i, name in enumerate(("cos", "sin")):  # only one of them may have been stored as such
+        if (np.abs(seen - exact)[1 - i] > slack * m).any():
+            continue
+        if stored := half_values(run, seen[i], exact[i]):
+            off = np.abs(seen - exact)[i].max()
+            other = ("sin", "cos")[i]
+            text = f"{name} is rounded to {stored}, off by up to {off:.2g}, and {other} is not"
+            remedy = f"Keep {name} in the precision of {other}."
+            run.add("table-precision", text, where, remedy=remedy)
+            return
     if found := value_step(run, seen, exact):
         run.add("table-precision", found[0], where, remedy=found[1])
         return

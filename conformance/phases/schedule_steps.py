@@ -11,9 +11,13 @@ import posenc_ref as pr
 from posenc_ref import RoPE
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 
-from .frequencies import FrequencyMistake
+from .frequencies import SHORT_PI, FrequencyMistake
 
 Formula = Callable[[RoPE, Any, Steps], np.ndarray]
+#: Mistakes for 2 pi, with few digits of pi.
+_SHORT_TWO_PI = tuple(
+    ("scaling-formula", f"is {2 * pi:.7g}, not 2 * math.pi", 2 * pi) for pi in SHORT_PI.values()
+)
 
 
 def step_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
@@ -61,8 +65,9 @@ def _ramp(
     d, code = e.rotary_dim, "scaling-formula"
     assert d is not None
     two_pi = s.pick(
-        f"2 pi in the ramp{of}", 2 * np.pi, (code, "is left out", 1.0), (code, "is pi", np.pi)
-    )
+        f"2 pi in the ramp{of}", 2 * np.pi, (code, "is left out", 1.0), (code, "is pi", np.pi),
+        *_SHORT_TWO_PI,
+    )  # fmt: skip
     base = s.factor(f"the base in the ramp{of}", e.base, code)
     size = s.pick(f"the size in the ramp{of}", d, (code, "is head_dim, not rotary_dim", e.head_dim))
 
@@ -139,7 +144,9 @@ def _llama3(e: RoPE, y: Any, s: Steps) -> np.ndarray:
     f = _plain(e, s)
     code = "scaling-formula"
     length = s.factor("the trained length", float(y.original_max_position), "scaling-parameter")
-    two_pi = s.pick("2 pi", 2 * np.pi, (code, "is left out", 1.0), (code, "is pi", np.pi))
+    two_pi = s.pick(
+        "2 pi", 2 * np.pi, (code, "is left out", 1.0), (code, "is pi", np.pi), *_SHORT_TWO_PI
+    )
     turns = length * f / two_pi
     low, high = y.low_freq_factor, y.high_freq_factor
     if low == high:

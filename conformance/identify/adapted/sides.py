@@ -7,6 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from posenc_ref import XPos
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access
@@ -17,25 +18,46 @@ from posenc_ref.conformance.identify.fit.schedule import fit
 from posenc_ref.conformance.identify.measure import xpos_rates
 from posenc_ref.conformance.phases.measure import measure
 
+_INVERSE = "multiplied by the inverse of the factor of the queries"
+#: Larger positions, where factors that change in steps of hundreds of positions differ.
+_FAR = np.array([300, 700, 1021, 5003])
+
 
 def identify_keys(queries: Run, keys: Run, card: Card) -> None:
     """Compare the keys with the queries; if they differ, replace the encoding by xPos or by None.
 
     xPos is recognised by amplitudes that change by one factor per position, inversely in keys.
     """
-    x = queries.random((2, 3, SHORT.size, queries.settings.head_dim or 0))
-    with suppress(Refused, Malformed):
-        if np.array_equal(queries.driver.apply(x, SHORT), keys.driver.apply(x, SHORT)):
-            card.facts["keys"] = "rotated as the queries"
-            return
+    same, inverse = [], []
+    for at in (SHORT, _FAR):
+        x = queries.random((2, 3, at.size, queries.settings.head_dim or 0))
+        with suppress(Refused, Malformed):
+            sides = queries.driver.apply(x, at), keys.driver.apply(x, at)
+            same.append(np.array_equal(*sides))
+            inverse.append(_inverse(x, *sides, card, queries))
+    if same and all(same):
+        card.facts["keys"] = "rotated as the queries"
+        return
     found = _xpos(queries, card)
     if found is not None:
         card.encoding = found
-        card.facts["keys"] = "multiplied by the inverse of the factor of the queries"
+        card.facts["keys"] = _INVERSE
         card.unknown = [text for text in card.unknown if "amplitude" not in text]
         card.relations, card.rule, card.nearest = (), True, ""
         return
-    card.facts["keys"] = "not rotated as the queries"
+    card.facts["keys"] = _INVERSE if inverse and all(inverse) else "not rotated as the queries"
+
+
+def _inverse(x: np.ndarray, q: np.ndarray, k: np.ndarray, card: Card, run: Run) -> bool:
+    """Return whether every pair of q and k has inverse sizes, and is turned by the same angle."""
+    if card.shell is None:
+        return False
+    first, second = card.shell.pairs()
+    turned = [y[..., first] + 1j * y[..., second] for y in (q, k)]
+    # q k* / |x|^2 is the product of both factors if the angles are the same.
+    size = x[..., first] ** 2 + x[..., second] ** 2
+    product = turned[0] * np.conj(turned[1]) / size
+    return bool(np.abs(product - 1).max() <= BUDGET[run.coarse] * ROUNDOFF[run.coarse])
 
 
 def _xpos(queries: Run, card: Card) -> XPos | None:

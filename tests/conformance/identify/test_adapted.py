@@ -94,6 +94,17 @@ def test_xpos_from_queries_and_keys(centre):
     assert card.exact, str(card)
 
 
+def test_keys_with_the_inverse_factor_in_steps_are_not_as_the_queries():
+    zeta = (np.arange(4) / 4 + 0.4) / 1.4
+
+    def side(x, at, sign):
+        size = zeta ** (sign * (np.asarray(at) // 512))[..., None]
+        return (rope()(x, at) * np.tile(size, 2)).astype(x.dtype)
+
+    card = identify(lambda q, k, i, j: (side(q, i, 1), side(k, j, -1)), "apply_qk", head_dim=8)
+    assert card.facts["keys"] == "multiplied by the inverse of the factor of the queries"
+
+
 def test_keys_that_are_not_rotated_are_no_exact_encoding():
     card = identify(lambda q, k, i, j: (rope()(q, i), k), "apply_qk", **NEAR)
     assert not card.exact, str(card)

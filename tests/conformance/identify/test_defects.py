@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import Llama3Scaling, RoPE
+from posenc_ref import Llama3Scaling, RoPE, YaRN
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.identify.defects import implausible
 
@@ -11,10 +11,15 @@ PLAIN = RoPE(64, layout="half")
 W = 10000.0 ** (-np.arange(32) / 32)
 
 
-def tables(w=W, *, on_cos=1.0, positions=lambda p: p):
+def same(values):
+    return values
+
+
+def tables(w=W, *, on_cos=1.0, on_sin=1.0, positions=same, cos=same, sin=same):
     def cos_sin(p):
         angle = (np.asarray(positions(p), np.float32)[:, None] * w.astype(np.float32)).astype(float)
-        return (on_cos * np.cos(angle)).astype(np.float32), np.sin(angle).astype(np.float32)
+        parts = cos(on_cos * np.cos(angle)), sin(on_sin * np.sin(angle))
+        return tuple(part.astype(np.float32) for part in parts)
 
     return cos_sin
 
@@ -47,6 +52,33 @@ DEFECTS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("dtype", "cast"),
+    [("float16", lambda v: v.astype(np.float16)), ("bfloat16", half)],
+)
+@pytest.mark.parametrize("side", ["cos", "sin"])
+def test_one_of_cos_and_sin_in_half_precision_is_named(side, dtype, cast):
+    card = identify(tables(**{side: cast}), "cos_sin", max_position=1024)
+    assert card.encoding == PLAIN, str(card)
+    assert [f.code for f in card.deviations] == ["table-precision"], str(card)
+    other = {"cos": "sin", "sin": "cos"}[side]
+    said = card.deviations[0].message
+    assert said.startswith(f"{side} is rounded to {dtype}, off by up to "), said
+    assert said.endswith(f", and {other} is not"), said
+
+
+@pytest.mark.parametrize("side", ["on_cos", "on_sin"])
+def test_the_factor_of_a_scaling_on_one_side_is_not_invented(side):
+    yarn = RoPE(64, layout="half", scaling=YaRN(8.0, 4096))
+    size = {side: yarn.attention_factor()}
+    card = identify(tables(yarn.frequencies(), **size), "cos_sin", max_position=1024)
+    assert card.encoding == yarn, str(card)
+    name, other = side[3:], {"on_cos": "sin", "on_sin": "cos"}[side]
+    assert card.facts["amplitude"].startswith("1.20794"), str(card)
+    assert card.facts["amplitude"].endswith(f" on {name}, 1 on {other}"), str(card)
+    assert [f.code for f in card.deviations] == ["attention-factor"], str(card)
+
+
 @pytest.mark.parametrize("code", DEFECTS)
 def test_a_defect_of_a_published_encoding(code):
     card = identify(DEFECTS[code](), "cos_sin", max_position=4096)
@@ -73,3 +105,20 @@ def test_implausible_parameters_are_named():
     usual = RoPE(8, layout="half", scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))
     assert "factor=1.33352" in implausible(odd)
     assert not implausible(usual)
+
+
+def llama3(two_pi, base=500000.0):
+    w = base ** (-np.arange(32) / 32)
+    smooth = np.clip((8192 * w / two_pi - 1) / 3, 0, 1)
+    return (w * smooth + w / 8 * (1 - smooth)).astype(np.float32)
+
+
+@pytest.mark.parametrize("two_pi", [6.28, 6.282])
+def test_a_short_pi_in_a_published_scaling_is_named(two_pi):
+    card = identify(lambda: llama3(two_pi), "frequencies")
+    published = Llama3Scaling(8.0, 1.0, 4.0, 8192)
+    assert card.encoding == RoPE(64, layout="half", base=500000.0, scaling=published), str(card)
+    assert [f.message for f in card.deviations] == [
+        f"Llama3Scaling: 2 pi is {two_pi}, not 2 * math.pi"
+    ]
+    assert "judged" not in card.facts  # frequencies have no position

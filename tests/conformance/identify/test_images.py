@@ -133,6 +133,17 @@ def test_biases_of_a_window(fn, kind):
     assert card.exact, str(card)
 
 
+def test_a_bias_of_one_shape_is_called_with_the_size_it_returns():
+    index = windowed(3, 5)(15, 15)
+    card = identify(lambda q, k: index, "bias")
+    assert card.encoding is not None
+    assert card.encoding.window == (3, 5), str(card)
+    assert card.limits == [
+        "fn(64, 64) has shape (2, 15, 15), as fn(15, 15); other sizes were not tried"
+    ]
+    assert card.exact, str(card)
+
+
 def test_a_bias_of_pairs_is_no_window():
     pairs = np.random.default_rng(6).normal(size=(2, 49, 49)).astype(np.float32)
 

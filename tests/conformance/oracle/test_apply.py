@@ -1,8 +1,9 @@
 """Truths carry the right coefficients A and B: worked out by hand, for each family."""
 
 import numpy as np
+import pytest
 
-from posenc_ref import ALiBi, DynamicNTK, RoPE, Sinusoidal, T5Bias
+from posenc_ref import ALiBi, DynamicNTK, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.conformance.oracle.apply import apply_truth, bias_truth, cos_sin_truth
 
 W = np.array([1.0, 0.1])  # base 100, four channels
@@ -62,3 +63,20 @@ def test_causal_biases_are_judged_up_to_the_own_key():
         assert np.array_equal(moved[judged], truth.value[judged])
     _, _, judged = bias_truth(T5Bias(table), 3, 5, np.zeros((2, 3, 5)))
     assert judged.all()
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        RoPE(8, layout="half"),
+        RoPE(8, layout="interleaved", rotary_dim=4, sign=-1),
+        RoPE(8, layout="interleaved", output_layout="half"),
+        RoPE(8, layout="half", scaling=YaRN(8.0, 4096)),
+    ],
+)
+def test_the_value_is_that_of_the_encoding_bit_for_bit(encoding):
+    """The reference rotates x itself, to compute cos and sin once."""
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 8))
+    for positions in (np.arange(5) * 1001, np.arange(10).reshape(2, 5)):
+        value = apply_truth(encoding, x, positions).value
+        np.testing.assert_array_equal(value, encoding.apply(x, positions))
