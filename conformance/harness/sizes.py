@@ -79,7 +79,10 @@ class Sized:
         words = {"B": "B = {}", "H": "H = {}", "S": "S a multiple of {}",
                  "C": "chunks of one token after the first"}  # fmt: skip
         kept = " and ".join(words[axis].format(n) for axis, n in self.plan.items())
-        return f"other sizes are refused ({self.refused}): judged in calls with {kept}"
+        parts = [f"{what} {axis.lower()} below is {what} {axis.lower()} mod {self.plan[axis]}"
+                 for axis, what in (("B", "row"), ("H", "head")) if self.plan.get(axis, 1) > 1]  # fmt: skip
+        more = f" ({', '.join(parts)} of the function)" if parts else ""
+        return f"other sizes are refused ({self.refused}): judged in calls with {kept}{more}"
 
     def _learned(self, error: Exception, args: tuple[Any, ...]) -> tuple[Plan, Any] | None:
         """Return the first plan that an early refused call works with, and its result."""
@@ -98,6 +101,9 @@ class Sized:
     def _plans(self, args: tuple[Any, ...]) -> Iterator[Plan]:
         """Yield plans with one, two and three further axes, on top of the present one."""
         sizes = self._sizes(args)
+        for multiple in _TRIED["S"]:  # the first call may fill a larger tile by chance
+            if multiple > self.plan.get("S", multiple):
+                yield {**self.plan, "S": multiple}
         free = [axis for axis in "BHS" if axis in sizes and axis not in self.plan]
         if sizes.get("S", 2) == 1:  # the calls of decoding: they are never padded if refused alone
             free = [axis for axis in free if axis != "S"]

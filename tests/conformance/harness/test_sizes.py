@@ -37,7 +37,7 @@ def summed(at):
 CASES = {
     "one row": ("apply", rotation, lambda x, p: len(x) == 1, "B = 1"),
     "four heads": ("apply", rotation, lambda x, p: x.shape[1] == 4, "H = 4"),
-    "whole tiles": ("apply", rotation, lambda x, p: not x.shape[2] % 16, "S a multiple of 16"),
+    "whole tiles": ("apply", rotation, lambda x, p: not x.shape[2] % 8, "S a multiple of 8"),
     "one row and four heads": ("apply", rotation, lambda x, p: x.shape[:2] == (1, 4), "and H = 4"),
     "one sum": ("add", summed, lambda x: len(x) == 1, "B = 1"),
     "one sequence": ("decode", chunked, lambda x, chunks: len(x) == 1, "B = 1"),
