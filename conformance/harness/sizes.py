@@ -79,9 +79,12 @@ class Sized:
         words = {"B": "B = {}", "H": "H = {}", "S": "S a multiple of {}",
                  "C": "chunks of one token after the first"}  # fmt: skip
         kept = " and ".join(words[axis].format(n) for axis, n in self.plan.items())
-        parts = [f"{what} {axis.lower()} below is {what} {axis.lower()} mod {self.plan[axis]}"
-                 for axis, what in (("B", "row"), ("H", "head")) if self.plan.get(axis, 1) > 1]  # fmt: skip
-        more = f" ({', '.join(parts)} of the function)" if parts else ""
+        parts = [
+            f"{what} of the report is {what} mod {self.plan[axis]} of the function"
+            for axis, what in (("B", "row b"), ("H", "head h"))
+            if self.plan.get(axis, 1) > 1
+        ]
+        more = f" ({', '.join(parts)})" if parts else ""
         return f"other sizes are refused ({self.refused}): judged in calls with {kept}{more}"
 
     def _learned(self, error: Exception, args: tuple[Any, ...]) -> tuple[Plan, Any] | None:
