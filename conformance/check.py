@@ -24,9 +24,9 @@ from .harness.nearest import did_you_mean
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
-from .harness.sizes import Sized
 from .harness.tensor_layouts import LAID_OUT, TENSOR_LAYOUTS
 from .harness.to_host import on_host
+from .sizes import Sized
 from .surfaces import Declared, refuse
 
 __all__ = ["SURFACES", "check", "make_run"]

@@ -159,7 +159,8 @@ def _growing(run: Run, dim: int) -> None:
             y = run.driver.apply(x, np.arange(n))
         except Refused:  # the larger calls that follow say so
             return
-        run.judge("values", f"B, H, S = {(1, 1, n)}", y, apply_truth(run.encoding, x, np.arange(n)))
+        case = f"B, H, S = {(1, 1, n)}"
+        run.judge("required inputs", case, y, apply_truth(run.encoding, x, np.arange(n)))
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:

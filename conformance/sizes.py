@@ -17,8 +17,8 @@ import numpy as np
 from posenc_ref._namespace import dtype_name
 from posenc_ref.backends import backend
 
-from .foreign import array_of, said, stated
-from .probes import HEADS
+from .harness.foreign import array_of, said, stated
+from .harness.probes import HEADS
 
 #: The axes of the arguments of the surfaces that are fitted. P stands for positions; C are the
 #: chunks of a sequence. Axes that a surface does not name here are never cut.
