@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .calling import NoConvention, bind, takes
 from .diagnosis.reproduce_fn import runnable
+from .harness import state
 from .harness.driver import Driver, Malformed, Refused
 from .harness.foreign import said, tame
 from .harness.implementation import Implementation
@@ -24,6 +26,7 @@ from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
 from .harness.tensor_layouts import LAID_OUT, TENSOR_LAYOUTS
 from .harness.to_host import on_host
+from .sizes import Sized
 from .surfaces import Declared, refuse
 
 __all__ = ["SURFACES", "check", "make_run"]
@@ -144,6 +147,8 @@ def check(
     }  # fmt: skip
     run = make_run(fn, encoding, surface, **settings)
     report = complete(run, bound.problems if bound else None)
+    if report.codes == ["raises"] and run.driver.stated:
+        report = _in_accepted_sizes(fn, run, settings) or report
     several = isinstance(encoding, Rotary) and encoding.num_axes > 1 and surface == "apply"
     if bound is None and several and report.codes == ["raises"] and not report.executed:
         with suppress(NoConvention):  # it may take whole grids alone
@@ -152,6 +157,37 @@ def check(
                 backend=backend, dtype=dtype, name=name,
             )  # fmt: skip
             return check(whole, encoding, surface, **settings)
+    return report
+
+
+def _in_accepted_sizes(fn: Callable[..., Any], run: Run, settings: dict[str, Any]) -> Report | None:
+    """Judge a function that refuses some sizes in those that it takes; return None if none helps.
+
+    The code that reproduces a failure is left out: it would call the function in other sizes.
+    """
+    driver, encoding = run.driver, run.encoding
+    surface, subject = run.report.surface, run.report.subject
+    by_length = isinstance(encoding, Rotary) and bool(encoding.depends_on_length)
+
+    def fitted(call: Callable[..., Any]) -> Sized:
+        return Sized(
+            call, surface, driver.tensor_layout, driver.backend_name, driver.device, by_length
+        )
+
+    new = driver.factory
+    sized = fitted(new() if new is not None else driver.fn)
+    bound = fn if isinstance(fn, Implementation) else Implementation(fn, surface, subject)
+    whole = replace(bound, call=sized, factory=None, encoding=None)
+    settings = {**settings, "name": subject}
+    settings["factory"] = None if new is None else lambda: fitted(new())
+    again = make_run(whole, encoding, surface, **settings)
+    report = complete(again)
+    if not sized.plan:
+        return None
+    if sized.overwritten and "state" not in report.codes:
+        state.overwritten(again)
+    report.limits.insert(0, sized.limit)
+    report.findings[:] = [replace(finding, reproduce="") for finding in report.findings]
     return report
 
 

@@ -244,7 +244,10 @@ def _words(fits: Sequence[Lines]) -> str:
     long = max(fits, key=lambda f: f.case.k_len)
     if long.before is None:
         return ""
-    shown = ", ".join(f"{s:.6g}" for s in long.before[:4]) + ", ..." * (len(long.before) > 4)
+    near = long.before
+    if not near.any() and long.after is not None:  # clamped: the slope is that of near keys
+        near = long.after
+    shown = ", ".join(f"{s:.6g}" for s in near[:4]) + ", ..." * (len(near) > 4)
     kinks = sorted({f.kink for f in fits if f.kink is not None})
     where = f"the slope changes at key - query = {kinks}" if kinks else "the slope does not change"
     return f"slopes of the heads: {shown}; {where}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from posenc_ref.backends import Backend, backend
 
-from .foreign import Malformed, Refused, array_of, plain, refusals
+from .foreign import Malformed, Refused, array_of, plain, refusals, stated
 from .located.record import Call
 from .tensor_layouts import in_layout, restored
 
@@ -41,6 +41,7 @@ class Driver:
     out_dtypes: set[str] = field(default_factory=set)
     made: Call | None = None  #: the last call, until its result is judged
     renewed: bool = False  #: whether ``fn`` was made anew, for few calls
+    stated: bool = False  #: whether a call was refused on purpose
 
     @property
     def backend(self) -> Backend:
@@ -82,6 +83,9 @@ class Driver:
         try:
             with refusals(), np.errstate():  # the function may change these settings
                 result = self.fn(*sent)
+        except Refused as error:
+            self.stated = self.stated or stated(error.cause)
+            raise
         finally:
             if os.getpid() != process:  # fn forked, and returned in both processes
                 os._exit(0)

@@ -6,6 +6,7 @@ raise when it is read, and a shape may end the interpreter. Only KeyboardInterru
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
 import traceback
@@ -21,6 +22,8 @@ from posenc_ref.limits import VIEW
 
 #: The folder of this package's judges.
 _PACKAGE = Path(__file__).resolve().parents[1]
+#: Libraries whose functions refuse what another function computed, not what it was given.
+_LIBRARIES = ("numpy", "torch", "jax", "jaxlib", "mlx", "cupy", "einops")
 #: The most characters of an exception's message.
 _SHOWN = 200
 #: The attributes of a function that are read to find its parameters.
@@ -70,6 +73,26 @@ def said(error: BaseException) -> str:
         return f"{name}, with a message that cannot be read"
     line = f"{name}: {text[:1000]}".strip().split("\n")[0][:_SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()  # lone surrogates cannot be printed
+
+
+def stated(error: BaseException) -> bool:
+    """Return whether a function raised an exception on purpose, to refuse its arguments.
+
+    Then Python code of its own raises a ValueError, a NotImplementedError or an AssertionError. An
+    exception that an array library or compiled code raises is a crash.
+    """
+    if not isinstance(error, ValueError | NotImplementedError | AssertionError):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or isinstance(error, OwnLimit | NotTried):
+        return False
+    code = trace.tb_frame.f_code
+    library = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    if library in _LIBRARIES or Path(code.co_filename).is_relative_to(_PACKAGE):
+        return False
+    return dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
 def where(error: BaseException) -> str:

@@ -26,6 +26,8 @@ WINDOWS = (1001, 4093, 32765, 131065)
 REPORTED = (2**12, 2**15, 2**17, 2**20)
 #: The cases of one token per row, as in decoding: the first row of the batch, and all other rows.
 ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, other batch rows"
+#: The start of the names of the cases of one token at another, farther position.
+FAR_TOKEN = "one token at the far position"
 #: The case of positions (B, S) that differ between the rows of a batch.
 PER_ROW = "per-row positions (B, S)"
 #: Positions that models do not send. A function that answers them wrongly gets a note, no error.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,10 +88,16 @@ class Reach:
         """Return the largest accepted position up to ``wanted``, found by bisection."""
         wanted = self.run.settings.up_to(wanted)
         if self.mode == "prefix" and wanted > self.longest:
-            wanted = self.longest
-            self.run.limit(
-                f"judged up to position {wanted}: longer calls from position 0 are not made"
-            )
+            found = self._searched(self.longest)
+            if found == self.longest:
+                self.run.limit(
+                    f"judged up to position {found}: longer calls from position 0 are not made"
+                )
+            return found
+        return self._searched(wanted)
+
+    def _searched(self, wanted: int) -> int:
+        """Return the largest accepted position up to ``wanted``, and report a smaller one."""
         if self.highest is not None and self.highest < wanted:
             return self.highest
         judged = self.run.ledger.highest
@@ -130,6 +137,17 @@ class TableAccess(Reach):
     """The table of a function that takes positions only; ``read`` converts a result to rows."""
 
     read: Callable[[Any, int], np.ndarray] = lambda result, rows: result
+    _kept: np.ndarray | None = field(default=None, repr=False)  #: the rows of the longest call
+
+    @contextmanager
+    def one_call(self) -> Iterator[None]:
+        """Take all rows from one call, where every call must start at 0, so as to make fewer."""
+        if self.mode == "prefix":
+            self._kept = self._call(np.arange(self.run.ledger.highest + 1))
+        try:
+            yield
+        finally:
+            self._kept = None
 
     def learn(self) -> None:
         """Find out whether the function requires contiguous positions from 0."""
@@ -152,6 +170,8 @@ class TableAccess(Reach):
             table = self._call(positions)
         else:
             _countable(positions)
+            if self._kept is not None and positions.max(initial=0) < len(self._kept):
+                return np.asarray(self._kept[positions])
             table = np.asarray(self._call(np.arange(int(positions.max()) + 1))[positions])
         self.saw(positions)
         return table

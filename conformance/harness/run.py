@@ -159,7 +159,9 @@ class Run:
         fractional ones (as an index, they are truncated).
         """
         self.count("optional inputs")
-        score = self.scores(actual, truth)
+        # Angles reduced modulo 2 pi may be as large as that: a small negative one is rounded so.
+        reduced = replace(truth, angle=truth.angle + 2 * np.pi * truth.amplitude)
+        score = self.scores(actual, reduced)
         if score.size and float(score.max()) > self.budget:
             at = largest(score)
             self.ledger.noted[case] = f"index {at}: {actual[at]:.6g}, truth {truth.value[at]:.6g}"

@@ -139,8 +139,14 @@ def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) 
     run.count("state")
     after = [run.driver.array(part) for part in parts]
     if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
-        run.add(
-            "state",
-            "an earlier result is overwritten by the next call",
-            "the result of one call, compared before and after another call",
-        )
+        overwritten(run)
+
+
+def overwritten(run: Run) -> None:
+    """Report that a call overwrites the result of the one before."""
+    run.add(
+        "state",
+        "an earlier result is overwritten by the next call",
+        "the result of one call, compared before and after another call",
+        remedy="Return a new array in every call, not a buffer that later calls write into.",
+    )

@@ -10,7 +10,13 @@ import numpy as np
 
 from posenc_ref import MixedRoPE, Rotary
 from posenc_ref.conformance.harness.located.locate import Place
-from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
+from posenc_ref.conformance.harness.probes import (
+    FAR_TOKEN,
+    ONE_EACH,
+    ONE_TOKEN,
+    PER_ROW,
+    unit_pairs,
+)
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
@@ -140,6 +146,9 @@ def _rows(run: Run) -> None:
         text = "single tokens (decoding): the first row is right, the other rows are not"
         text += run.where()
         run.add("row-offset", text, failed[ONE_EACH])
+    elif set(failed) and all(case.startswith(FAR_TOKEN) for case in failed):
+        text = f"a single token (decoding) far from 0 is not rotated to its position{run.where()}"
+        run.add("decode-offset", text, next(iter(failed.values())))
     for case in ("repeated, unsorted positions", "int32 positions"):
         if case in failed:
             run.add(

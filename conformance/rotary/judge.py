@@ -13,6 +13,7 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.located.ask import Wanted
 from posenc_ref.conformance.harness.located.record import Record
 from posenc_ref.conformance.harness.probes import (  # fmt: skip
+    FAR_TOKEN,
     GENERIC,
     ONE_EACH,
     ONE_TOKEN,
@@ -44,6 +45,8 @@ from . import (
 )
 from .judge_inputs import optional_inputs, required_inputs
 
+#: The tokens of the first calls that are longer than all before, and far single positions.
+_GROWTH, _SINGLE = (8, 16, 64, 128), (101, 4095, 32767)
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
 
 
@@ -60,6 +63,7 @@ def judge(run: Run) -> None:
     x = run.random((2, 3, SHORT.size, dim), 0)
     first = run.driver.apply(x, SHORT)
     _same_for_every_row(run, dim)
+    _growing(run, dim)
     access = Access(run, dim=dim)
     access.learn()
     if run.encoding is not None and run.driver.axes == 1:
@@ -98,8 +102,7 @@ def judge(run: Run) -> None:
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
-        if quick:
-            judge_large.judge(run, dim)
+        judge_large.judge(run, dim, quick)
     held = run.report.accuracy.precision if run.report.accuracy else ""
     if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
@@ -143,6 +146,23 @@ def _same_for_every_row(run: Run, dim: int) -> None:
         run.failed("required inputs", "same token in every row", np.inf, f"row {b}, head {h}")
 
 
+def _growing(run: Run, dim: int) -> None:
+    """Judge calls of 8, 16, 64 and 128 tokens, each the first that is so long.
+
+    A table that grows to a power of two may lack the last row then.
+    """
+    if run.encoding is None or run.settings.reduced or run.driver.axes > 1:
+        return
+    for n in _GROWTH:
+        x = run.random((1, 1, n, dim), n)
+        try:
+            y = run.driver.apply(x, np.arange(n))
+        except Refused:  # the larger calls that follow say so
+            return
+        case = f"B, H, S = {(1, 1, n)}"
+        run.judge("required inputs", case, y, apply_truth(run.encoding, x, np.arange(n)))
+
+
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:
     """Judge every channel alone; channels passed through must be bit-equal."""
     dim = measured.matrices.shape[1]
@@ -166,13 +186,12 @@ def _values(run: Run, access: Access, dim: int) -> tuple[int, bool]:
     for size in WIDE if not run.settings.reduced else ():
         if run.settings.allows(size[-1] - 1):
             longest = _wide(run, dim, size, longest)
-    start = process_time()
-    highest = access.reach(int(GENERIC[-1]))
-    quick = process_time() - start < judge_large.SECONDS
+    highest, quick = _timed(access, int(GENERIC[-1]))
     groups = {"generic positions": GENERIC}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
     if access.mode != "prefix":
-        highest = max(highest, access.reach(REPORTED[-1] - 1))
+        farther, again = _timed(access, REPORTED[-1] - 1)
+        highest, quick = max(highest, farther), quick or again
         groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
     groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
     if run.settings.reduced:
@@ -189,7 +208,19 @@ def _values(run: Run, access: Access, dim: int) -> tuple[int, bool]:
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
+        far = {min(p, highest) for p in (*_SINGLE, int(GENERIC[-1]))}
+        for p in sorted(far) if not run.settings.reduced else ():
+            x, at = run.random((2, 2, 1, dim), 7), np.array([p])
+            y, truth = run.driver.apply(x, at), apply_truth(run.encoding, x, at)
+            run.judge("values", f"{FAR_TOKEN} {p}", y, truth, at=at)
     return longest, quick
+
+
+def _timed(access: Access, position: int) -> tuple[int, bool]:
+    """Return the highest accepted position, and whether it took no time for a table."""
+    start = process_time()
+    highest = access.reach(position)
+    return highest, process_time() - start < judge_large.seconds(position)
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:

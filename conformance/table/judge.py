@@ -68,7 +68,8 @@ def judge_cos_sin(run: Run) -> None:
     run.judge("properties", "cos^2 + sin^2 = attention_factor^2", cos**2 + sin**2, norm)
     _state(run, access, first, truth)
     declared = declare(encoding.replace(sign=1) if encoding.sign != 1 else encoding)
-    measure_accuracy(run, access, tables, declared)
+    with access.one_call():
+        measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run):
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     if not run.failures or run.report.findings or not columns.size:
@@ -140,7 +141,8 @@ def judge_table(run: Run) -> None:
     _state(run, access, first, encoding.truth)
     declared = diagnose_table.declare(encoding)
     tables = diagnose_table.tables_of(access, encoding.columns())
-    measure_accuracy(run, access, tables, declared)
+    with access.one_call():
+        measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run) and declared.frequencies.max() < np.pi:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     nonfinite = any(f.nonfinite for f in run.failures)

@@ -17,7 +17,7 @@ from tests.lint.sources import ROOT, imported, importing, module_name, require_n
 ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
     "rotary", "sequences", "table", "bias", "functions", "score",
-    "surfaces", "check", "assertions", "pytest", "guide",
+    "surfaces", "sizes", "check", "assertions", "pytest", "guide",
     "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights",
     "compare",
     "surveys", "configurations", "cli",

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from posenc_ref import ALiBi
+from posenc_ref.conformance import check
 from posenc_ref.conformance.bias.model import _line
 
 
@@ -13,3 +15,13 @@ def test_a_slope_needs_two_keys_on_its_side():
     case = SimpleNamespace(q_len=1, judged=np.ones((1, 3), bool), offsets=offsets, actual=actual)
     assert _line(case, lambda r: r > 0) is None
     assert _line(case, lambda r: r >= 0).tolist() == [2.0, 3.0]
+
+
+def test_the_slopes_of_clamped_distances_are_those_of_near_keys():
+    encoding = ALiBi(8)
+
+    def clamped(q_len, k_len):
+        back = np.arange(q_len)[:, None] + k_len - q_len - np.arange(k_len)
+        return -encoding.slopes()[:, None, None] * np.clip(back, 0, 1000)
+
+    assert check(clamped, encoding, "bias").measured.startswith("slopes of the heads: 0.5, 0.25,")
