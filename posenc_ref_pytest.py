@@ -79,7 +79,7 @@ class _Session:
         if self._path is not None:
             from pathlib import Path
 
-            from posenc_ref.conformance.surveys.ndjson import recording
+            from posenc_ref.conformance.surveys.ndjson_writer import recording
 
             try:
                 file = recording(Path(self._path), "ci", source="pytest", select=None)

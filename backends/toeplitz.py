@@ -42,7 +42,7 @@ class FusedBias:
         """
         q_len = validate.integer("q_len", q_len, minimum=0)
         k_len = validate.integer("k_len", k_len, minimum=0)
-        validate.elements("the positions", (k_len,))
+        validate.elements("the positions", (max(q_len, k_len),))
         if not self.encoding.relative or 0 in (q_len, k_len):
             return self._specification(q_len, k_len, dtype, out, explain)
         row = self.encoding.toeplitz(q_len, k_len)

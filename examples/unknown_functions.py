@@ -35,3 +35,9 @@ def rounded_frequencies(positions):
     omega = (10000.0 ** (-np.arange(32) / 32)).astype(np.float16).astype(np.float32)
     angle = np.asarray(positions, np.float32)[:, None] * omega
     return np.cos(angle), np.sin(angle)
+
+
+def feature_map(x):
+    """Return the rows of the patches of an image (B, C, H, W), as (1, dim, H, W)."""
+    height, width = x.shape[-2:]
+    return patches(height, width).T.reshape(1, -1, height, width)

@@ -183,6 +183,12 @@ def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
     """Return ``values`` as an array of ``xp`` on ``device``: a copy, except for NumPy itself."""
     if xp is np:
         return values
+    if values.dtype.kind == "V" and xp.__name__.endswith(".torch"):  # a dtype of ml_dtypes
+        if values.dtype.name != "bfloat16":
+            raise TypeError(
+                f"arrays of PyTorch cannot be made of NumPy's dtype {values.dtype}: pass float32"
+            )
+        return astype(from_host(values.astype(np.float32), xp, device), "bfloat16")
     if device is None:
         return xp.asarray(values.copy())
     return xp.asarray(values.copy(), device=device)

@@ -90,7 +90,8 @@ def check_tokens(q_at: Array, k_at: Array, count: int, what: str) -> None:
 
 def validate_grid(name: str, value: Any) -> tuple[int, int]:
     """Return ``value`` as (height, width), two positive integers."""
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+    plain = isinstance(value, Sequence) and not isinstance(value, str | bytes | memoryview)
+    if not plain or len(value) != 2:
         raise TypeError(f"{name} must be (height, width), got {shown(value)}")
     h, w = (validate.integer(f"{name}[{a}]", n, minimum=1) for a, n in enumerate(value))
     return h, w

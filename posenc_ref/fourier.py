@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -14,6 +15,7 @@ from ._arrays import real_numbers
 from ._cached import cached_property
 from ._namespace import Array, Namespace, astype, from_host, send
 from ._positions import Positions, as_positions
+from ._text import shown
 from .accuracy import Truth
 from .angles import MAX_POSITION, TWO_PI, Turns, check_domain, decimal_context, tables, turns
 from .table import PAIRED, ComputedTable, of_axis
@@ -117,8 +119,10 @@ class FourierFeatures(ComputedTable):
         This is the formula of the paper.  NeRF's released code, like most others, has no factor pi
         (``unit="radian"``) and has ``include_input=True``.
         """
-        bands = validate.integer("num_bands", num_bands, minimum=1)
-        axes = validate.integer("num_axes", num_axes, minimum=1)
+        # 2.0**40 is the largest frequency.
+        bands = validate.integer("num_bands", num_bands, minimum=1, maximum=41)
+        axes = validate.size("num_axes", num_axes)
+        validate.elements("the matrix", (bands * axes, axes))
         matrix = np.concatenate([2.0**level * np.eye(axes) for level in range(bands)])
         return cls(matrix, unit=unit, layout="grouped", include_input=include_input)
 
@@ -129,7 +133,13 @@ class FourierFeatures(ComputedTable):
         The frequencies f are equally spaced (not geometric) from 1 to half the resolution of the
         axis.  The first columns are the coordinates.
         """
-        bands = validate.integer("num_bands", num_bands, minimum=1)
+        bands = validate.size("num_bands", num_bands)
+        if not isinstance(resolution, Sequence | np.ndarray) or isinstance(resolution, str):
+            raise TypeError(
+                "resolution must have the size of each axis, such as (224, 224), got "
+                f"{shown(resolution)}"
+            )
+        validate.elements("the matrix", (len(resolution) * bands, len(resolution)))
         sizes = [validate.integer("resolution", size, minimum=2) for size in resolution]
         matrix = np.zeros((len(sizes) * bands, len(sizes)))
         for axis, size in enumerate(sizes):

@@ -65,6 +65,19 @@ def test_a_row_without_an_interpreter_is_not_run(tmp_path):
     assert versions.text([outcome]).endswith("1 rows: 0 passed, 0 failed, 1 not run")
 
 
+def test_a_row_that_was_named_must_run(monkeypatch, capsys):
+    """All rows together run as far as the machine has interpreters."""
+    monkeypatch.setattr(versions, "interpreter", lambda wanted: None)
+    monkeypatch.setattr(sys, "argv", ["versions.py", "oldest"])
+    assert versions.main() == 1
+    assert "not run: no interpreter of Python 3.11 or 3.12" in capsys.readouterr().out
+    absent, right = versions.Outcome("a", absent="no interpreter"), versions.Outcome("b", passed=1)
+    assert versions.failed([absent, right], named=True)
+    assert not versions.failed([absent, right], named=False)
+    assert versions.failed([absent], named=False)
+    assert versions.failed([right, versions.Outcome("c", failed=1)], named=False)
+
+
 def test_an_installation_that_fails_breaks_the_row(tmp_path):
     mine = "{}.{}".format(*sys.version_info)
     mine += "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""

@@ -3,7 +3,8 @@
 The rows are in `.ci/versions.toml`.  Each is tested in a fresh virtual environment; then the rows
 with ``verdicts`` are compared by ``tools/verdicts.py``.  The result is a Markdown table, with the
 reasons of skipped tests below it.  Interpreters are looked for on PATH, as ``python3.12``; a row
-without one is listed as not run.  The exit code is 1 if a test failed, a row broke, or none ran.
+without one is listed as not run.  The exit code is 1 if a test failed, a row broke, a row that was
+named was not run, or none ran.
 """
 
 import argparse
@@ -200,8 +201,14 @@ def main() -> int:
             verdicts = [sys.executable, str(ROOT / "tools" / "verdicts.py"), "--matrix", *compared]
             differ = subprocess.run(verdicts).returncode
     print(text(outcomes))
+    return 1 if differ or failed(outcomes, named=bool(args.rows)) else 0
+
+
+def failed(outcomes: list[Outcome], *, named: bool) -> bool:
+    """Return whether a row is wrong, none ran, or one was not run that the user ``named``."""
     ran = [outcome for outcome in outcomes if not outcome.absent]
-    return 1 if differ or not ran or any(outcome.wrong for outcome in ran) else 0
+    missing = len(ran) < len(outcomes) if named else not ran
+    return missing or any(outcome.wrong for outcome in ran)
 
 
 if __name__ == "__main__":

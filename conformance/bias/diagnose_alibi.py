@@ -16,6 +16,9 @@ from .diagnose_other import explained_by_step, large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
 from .model import PLACES, Lines, fit, residual_of
 
+#: What to do about queries at wrong positions.
+LAST_KEY = "Query i has the position k_len - q_len + i: the last query is at the last key."
+
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
     """Report the causes that together explain the biases of all calls."""
@@ -42,6 +45,7 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
         "inaccurate",
         "a constant is added to each row; the declared bias is 0 at the query's own key",
         f"{usable[0].name}: {usable[0].own[:, 0, 0].tolist()} at query 0's own key, per head",
+        remedy="Subtract the constant of each row, the value at the query's own key.",
     )
 
 
@@ -59,6 +63,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
             f"head {head}: slope {-first.before[head]:+.9g} per key, declared {-true[head]:+.9g}",
             {"sign": -1.0},
             values={"declared": -1, "measured": 1},
+            remedy="Reverse the sign of the bias: -slope * (query - key).",
         )
     # In some calls, all keys are on the far side of the change of slope.
     edges = {
@@ -99,7 +104,9 @@ def _sizes(
         text = "the bias is multiplied by a factor that depends on the lengths"
         evidence = ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items())
         values = {"declared": 1.0, "measured": ratios}
-        yield Cause("bias-scale", text, evidence, {"scale": ratios}, fitted=2, values=values)
+        remedy = "Multiply the distance by the slope alone, by no number that depends on lengths."
+        change = {"scale": ratios}
+        yield Cause("bias-scale", text, evidence, change, fitted=2, values=values, remedy=remedy)
     elif ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
         yield scale_cause(scale, "every head and distance")
 
@@ -131,7 +138,9 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         kind = "are rewarded" if ratio < 0 else "have another penalty"
         kind = "have no penalty" if ratio == 0 else kind
         text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
-        yield Cause("future-keys", text, evidence, {"after": after}, values=values)
+        remedy = "Use -slope * |query - key| for keys after the query too."
+        change = {"after": after}
+        yield Cause("future-keys", text, evidence, change, values=values, remedy=remedy)
     case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
     yield Cause(
@@ -141,6 +150,7 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         {"anything after": True},
         fitted=3,
         values={"declared": mirror.tolist(), "measured": shown.tolist()},
+        remedy="Use -slope * |query - key| for keys after the query too.",
     )
 
 
@@ -176,7 +186,12 @@ def alignment_cause(
     text = f"queries are not aligned with the last keys: {rule}"
     evidence = f"the distance is 0 at key - query = {shown}; declared at key - query = 0"
     values = {"declared": 0, "measured": kinks}
-    return Cause("bias-alignment", text, evidence, change, fitted, values)
+    remedy = LAST_KEY
+    if len(shifts) == 1 and rule.startswith("every"):
+        by = min(shifts)
+        verb = f"Subtract {by} from" if by > 0 else f"Add {-by} to"
+        remedy = f"{verb} the positions of queries. {remedy}"
+    return Cause("bias-alignment", text, evidence, change, fitted, values, remedy=remedy)
 
 
 def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[Cause]:
@@ -200,6 +215,7 @@ def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[C
             f"{steps[start]:.6g} times as much as near the query",
             {key: value},
             values={"measured": value},
+            remedy="Use query - key of any size: no clamp, no modulo, no table of fixed length.",
             # In half precision, adding 1 has no effect from these numbers on.
             equivalent=("position-precision",) if value in (2**8, 2**11) else (),
         )
@@ -219,6 +235,7 @@ def _rounded(long: Lines, encoding: ALiBi) -> Iterator[Cause]:
                 f"{where}: equal to the declared bias if {words} rounded to {name}",
                 {"round": (name, place)},
                 values={"declared": "exact", "measured": name, "where": place},
+                remedy="Compute slopes, distances and their product in float32 or float64.",
                 equivalent=(other,) if same and place != "slopes" else (),
             )
 

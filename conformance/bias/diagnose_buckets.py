@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 
 from posenc_ref import T5Bias
 from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
-from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.harness.run import PREDICTS, Run
 
 from .bucket_model import WIDEST, bases, model, shift, starts
+from .distance_formulas import t5_bucket
 
 #: Maps with more buckets are not diagnosed.
 _MOST = 1024
@@ -37,10 +40,48 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
             causes.append(Cause("bucket-spacing", text, where, {"shift": moved}, values=values))
     found, complete = explain(residual, unique(causes))
     run.report.measured = words(encoding, r, b)
+    if (vague(found) or not complete) and _step(run, encoding, r, b):
+        return
     if complete:
         report(run, found)
     else:
         by_no_rule(run, encoding, r, b)
+
+
+def vague(found: Sequence[Cause]) -> bool:
+    """Return whether the causes only list where buckets start, as several rules may give them."""
+    return any(one.fitted > 1 and {"starts", "future_starts"} & {*one.change} for one in found)
+
+
+def _step(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> bool:
+    """Report the changed step of the rule that gives all buckets; return whether one does."""
+
+    def rule(steps: Steps) -> Any:
+        return t5_bucket(encoding, r, steps)
+
+    for code, message, remedy, change in changes(plain_steps(rule)):
+        if np.array_equal(computed(rule, change), b):
+            at = int(np.flatnonzero(b != model(encoding, {}, r))[0])
+            true = model(encoding, {}, r[at : at + 1])[0]
+            evidence = (
+                f"bucket({r[at]}) = {b[at]}, declared {true}; {PREDICTS} all {r.size} buckets"
+            )
+            run.add(code, message, evidence, remedy=remedy)
+            return True
+    return False
+
+
+def rule_of(encoding: T5Bias) -> str:
+    """Return the declared rule of the buckets, as a remedy."""
+    both = encoding.bidirectional
+    size = encoding.num_buckets // 2 if both else encoding.num_buckets
+    exact = size // 2
+    text = (
+        f"Give distances below {exact} a bucket each; from {exact} on, use {exact} + "
+        f"floor({size - exact} * log(distance / {exact}) / log({encoding.max_distance} / {exact})),"
+        f" at most {size - 1}"
+    )
+    return f"{text}{f'; add {size} for keys after the query' if both else ''}."
 
 
 def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None:
@@ -53,6 +94,7 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
         "bucket-clamp" if outside.any() or far.all() else "bucket-spacing",
         f"{wrong.size} of {r.size} relative positions have a wrong bucket, and no known rule fits",
         f"bucket({r[n]}) = {b[n]}, declared {model(encoding, {}, r[n : n + 1])[0]}",
+        remedy=rule_of(encoding),
         values={"declared": list(encoding.thresholds), "measured": words(encoding, r, b)},
     )
 
@@ -80,30 +122,39 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
     text = "the relative position has the opposite sign"
     opposite = model(encoding, {}, -r[at : at + 1])[0]
     evidence = f"{where}; the declared bucket({-r[at]}) is {opposite}"
-    yield Cause("bucket-sign", text, evidence, {"sign": -1}, values={"declared": 1, "measured": -1})
+    values: dict[str, Any] = {"declared": 1, "measured": -1}
+    remedy = "Reverse the sign: the bucket is that of key - query, negative for earlier keys."
+    yield Cause("bucket-sign", text, evidence, {"sign": -1}, values=values, remedy=remedy)
     own = int(b[r == 0][0]) if (r == 0).any() else 0
     if own != 0:
         other = "a later key" if own == encoding.num_buckets // 2 else "another distance"
         text = f"a token's own position has the bucket of {other}: bucket(0) = {own}"
-        values: dict[str, Any] = {"declared": 0, "measured": own}
-        yield Cause("bucket-sign", text, "bucket(0) is declared 0", {"own": own}, values=values)
+        values = {"declared": 0, "measured": own}
+        remedy = "Give distance 0 bucket 0: later keys are those with key - query > 0, not >= 0."
+        if own != encoding.num_buckets // 2:
+            remedy = "Give distance 0 bucket 0."
+        where_0 = "bucket(0) is declared 0"
+        yield Cause("bucket-sign", text, where_0, {"own": own}, values=values, remedy=remedy)
     yield from _directions(encoding, where)
     for half in product(("bfloat16", "float16"), ("plain", "rounded", "one factor")):
         text = f"the logarithm is evaluated in {half[0]}"
+        remedy = "Compute the logarithm in float32 or float64."
         evidence = f"{where}; the measured buckets equal those of a {half[0]} logarithm"
         values = {"declared": "exact", "measured": half[0]}
-        yield Cause("bucket-spacing", text, evidence, {"half": half}, values=values)
+        yield Cause("bucket-spacing", text, evidence, {"half": half}, values=values, remedy=remedy)
     number = int(b.max()) + 1
     if number != encoding.num_buckets and not (number % 2 and encoding.bidirectional):
         text = f"there are {number} buckets, not {encoding.num_buckets}"
         values = {"declared": encoding.num_buckets, "measured": number}
-        yield Cause("bucket-spacing", text, where, {"num_buckets": number}, values=values)
+        remedy = f"Use {encoding.num_buckets} buckets."
+        change = {"num_buckets": number}
+        yield Cause("bucket-spacing", text, where, change, values=values, remedy=remedy)
     # Both sides are measured: with the opposite sign, earlier keys are on the other side.
     varying = [p for p in (past, later) if len(set(p.values())) > 1]
-    for profile in varying:
-        yield from _spacings(encoding, profile, where)
+    found = [one for profile in varying for one in _spacings(encoding, profile, where)]
     if len(varying) > 1:
-        yield from _one_side(encoding, past, later)
+        found += _one_side(encoding, past, later)
+    yield from (replace(one, remedy=rule_of(encoding)) for one in found)
 
 
 def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
@@ -118,7 +169,12 @@ def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
             values = {"declared": declared, "measured": measured}
             change = {"size": size, "future": future}
             text = f"{measured}; declared {declared}"
-            yield Cause("bucket-direction", text, where, change, values=values)
+            remedy = (
+                f"Give earlier keys buckets 0 .. {half - 1} and later keys {half} more."
+                if both
+                else "Use max(query - key, 0) as the distance: later keys have bucket 0."
+            )
+            yield Cause("bucket-direction", text, where, change, values=values, remedy=remedy)
 
 
 def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator[Cause]:
@@ -144,6 +200,11 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
         other = ("bucket-clamp",) if distances else other
         for distance in distances[:1]:
             text = f"max_distance is {distance}, not {encoding.max_distance}"
+            if 2 * distance == encoding.max_distance and size == 2 * (size // 2):
+                text += (
+                    f"; or the logarithm is divided by log({encoding.max_distance} / {size}), not "
+                    f"by log({encoding.max_distance} / {size // 2}): the same buckets"
+                )
             evidence = f"the last bucket starts at {first[-1]}, declared {encoding.thresholds[-1]}"
             fitted = 1 if _is_round(distance, encoding.max_distance) else 4
             change = {"max_distance": distance}

@@ -56,9 +56,15 @@ def _judged(declared: Mistake, cases: Sequence[BiasCase]) -> list[JudgedCall]:
 
 def _steps(declared: Bias) -> Iterator[Mistake]:
     """Yield the declared formula with each of its steps changed, without a fitted factor."""
-    none = ("bias-missing", "the bias is 0", lambda q, k: exactly(0 * declared.truth(q, k).value))
-    for code, message, values in chain([none], step_changes(declared)):
-        mistake = Mistake(code, message, lambda places, of=values: of(*places))  # type: ignore[misc]
+    remedy = "Add the declared bias."
+    none = (
+        "bias-missing",
+        "the bias is 0",
+        remedy,
+        lambda q, k: exactly(0 * declared.truth(q, k).value),
+    )
+    for code, message, remedy, values in chain([none], step_changes(declared)):
+        mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)
 
 
@@ -103,8 +109,8 @@ def _of_cases(mistake: Mistake) -> Mistake:
         factor = float((value * actual).sum()) / bottom if bottom else 1.0
         named = replace(mistake, predict=predicts(factor))
         return [named] * bool(mistake.code) + [
-            replace(named, code=code, message=text, values=values)
-            for code, text, values in factor_on_bias(run, factor)
+            replace(named, code=code, message=text, values=values, remedy=remedy)
+            for code, text, values, remedy in factor_on_bias(run, factor)
         ]
 
     return replace(mistake, predict=predicts(1.0), fit=fit)
@@ -112,23 +118,24 @@ def _of_cases(mistake: Mistake) -> Mistake:
 
 def factor_on_bias(
     run: Run, factor: float, head_dim: int = 1
-) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """Yield the code, message and values of a finding, if the factor on the bias is not 1."""
+) -> Iterator[tuple[str, str, dict[str, object], str]]:
+    """Yield the code, message, values and remedy of a finding, if the factor is not 1."""
     d, near = head_dim, run.budget * ROUNDOFF[run.coarse]
+    inside = getattr(run.encoding, "bias_inside_scale", False)
+    root = f"Add the bias to q . k before the sum is divided by sqrt({d})."
     known = (
-        (1.0, "", ""),
-        (-1.0, "bias-sign", "the bias has the opposite sign"),
-        (0.0, "bias-missing", "the bias is missing"),
-        (d**-0.5, "bias-scale", f"the bias is divided by sqrt({d}), like q.k"),
-        (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})"),
-    )
-    code, text = next(
-        (
-            (code, text)
-            for value, code, text in known
-            if abs(factor - value) <= near * max(value, 1)
-        ),
-        ("bias-scale", f"the bias is multiplied by {factor:.6g}"),
-    )
+        (1.0, "", "", ""),
+        (-1.0, "bias-sign", "the bias has the opposite sign", "Reverse the sign of the bias."),
+        (0.0, "bias-missing", "the bias is missing", "Add the bias."),
+        (d**-0.5, "bias-scale", f"the bias is divided by sqrt({d}), like q.k",
+         "Add the bias after q . k has been scaled, unscaled."),
+        (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})",
+         root if inside else f"Divide the bias by sqrt({d})."),
+    )  # fmt: skip
+    code, text, remedy = next(
+        (rest for value, *rest in known if abs(factor - value) <= near * max(value, 1)),
+        ("bias-scale", f"the bias is multiplied by {factor:.6g}",
+         f"Divide the bias by {factor:.6g}."),
+    )  # fmt: skip
     if code:
-        yield code, text, {"declared": 1.0, "measured": factor}
+        yield code, text, {"declared": 1.0, "measured": factor}, remedy

@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_ref import ALiBi
 from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
-from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import half_precision
 from posenc_ref.conformance.phases.precision import rounded
@@ -18,6 +18,8 @@ from posenc_ref.conformance.phases.precision import rounded
 from .cases import Ruler
 
 Slopes = dict[int, np.ndarray]
+#: The most groups of heads that are listed with the heads whose slopes they have.
+_MOST_RUNS = 4
 
 
 def diagnose_slopes(run: Run, got: Slopes) -> None:
@@ -48,16 +50,18 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
     sign = -1.0 if np.median(got[n] / true[n]) < 0 else 1.0
     where = f"{n} heads: {_list(got[n])}"
     if sign < 0:
-        text = "the slopes are negative: distance is rewarded"
+        text, remedy = "the slopes are negative: distance is rewarded", "Return positive slopes."
         values: dict[str, Any] = {"declared": 1, "measured": -1}
-        yield Cause("bias-sign", text, where, {"sign": -1.0}, values=values)
+        yield Cause("bias-sign", text, where, {"sign": -1.0}, values=values, remedy=remedy)
     scale = float(np.median(np.abs(got[n]) / true[n]))
     if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
         yield scale_cause(scale, f"{n} heads, every slope")
     for name, _ in half_precision(true[n]):
         text, values = f"the slopes are rounded to {name}", {"declared": "exact", "measured": name}
         evidence = f"{where}: the declared slopes, rounded to {name}"
-        yield Cause("table-precision", text, evidence, {"round": name}, values=values)
+        remedy = "Compute the slopes in float32 or float64."
+        change = {"round": name}
+        yield Cause("table-precision", text, evidence, change, values=values, remedy=remedy)
     free = {count: sign * m for count, m in got.items()}
     yield replace(slopes_cause(sign * got[n], true[n], max_bias, ruler), change={"slopes": free})
 
@@ -67,7 +71,8 @@ def scale_cause(scale: float, where: str) -> Cause:
     text = f"the bias is multiplied by {_factor(scale)}"
     evidence = f"{where}: {scale:.9g} times the declared one"
     values = {"declared": 1.0, "measured": scale}
-    return Cause("bias-scale", text, evidence, {"scale": scale}, values=values)
+    remedy = f"Divide the bias by {_factor(scale)}."
+    return Cause("bias-scale", text, evidence, {"scale": scale}, values=values, remedy=remedy)
 
 
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
@@ -75,8 +80,8 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
-    count, remedy = plural(int(bad.sum()), "slope is", "slopes are", len(m)) + " wrong", ""
-    message = f"{count}; measured: {words}"
+    count = plural(int(bad.sum()), "slope is", "slopes are", len(m)) + " wrong"
+    remedy, message = rule_of_slopes(len(m), max_bias), f"{count}; measured: {words}"
     for series, what_to_do, slopes in known_series(len(m), max_bias):
         if not ruler.differ(m, slopes, slopes).any():
             words, message, remedy = series, f"{series}: {count}", what_to_do
@@ -84,6 +89,17 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
     evidence = f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}"
     values = {"declared": true.tolist(), "measured": m.tolist(), "recipe": words}
     return Cause("slopes", message, evidence, {"slopes": m}, fitted=3, values=values, remedy=remedy)
+
+
+def rule_of_slopes(n: int, max_bias: float) -> str:
+    """Return the declared rule of the slopes, as a remedy."""
+    c, b = 1 << (n.bit_length() - 1), f"{max_bias:g}"
+    if c == n:
+        return f"Use the slopes 2 ** (-{b} h / {n}), h = 1 .. {n}."
+    return (
+        f"Use 2 ** (-{b} h / {c}), h = 1 .. {c}, for the first {c} heads, and "
+        f"2 ** (-{b} (2 h - 1) / {2 * c}), h = 1 .. {n - c}, for the others."
+    )
 
 
 def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
@@ -98,11 +114,34 @@ def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray
             "heads; posenc_ref.ALiBi(n).slopes() has them.",
             2.0 ** (-max_bias * h / n),
         )
+        yield from _known_rest(n, c, max_bias)
     yield (
         f"the exponents start at h = 0: 2 ** (-{max_bias:g} h/n) for h = 0 .. {n - 1}",
         "Count heads from 1: the first slope is 2 ** (-max_bias/n), not 1.",
         2.0 ** (-max_bias * (h - 1) / n),
     )
+
+
+def _known_rest(n: int, c: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield series that are right for the first c heads and wrong for the others."""
+    right = 2.0 ** (-max_bias * np.arange(1, c + 1) / c)
+    h, others = np.arange(1, n - c + 1), f"the other {n - c} slopes"
+    remedy = rule_of_slopes(n, max_bias)
+    for words, exponents in (
+        (f"are the first ones of the series of {2 * c} heads, not every second one", h),
+        (f"are every second one of the series of {2 * c} heads from its second, not its first, on",
+         2 * h),
+        (f"are the last ones of the series of {2 * c} heads", 2 * c - len(h) + h),
+        (f"are every second one of the series of {2 * c} heads, in reverse order",
+         2 * len(h) + 1 - 2 * h),
+        (f"continue the series of {c} heads", 2 * (c + h)),
+    ):  # fmt: skip
+        rest = 2.0 ** (-max_bias * exponents / (2 * c))
+        yield f"the first {c} slopes are right, {others} {words}", remedy, np.r_[right, rest]
+    if max_bias != 8:
+        rest = 2.0 ** (-8 * (2 * h - 1) / (2 * c))
+        text = f"the first {c} slopes are right, {others} are those of max_bias 8, not {max_bias:g}"
+        yield text, remedy, np.r_[right, rest]
 
 
 def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> str:
@@ -128,7 +167,37 @@ def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> st
         for words, slopes in _series(m[c:]):
             rest = rest if ruler.differ(m[c:], slopes, slopes).any() else words
         return f"the first {c} slopes are right; the other {n - c} slopes are {rest}"
+    if words := _other_heads(m, true, ruler):
+        return words
     return f"no rule found in {_list(m)}, declared {_list(true)}"
+
+
+def _other_heads(m: np.ndarray, true: np.ndarray, ruler: Ruler) -> str:
+    """Describe slopes that are declared slopes of other heads; empty if some are not."""
+    same = ~ruler.differ(m[:, None], true, true)
+    if not same.any(axis=1).all():
+        return ""
+    used = same.argmax(axis=1)
+    turns = 1 + np.flatnonzero(np.diff(used) != 1)
+    again = 1 + np.flatnonzero(np.diff(used) != 0)
+    moved, start = [], 0
+    while start < len(m):
+        ends = [min([*at[at > start], len(m)]) for at in (turns, again)]
+        run = range(start, max(ends))
+        if not np.array_equal(used[run], run):
+            moved.append((run, range(used[start], used[run[-1]] + 1)))
+        start = max(ends)
+    if len(moved) > _MOST_RUNS:
+        return ""
+    return "; ".join(
+        f"{_heads(run)} {'has' if len(run) == 1 else 'have'} the slope{'s' * (len(of) > 1)} of "
+        f"{_heads(of)}"
+        for run, of in moved
+    )
+
+
+def _heads(heads: range) -> str:
+    return f"head{'s' * (len(heads) > 1)} {ranges(heads)}"
 
 
 def _series(m: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -136,7 +205,8 @@ def _series(m: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     if len(m) > 1:
         first, last = -np.log2(m[[0, -1]])
         step = float((last - first) / (len(m) - 1))
-        words = f"one series 2 ** -({first - step:.6g} + {step:.6g} h), h = 1 .. {len(m)}"
+        start = first - step if abs(first - step) > 1e-12 * max(abs(first), 1.0) else 0.0
+        words = f"one series 2 ** -({start:.6g} + {step:.6g} h), h = 1 .. {len(m)}"
         yield words, 2.0 ** -(first + step * np.arange(len(m)))
 
 

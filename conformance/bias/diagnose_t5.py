@@ -16,8 +16,8 @@ from posenc_ref.conformance.phases.precision import rounded
 
 from .bucket_model import bases, model, shift
 from .cases import BiasCase, Ruler
-from .diagnose_alibi import alignment_cause
-from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
+from .diagnose_alibi import LAST_KEY, alignment_cause
+from .diagnose_buckets import bucket_causes, by_no_rule, unique, vague, words
 from .diagnose_other import explained_by_step
 from .diagnose_slopes import scale_cause
 
@@ -51,7 +51,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     names = [case.name for case in cases]
     causes, complete = explain(_residual(encoding, table, names, lines, ruler), kept)
     r, b = _merged(decoded)
-    if not (causes and complete) and explained_by_step(run, cases):
+    if (vague(causes) or not (causes and complete)) and explained_by_step(run, cases):
         run.report.measured = words(encoding, r, b)
         return
     report(run, causes, complete)
@@ -73,7 +73,7 @@ def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
             for case, value in zip(cases, values, strict=True)
         ):
             evidence = "the declared bias with these query positions equals the biases of all calls"
-            run.add("bias-alignment", message, evidence)
+            run.add("bias-alignment", message, evidence, remedy=LAST_KEY)
             return True
     return False
 
@@ -103,7 +103,9 @@ def _tables(table: np.ndarray, lines: Sequence[Line], ruler: Ruler) -> list[Caus
         shown = ", ".join(f"{h} has the bias of {k}" for h, k in enumerate(order) if h != k)
         values: dict[str, Any] = {"declared": list(range(len(order))), "measured": order}
         text, evidence = "heads have each other's bias", f"head {shown}"
-        found.append(Cause("head-order", text, evidence, {"heads": order}, values=values))
+        remedy = "Give head h the column h of the table."
+        change = {"heads": order}
+        found.append(Cause("head-order", text, evidence, change, values=values, remedy=remedy))
         table = table[:, order]
         best = _share(seen, table, ruler)
     scales = _scales(seen, lines, table)
@@ -116,7 +118,9 @@ def _tables(table: np.ndarray, lines: Sequence[Line], ruler: Ruler) -> list[Caus
             values = {"declared": "exact", "measured": name}
             text = f"the table is rounded to {name}"
             evidence = f"the values are those of the declared table rounded to {name}"
-            found.append(Cause("table-precision", text, evidence, {"round": name}, values=values))
+            remedy, half_ = "Keep the table in its own dtype.", {"round": name}
+            cause = Cause("table-precision", text, evidence, half_, values=values, remedy=remedy)
+            found.append(cause)
     return found
 
 

@@ -61,7 +61,7 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("position-scale", "is that of query 0, not of the query", 0 * q),
         ("position-scale", "is the query's position plus 1", q + 1),
         ("position-scale", "is the offset of the key, not the query's position", distance),
-    )  # fmt: skip
+        right="Use the query's own position in the denominator.")  # fmt: skip
     c = float(s.factor("c in the denominator", e.c))
 
     def log(name: str) -> Callable[[Any], Any]:
@@ -72,6 +72,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         np.maximum(place, s.factor("the threshold on the length", e.length)),
         ("position-scale", "is not raised to the threshold on the length", place),
         ("position-scale", "is the smaller of position and threshold", np.minimum(place, e.length)),
+        right=f"Use max(position of the query, {e.length:g}) in the denominator: the "
+        "position is raised to the threshold.",
     )
     norm = log("the logarithm of the denominator")(c * place) + e.eps
     x = s.within(
@@ -88,7 +90,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("position-scale", "is not divided by psi of the position", x),
         ("position-scale", "is a quotient of plain distances, without logarithms",
          distance / np.maximum(place, 1e-9)),
-    )  # fmt: skip
+         right="Divide psi of the distance by psi of the position: log(c d + 1) / "
+         "(log(c n + 1) + eps).")  # fmt: skip
     weights, biases = (e.hidden, e.output), (e.hidden_bias, e.output_bias)
     return network(s, x[..., None], weights, biases, (), (), "relu")
 
@@ -102,6 +105,16 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
             "the logarithmic offset",
             logged,
             ("relative-symmetric", "has lost its sign", np.abs(logged)),
+            right="Multiply the logarithm of 1 + |r| by the sign of r.",
+        )
+    else:
+        logged = np.sign(r) * np.log1p(np.abs(r))
+        words = "is replaced by its logarithm, sign(r) log(1 + |r|)"
+        r = s.pick(
+            "the offset in the network",
+            r,
+            ("position-scale", words, logged),
+            right="Pass the plain offset query - key to the network.",
         )
     return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
 
@@ -121,7 +134,8 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
-    )  # fmt: skip
+         right="Sum the log gates from the key after the key's position up to the "
+         "query: F[query] - F[key], F being the running sum.")  # fmt: skip
     return np.asarray(up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :])
 
 
@@ -140,7 +154,8 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
         "the distance", np.maximum(-r, 0),
         ("bucket-direction", "of later keys is |r|, not 0", np.abs(r)),
         ("bucket-direction", "is that to later keys", np.maximum(r, 0)),
-    )  # fmt: skip
+        right="Use max(query - key, 0), the distance to earlier keys; later keys have "
+        "distance 0.")  # fmt: skip
     top = s.pick(
         "the range of the logarithm",
         e.max_distance / exact,
@@ -149,12 +164,20 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
         ("bucket-spacing", "is (max_distance - 1) / max_exact", (e.max_distance - 1) / exact),
         ("bucket-spacing", "is max_distance", float(e.max_distance)),
         ("bucket-spacing", "is max_distance / num_buckets", e.max_distance / e.num_buckets),
-    )  # fmt: skip
+        right=f"Divide the logarithm of distance / {exact} by log({e.max_distance} / "
+        f"{exact}), with {exact} exact buckets.")  # fmt: skip
     steps = s.number("the number of logarithmic buckets", size - exact, "bucket-spacing")
+    inside = s.number("the distance in the logarithm", distance, "bucket-spacing")
     with np.errstate(all="ignore"):
-        logged = np.log(np.maximum(distance, 1) / exact) / np.log(max(top, 1 + 1e-9)) * steps
-    far = exact + s.rounded("the logarithmic bucket", logged, "floor")
-    far = s.clip("the bucket of far keys", far, exact, size - 1)
+        logged = np.log(np.maximum(inside, 1) / exact) / np.log(max(top, 1 + 1e-9)) * steps
+    free = exact + s.rounded("the logarithmic bucket", logged, "floor")
+    far = s.clip("the bucket of far keys", free, exact, size - 1)
+    if both:
+        last = e.num_buckets - 1
+        words = f"is clamped to {last} before the half is chosen, not to {size - 1}"
+        right = f"Clamp {{name}} to {size - 1}, and add {size} for later keys afterwards."
+        far = s.pick("the bucket of far distances", far,
+                     ("bucket-clamp", words, np.clip(free, exact, last)), right=right)  # fmt: skip
     start = s.number("the first distance with a logarithmic bucket", exact, "bucket-spacing")
     bucket = np.where(distance < start, np.minimum(distance, size - 1), far)
     if both:
@@ -164,6 +187,8 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
             ("bucket-direction", "for later keys begins at the query's own position", r >= 0),
             ("bucket-direction", "for later keys is used for earlier ones", r < 0),
             ("bucket-direction", "for later keys is not used", r > np.inf),
+            right=f"Add {size} to the bucket of keys after the query (key - query > 0), "
+            "and nothing to others.",
         )
         bucket = bucket + size * later
     return bucket

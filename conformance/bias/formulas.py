@@ -39,8 +39,8 @@ def formula_of(declared: Bias) -> Formula | None:
 
 def step_changes(
     declared: Bias,
-) -> Iterator[tuple[str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
-    """Yield the code, the message and the values (q, k) of every changed step of the formula."""
+) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
+    """Yield the code, message, remedy and values (q, k) of every changed step of the formula."""
     formula = formula_of(declared)
     if formula is None:
         return
@@ -50,14 +50,14 @@ def step_changes(
         return lambda steps: formula(declared, q[:, None], k[None, :], steps)
 
     at = np.arange(n)
-    for code, message, change in changes(plain_steps(run(at, at))):
+    for code, message, remedy, change in changes(plain_steps(run(at, at))):
 
         def values(q: np.ndarray, k: np.ndarray, change: Any = change) -> Truth:
             truth = declared.truth(q, k)
             value = np.broadcast_to(computed(run(q, k), change), truth.value.shape)
             return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
-        yield code, message, values
+        yield code, message, remedy, values
 
 
 _FORMS: tuple[tuple[type[Bias], Formula], ...] = (

@@ -31,7 +31,7 @@ def network(
                 ("score-term", f"is GELU, not {activation}", gelu),
                 ("score-term", f"is tanh, not {activation}", np.tanh(v)),
                 ("score-term", "is left out", v),
-            )
+                right=f"Use the declared activation, {activation}, between the layers.")
         )  # fmt: skip
 
     for n, weight in enumerate(weights):
@@ -40,15 +40,24 @@ def network(
             x = x + s.array(f"the bias of layer {n}", biases[n], ("output",))
         if n == len(weights) - 1:
             break
+        before = x if not len(gains) else _layer_norm(s, x, gains[n], shifts[n], x.shape[-1])
         if len(gains):
             norm = partial(_layer_norm, s, gain=gains[n], shift=shifts[n], size=x.shape[-1])
             x = s.pick(
                 "the order of LayerNorm and activation",
                 active(norm(x)),
                 ("score-term", "is reversed: the activation comes first", norm(active(x))),
+                right="Apply LayerNorm first, then the activation.",
             )
         else:
             x = active(x)
+        if len(weights) > 2:
+            x = s.pick(
+                f"the activation after layer {n + 1} of {len(weights)}",
+                x,
+                ("score-term", "is left out", before),
+                right=f"Apply the activation, {activation}, after layer {n + 1} too.",
+            )
     return np.moveaxis(x, -1, 0)
 
 
@@ -65,5 +74,6 @@ def _layer_norm(s: Steps, x: np.ndarray, gain: Any, shift: Any, size: int) -> np
         ("score-term", "is left out", x),
         ("score-term", "has epsilon 1e-6, not 1e-5", centred / np.sqrt(square + 1e-6)),
         ("score-term", "has epsilon 1e-3, not 1e-5", centred / np.sqrt(square + 1e-3)),
-    )  # fmt: skip
+        right=f"Subtract the mean and divide by sqrt(variance over {size} numbers + "
+        "1e-5).")  # fmt: skip
     return np.asarray(root * np.asarray(gain, np.float64) + np.asarray(shift, np.float64))

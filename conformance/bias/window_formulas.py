@@ -24,7 +24,8 @@ def _grid(q: np.ndarray, k: np.ndarray, w: int, h: int, s: Steps) -> tuple[Any, 
         ("token-order", "are counted column by column, not row by row", columns),
         ("token-order", f"are split by the height {h}, not by the width {w}",
          (q // h - k // h, q % h - k % h)),
-    )  # fmt: skip
+         right=f"Split a token's index by the width {w}: row = index // {w}, column = "
+         f"index % {w}.")  # fmt: skip
     return s.number("the row offset", dy), s.number("the column offset", dx)
 
 
@@ -36,7 +37,7 @@ def _both(s: Steps, dy: Any, dx: Any) -> tuple[Any, Any]:
             ("bucket-sign", "has the opposite sign in both rows and columns", (-dy, -dx)),
             ("relative-symmetric", "is replaced by its absolute value, in both rows and columns",
              (np.abs(dy), np.abs(dx))),
-        )
+             right="Count both offsets as query - key, with their signs.")
     )  # fmt: skip
 
 
@@ -56,6 +57,7 @@ def dynamic_window(e: DynamicWindowBias, q: np.ndarray, k: np.ndarray, s: Steps)
             "is replaced by sign times log(1 + size)",
             np.sign(x) * np.log1p(abs(x)),
         ),
+        right="Pass the plain offsets (dy, dx) to the network.",
     )
     return network(s, x, e.weights, e.biases, e.gains, e.shifts, e.activation)
 
@@ -76,16 +78,23 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, "is half of n - 1", largest / 2),
         (code, "is left out", np.ones(2)),
         ("axis-order", "has height and width exchanged", largest[::-1]),
-    )  # fmt: skip
+        right="Divide the offsets by the size of the pretrained window (of the window "
+        "if none is declared) minus 1.")  # fmt: skip
     x = np.stack([dy, dx], axis=-1) / largest
     size = 8 * np.abs(x)
-    size = s.pick("the factor 8", size, (code, "is left out", np.abs(x)))
+    size = s.pick(
+        "the factor 8",
+        size,
+        (code, "is left out", np.abs(x)),
+        right="Multiply the normalised offsets by 8 before the logarithm.",
+    )
     logged = s.log("the logarithm", size, 1.0, "2")
     unit = s.pick(
         "the divisor log2(8) = 3",
         3.0,
         (code, "is left out", 1.0),
         (code, "is the natural logarithm of 8", np.log(8.0)),
+        right="Divide log2(1 + 8 |x|) by log2(8) = 3.",
     )
     both = s.pick(
         "the network's inputs",
@@ -93,8 +102,9 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, "are natural logarithms, divided by the natural logarithm of 8, without the 1 +",
          np.sign(x) * np.log(np.maximum(size, 1)) / np.log(8.0)),
         (code, "have lost their sign", logged / unit),
+        ("axis-order", "come in the order (dx, dy)", (np.sign(x) * logged / unit)[..., ::-1]),
         (code, "are natural logarithms, not divided by log2(8) = 3", np.sign(x) * np.log1p(size)),
-    )  # fmt: skip
+        right="Pass sign(x) log2(1 + 8 |x|) / 3 to the network, for (dy, dx).")  # fmt: skip
     weights, biases = (e.hidden, e.output), (e.hidden_bias, None)
     y = network(s, both, weights, biases, (), (), "relu")
     sixteen = s.factor("the factor 16", 16.0, "bias-scale", "bias-sign")
@@ -105,6 +115,7 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
             ("bias-scale", "and the factor 16 are left out", y),
             ("bias-scale", "is left out: the network's output is multiplied by 16", 16 * y),
             ("bias-scale", "is replaced by tanh", 16 * np.tanh(y)),
+            right="Return 16 times the sigmoid of the network's output.",
         )
     )
 
@@ -122,6 +133,7 @@ def convit(e: ConViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("position-scale", "is the distance, without the square", np.sqrt(square)),
         ("position-scale", "is |dx| + |dy|", np.abs(dx) + np.abs(dy)),
         ("position-scale", "is the square of |dx| + |dy|", (np.abs(dx) + np.abs(dy)) ** 2),
+        right="Use dx ** 2 + dy ** 2.",
     )
     return np.asarray(-of_x * dx - of_y * dy + of_d * far + of_heads(e.proj_bias))
 
@@ -134,6 +146,7 @@ def _swin_row(dy: Any, dx: Any, h: int, w: int, s: Steps) -> Any:
         (code, f"is width - 1 = {w - 1}, not height - 1 = {h - 1}", w - 1),
         (code, f"is height = {h}, not height - 1", h),
         (code, "is left out", 0),
+        right=f"Add height - 1 = {h - 1} to the row offset.",
     )
     columns = s.pick(
         "the shift of the column offset",
@@ -141,12 +154,14 @@ def _swin_row(dy: Any, dx: Any, h: int, w: int, s: Steps) -> Any:
         (code, f"is height - 1 = {h - 1}, not width - 1 = {w - 1}", h - 1),
         (code, f"is width = {w}, not width - 1", w),
         (code, "is left out", 0),
+        right=f"Add width - 1 = {w - 1} to the column offset.",
     )
     sizes = {"2h - 1": 2 * h - 1, "w": w, "h": h, "2w": 2 * w, "2w - 2": 2 * w - 2, "1": 1}
     by = s.pick(
         "the factor of the row offset",
         2 * w - 1,
         *((code, f"is {name} = {n}, not 2w - 1 = {2 * w - 1}", n) for name, n in sizes.items()),
+        right=f"Multiply the row offset by 2 * width - 1 = {2 * w - 1}.",
     )
     return (dy + rows) * by + dx + columns
 
@@ -164,6 +179,8 @@ def swin(e: SwinBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("relative-absolute", "is the key's own number", k + 0 * q),
         ("relative-absolute", "is the query's own number", q + 0 * k),
         ("wrong-row", "is counted from the end", n - 1 - row),
+        right=f"Take row (dy + {h - 1}) * {2 * w - 1} + dx + {w - 1} of the table, in "
+        "integers of at least 16 bits.",
     )
     return looked_up(s, e.table, row)
 
@@ -181,7 +198,8 @@ def beit(e: BEiTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         "the row of [CLS] to itself", n - 1,
         (code, "is that of patches to [CLS]", n - 2), (code, "is that of [CLS] to patches", n - 3),
         (code, "is row 0", 0),
-    )  # fmt: skip
+        right=f"Use the last row of the table, {n - 1}, for [CLS] to itself; assign it "
+        "last.")  # fmt: skip
     to_patch, to_cls, corner = s.pick(
         "the rows of [CLS]",
         (n - 3, n - 2, corner),
@@ -190,6 +208,8 @@ def beit(e: BEiTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, "to patches and of patches to [CLS] are exchanged", (n - 2, n - 3, corner)),
         (code, "to patches and of [CLS] to itself are exchanged", (n - 1, n - 2, n - 3)),
         (code, "are the first three rows of the table", (0, 1, 2)),
+        right=f"Use row {n - 3} for [CLS] to patches, {n - 2} for patches to [CLS] and "
+        f"{n - 1} for [CLS] to itself.",
     )
     row = np.where(k == 0, to_cls, row)
     row = np.where(q == 0, np.where(k == 0, corner, to_patch), row)
@@ -209,6 +229,7 @@ def levit(e: LeViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, f"is {w - 1}, not the width {w}", w - 1),
         (code, f"is 2w - 1 = {2 * w - 1}, not the width {w}", 2 * w - 1),
         (code, "is 1", 1),
+        right=f"Multiply |dy| by the width {w}.",
     )
     row = np.abs(dy) * by + np.abs(dx)
     row = s.pick(
@@ -218,5 +239,9 @@ def levit(e: LeViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
          f"with h = {h}", np.abs(dx) * h + np.abs(dy)),
         ("axis-order", "is |dx| w + |dy|, not |dy| w + |dx|", np.abs(dx) * w + np.abs(dy)),
         ("relative-symmetric", "is dy w + dx, without absolute values", dy * by + dx),
-    )  # fmt: skip
+        ("relative-symmetric", "is |dy| w + dx, without the absolute value of dx",
+         np.abs(dy) * by + dx),
+        ("relative-symmetric", "is dy w + |dx|, without the absolute value of dy",
+         dy * by + np.abs(dx)),
+        right=f"Take row |dy| * {w} + |dx| of the table.")  # fmt: skip
     return looked_up(s, e.table, row)

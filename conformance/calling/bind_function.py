@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from posenc_ref._namespace import namespace
@@ -36,6 +37,7 @@ def others(
 ) -> Iterator[tuple[int, Implementation]]:
     """Yield the implementation of a function that does not rotate, if a call succeeds."""
     kind = convention.surfaces[0]
+    subject = replace(subject, function=library.wrapped(subject.function))
     try:
         with refusals():
             call, asked = _called(kind, subject, subject.like_x(library))
@@ -43,7 +45,7 @@ def others(
         subject.request.tried.append(f"{convention.name}: {error}")
         return
     how = f"{subject.words}({subject.facts.described(subject.function, asked)})"
-    yield PERFECT, subject.implementation(library, library.wrapped(call), kind, "bhsd", how)
+    yield PERFECT, subject.implementation(library, call, kind, "bhsd", how)
 
 
 def _called(kind: str, subject: Subject, like: Any) -> tuple[Callable[..., Any], tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -201,12 +202,15 @@ def _scored(
     driver = driver_of(
         library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
     )
+    begin = time.monotonic()
     try:
         if works_in_place(driver, subject.dim, subject.sizes):
             way = replace(way, inplace=True)
     except Refused as error:  # the score would make the same call
         request.tried.append(str(error))
+        request.refusals.add(error, time.monotonic() - begin)
         return
+    request.refusals.clear()
     points, why = _points(subject, library, library.wrapped(way), way.layout)
     doubtful = way.layout not in ("bhsd", "bshd") or (not way.positions and way.source is None)
     doubtful = doubtful or way.grid is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.foreign import Refused, refusals
 
 from .signatures import inner
@@ -26,18 +28,24 @@ class Library:
     backend: str
     convert: str = ""  #: "module:function" from NumPy; empty: the backend makes the arrays itself
 
+    def array(self, values: np.ndarray, dtype: str = "float32") -> Any:
+        """Return ``values`` as an array of the library."""
+        if not self.convert:
+            return backend_named(self.backend).asarray(values, dtype, None)
+        module, _, name = self.convert.partition(":")
+        return getattr(importlib.import_module(module), name)(np.array(values, order="C"))
+
     def wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``call`` for the backend's arrays, with converted arguments and results."""
         if not self.convert:
             return call
-        module, _, name = self.convert.partition(":")
-        make = getattr(importlib.import_module(module), name)
 
-        def converted(*args: Any) -> Any:
-            given = [
-                make(np.ascontiguousarray(a)) if isinstance(a, np.ndarray) else a for a in args
-            ]
-            return _host(call(*given))
+        def made(value: Any) -> Any:
+            return self.array(value) if isinstance(value, np.ndarray) else value
+
+        @functools.wraps(call)
+        def converted(*args: Any, **named: Any) -> Any:
+            return _host(call(*map(made, args), **{n: made(v) for n, v in named.items()}))
 
         return converted
 

@@ -30,9 +30,9 @@ ROLES: dict[str, str] = {
     "frames": r"[TfF]|(num_|n_)?frames|grid_(t|depth)|(num_|n_)?[tT]_patches|end_t|"
     r"(t|temporal)_(len(gth)?|size)",
     "grid_height": r"h|H|hh|ph|ny|(grid|patch|num|n|feat|img|image|latent)_?(h|height|rows)|"
-    r"[hH](eight)?_(len(gth)?|size|patches)|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
+    r"[hH](eight)?_(len(gth)?|size|patches)|(len|win)_h|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
     "grid_width": r"w|W|ww|pw|nx|(grid|patch|num|n|feat|img|image|latent)_?(w|width|cols|columns)|"
-    r"[wW](idth)?_(len(gth)?|size|patches)|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
+    r"[wW](idth)?_(len(gth)?|size|patches)|(len|win)_w|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
     "grid_of_each": r"grid_sizes",
     "grid": r"(feat(ure)?|grid|patch(es)?|spatial|latent|tokens?|win(dow)?)_?"
     r"(shapes?|sizes|dims|resolution|hw|size(?<!patch_size))|hw|HW|shape|size_hw|hw_size|grid",

@@ -23,8 +23,21 @@ from .table_search import NoTable, find_source
 from .tables import AT_POSITIONS, Source
 
 
-def sources_of(subject: Subject, library: Library) -> Iterator[Source]:
-    """Yield the tables for a rotation: what the user names, else what the file has."""
+def sources_of(subject: Subject, library: Library) -> list[Source]:
+    """Return the tables for a rotation: what the user names, else what the file has."""
+    request = subject.request
+    key = (id(subject.function), id(subject.facts), library.name)
+    if key not in request.sources:  # kept with the subject, so that no other has its id
+        before = len(request.tried)
+        found = list(_found(subject, library))
+        request.sources[key] = (subject, found, request.tried[before:])
+    else:
+        request.tried.extend(request.sources[key][2])
+    return list(request.sources[key][1])
+
+
+def _found(subject: Subject, library: Library) -> Iterator[Source]:
+    """Yield the tables, searched for anew."""
     request, like = subject.request, subject.like_x(library)
     if request.table is not None:
         places = [request.table]

@@ -8,7 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from .instances import ROTATES, Made, MethodOf, made_for, main_call, methods, ob
 from .libraries import Library
 from .roles import Unbound
 from .signatures import inner, is_function, signature_of
-from .trial import SIZES
+from .trial import SIZES, Refusals
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,9 @@ class Request:
     tried: list[str]
     #: The objects that were made for trials, with copies of their state before any call.
     made: list[tuple[Any, dict[str, Any]]]
+    refusals: Refusals = field(default_factory=Refusals)
+    #: The tables found for a function, with what failed: several conventions ask for them.
+    sources: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def part(self) -> tuple[int, int] | None:

@@ -119,6 +119,8 @@ def _measured(trial: Source, like: Any) -> Source:
     if len(parts) == 1 and parts[0].ndim > 2 and parts[0].shape[0] == 2:
         trial = replace(trial, stacked=True, kept={})
         parts = (parts[0][0], parts[0][1])
+    if trial.kind not in AT_POSITIONS and any(tuple(p.shape).count(ROWS) > 1 for p in parts):
+        raise ValueError(f"called for {ROWS} positions, it returns a matrix of {ROWS} x {ROWS}")
     rows = None if trial.kind != "nothing" else max(parts[0].shape)
     templates = tuple(template_of(tuple(part.shape), rows or ROWS) for part in parts)
     if any(_width(t) > 2 * like.shape[-1] for t in templates):

@@ -5,6 +5,7 @@ The axes of a trial input have distinct sizes, so that a wrong way seldom runs a
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,34 @@ COARSE = 2.0**-6
 ALIKE = MOVES = 4
 #: The score of a way that passes every test.
 PERFECT = ALIKE + MOVES + 2
+#: A function is not called any more after so many trial calls that raise at one place, if they
+#: took so many seconds together.
+SAME, SECONDS = 64, 10.0
+
+
+class Hopeless(Exception):
+    """Trial calls raise the same exception again and again; the message says which."""
+
+
+class Refusals:
+    """Trial calls by the place where they raised: how many, and how long they took."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[Any, ...], tuple[int, float]] = {}
+
+    def clear(self) -> None:
+        """Begin again: a call returned."""
+        self._places.clear()
+
+    def add(self, error: Refused, seconds: float) -> None:
+        """Count a call that raised; raise :class:`Hopeless` if there is no use in another one."""
+        trace = BaseException.__traceback__.__get__(error.cause)  # type: ignore[union-attr]
+        frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
+        place = (type(error.cause), *frames[-1:])
+        count, before = self._places.get(place, (0, 0.0))
+        self._places[place] = count, seconds = count + 1, before + seconds
+        if count >= SAME and seconds > SECONDS:
+            raise Hopeless(f"no other way was tried, because {count} calls raised {error}")
 
 
 def score(

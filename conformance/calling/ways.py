@@ -113,6 +113,8 @@ def roles_in_call(
             fixed[name] = facts.by_name[name]
         elif role == "value" and parameter.default is not parameter.empty:
             continue  # RoFormer rotates it too if it is given
+        elif role == "positions" and type(parameter.default) is int and parameter.default:
+            continue  # the number of an axis, as in Keras Hub's ESM
         elif role is not None and role in {*_CALL, *also} and role not in order.values():
             order[name] = role
         elif role in SETTINGS and (value := facts.value(name, role)) is not None:

@@ -17,7 +17,7 @@ from posenc_ref._text import one_line
 from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.surveys.batch import Batch, Checked
 from posenc_ref.conformance.surveys.junit import junit_file
-from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.runner import run
 

@@ -15,10 +15,11 @@ from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
+from posenc_ref.conformance.identify.natural.foreign import started
 
 from .options.apart import MEMORY, InProcess, Memory, Printed, Timeout, shown
 from .options.loading import UsageError, is_encoding, is_onnx, load_encoding, load_target
-from .options.models import PART, encoding_of, load_model
+from .options.models import PART, encoding_of, load_model, named_value
 from .options.output import usage_errors
 from .options.targets import (
     Axes,
@@ -141,6 +142,7 @@ def identify_command(
     if node is not None:
         raise UsageError("--node needs a TARGET that is an ONNX model")
     fn: Any
+    unbound: NoConvention | None = None
     if command is not None:
         if table or init or signature:
             raise UsageError("--exec takes no --table, --init and --signature")
@@ -170,9 +172,14 @@ def identify_command(
                 head_dim=head_dim,
                 axes=axes,
             )
-        except NoConvention:
-            if surface is not None or table or init or signature or not inspect.isroutine(fn):
+        except NoConvention as error:
+            if table or signature:
                 raise
+            if surface is not None or init or not inspect.isroutine(fn):
+                unbound = error
+                fn = started(fn, dict(named_value(text, "--init") for text in init or ()))
+                if fn is None:
+                    raise
     card = identify(
         fn,
         surface,
@@ -186,6 +193,8 @@ def identify_command(
         max_position=max_position,
         name=None if isinstance(fn, Implementation) else target,
     )
+    if unbound is not None and not card.found:
+        raise unbound
     yield Printed(card.to_json() if as_json else str(card), _exit_code(card))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 from posenc_ref.conformance.surveys.show import parts
 from posenc_ref.conformance.surveys.verify import Options, verify
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.crossing import Crossing, Row, cross
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
@@ -55,6 +56,31 @@ def drive(
             return None
         calls += [judge_call(run, probe.check, one) for one in found]
     return calls
+
+
+def drive_crossed(
+    run: Run,
+    crossing: Crossing,
+    probe: Callable[[Row], Probe | None],
+    ask: Callable[[Probe], Sequence[JudgedCall]],
+) -> list[JudgedCall]:
+    """Judge the calls of a crossing, and return all of them.
+
+    ``probe`` returns the call of a row, or None if the encoding has no such call.
+    """
+
+    def judged(row: Row) -> list[JudgedCall] | None:
+        one = probe(row)
+        calls = ask(one) if one is not None else ()
+        if one is None or not run.floats_only():
+            return None
+        return [judge_call(run, one.check, call) for call in calls]
+
+    def said(row: Row) -> str:
+        one = probe(row)
+        return "" if one is None else one.words or one.case
+
+    return [call for found in cross(run, crossing, judged, said) for call in found]
 
 
 def one_result(

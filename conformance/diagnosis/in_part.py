@@ -38,7 +38,10 @@ _TILES = (2, 4, 8, 16, 32, 64, 128)
 def in_part(
     run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistakes: Iterable[Mistake]
 ) -> tuple[Mistake, str] | None:
-    """Return the first mistake that all wrong elements show, and where it is made, in words."""
+    """Return the first mistake that all wrong elements show, and where it is made, in words.
+
+    The words are empty if it is made everywhere.
+    """
     elements = sum(int((scores(run, one, one.truth) > run.budget).sum()) for one in wrong)
     if elements < _FEWEST:
         return None
@@ -48,6 +51,8 @@ def in_part(
             continue
         if all(fits(run, one, mistake.predict(one.facts)) for one in wrong):
             made = [one for one in right if _changes(run, one, mistake)]
+            if not made:  # it predicts the right results too
+                return mistake, ""
             condition = _of_calls(wrong, made) or _of_arguments(run, wrong, made)
             if condition:
                 return mistake, f"only in calls with {condition}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
 from .combine import IN_PART
@@ -32,14 +33,20 @@ def worst(run: Run, one: JudgedCall) -> tuple[int, ...]:
 
 
 def match(
-    run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake], *, parts: bool = True
+    run: Run,
+    calls: Sequence[JudgedCall],
+    mistakes: Iterable[Mistake],
+    *,
+    parts: bool = True,
+    whole: bool = False,
 ) -> bool:
     """Report the mistakes that explain the wrong calls; return whether every call is explained.
 
     If one mistake explains every wrong call, only that mistake is reported; mistakes without
     fitted numbers are tried first. Otherwise several mistakes are reported. Each explains wrong
     calls that the others do not, and none contradicts a right call. If these do not explain every
-    call, ``parts`` allows one mistake that is made in some calls or elements only.
+    call, ``parts`` allows one mistake that is made in some calls or elements only. With ``whole``,
+    nothing is reported unless every call is explained.
     """
     wrong = failed(run, calls)
     if not wrong:
@@ -66,7 +73,7 @@ def match(
     chosen, left = _several(wrong, partial)
     if left and parts and report_in_part(run, calls, tried):
         return True
-    for mistake, found in chosen:
+    for mistake, found in chosen if not (whole and left) else ():
         message = f"{IN_PART}{mistake.message}" if left else mistake.message
         _add(run, replace(mistake, message=message), found)
     return not left
@@ -79,8 +86,17 @@ def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mis
     found = in_part(run, wrong, right, mistakes)
     if found is not None:
         mistake, words = found
-        _add(run, replace(mistake, message=f"{mistake.message}, {words}"), wrong)
+        _add(run, placed(mistake, words), wrong)
     return found is not None
+
+
+def placed(mistake: Mistake, words: str) -> Mistake:
+    """Return a mistake that is made in some places only; ``words`` name them."""
+    if not words:
+        return mistake
+    remedy = mistake.remedy or CODES[mistake.code].remedy
+    remedy += f" This is {words}: the rest is right."
+    return replace(mistake, message=f"{mistake.message}, {words}", remedy=remedy)
 
 
 def _several(

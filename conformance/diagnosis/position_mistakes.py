@@ -106,16 +106,27 @@ def of_any_start(
     ``halves`` are functions that round to half-precision formats, by the name of the format.
     """
     text = "the offset is added twice"
-    yield Mistake("decode-offset", text, at(lambda t: t.position + t.start))
+    remedy = f"Add {start} once: token i has the position {start} + i."
+    yield Mistake("decode-offset", text, at(lambda t: t.position + t.start), remedy)
     for by, words in ((1, "large"), (-1, "small")):
         text = f"every position is one too {words}"
-        yield Mistake("position-origin", text, at(lambda t, by=by: t.position + by))  # type: ignore[misc]
+        wrong = "add 1 to" if by > 0 else "subtract 1 from"
+        remedy = f"Do not {wrong} the positions: token i has the position {start} + i."
+        yield Mistake("position-origin", text, at(lambda t, by=by: t.position + by), remedy)  # type: ignore[misc]
     for name, half in halves.items():
         yield from mistakes(
             "position-precision",
             at,
-            (f"{start} is held in {name}", lambda t, half=half: half(1.0 * t.start) + t.index),
-            (f"positions are held in {name}", lambda t, half=half: half(1.0 * t.position)),
+            (
+                f"{start} is held in {name}",
+                lambda t, half=half: half(1.0 * t.start) + t.index,
+                f"Hold {start} in int64 or float32, not in {name}.",
+            ),
+            (
+                f"positions are held in {name}",
+                lambda t, half=half: half(1.0 * t.position),
+                f"Build positions in int64 or float32, not in {name}.",
+            ),
         )
 
 
@@ -135,6 +146,14 @@ def only_first_row() -> Iterator[Mistake]:
     yield from mistakes(
         "row-offset",
         predicts,
-        ("with one token per row, all rows but the first are not rotated", 1.0),
-        ("with one token per row, all rows but the first are zero", 0.0),
+        (
+            "with one token per row, all rows but the first are not rotated",
+            1.0,
+            "Rotate all batch rows, also in calls with one token per row.",
+        ),
+        (
+            "with one token per row, all rows but the first are zero",
+            0.0,
+            "Rotate and write all batch rows, also in calls with one token per row.",
+        ),
     )

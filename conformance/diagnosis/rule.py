@@ -18,6 +18,8 @@ import numpy as np
 Variables = Mapping[str, np.ndarray]
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
+#: Begins the names of variables that are not combined with others.
+ALONE = "the position of token "
 #: The names of sizes.
 SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
 #: The names of an index and of the length that it runs to.
@@ -26,6 +28,8 @@ TILED = (
     ("the index in the chunk", "the length of the chunk"),
     ("the head", "the number of heads"),
     ("the batch row", "the number of batch rows"),
+    ("the row", "the height"),
+    ("the column", "the width"),
 )
 #: Divisors of variables: sizes of tiles, pages and vectors.
 DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -37,6 +41,8 @@ _LARGEST = 2**20
 _MOST_OF_THREE = 16
 #: The code of rules about the range of positions.
 _RANGE = "position-range"
+#: What may be done about numbers that are too large.
+_SUPPORT = "support every value, or raise an error past the largest one"
 #: A rule must predict at least this many different wrong numbers for each constant it contains.
 _FEWEST = 2
 
@@ -50,11 +56,21 @@ class Rule:
     constants: int = 0  #: how many constants were measured
     code: str = ""  #: a code of its own, if the rule has one
     where: str = ""  #: the condition under which the numbers differ from the declared ones
+    mend: str = ""  #: what to change, if it is more than to use the declared number
 
     @property
     def words(self) -> str:
         """Return the rule with its condition."""
         return f"{self.text}{f', where {self.where}' if self.where else ''}"
+
+    @property
+    def remedy(self) -> str:
+        """Return what to change, and where."""
+        where = f" where {self.where}" if self.where else ""
+        if self.mend:
+            what, _, more = self.mend.partition(":")
+            return f"{what}{where}:{more if more and not where else f' use {DECLARED} there'}."
+        return f"Use {DECLARED}{f', also{where}' if where else ''}, in place of {self.text}."
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,7 @@ def _where(rule: Rule, condition: _Condition, declared: str) -> Rule:
     def of(v: Variables) -> np.ndarray:
         return np.where(condition.of(v), rule.of(v), v[declared])
 
-    return Rule(rule.text, of, rule.constants + 1, where=condition.text)
+    return Rule(rule.text, of, rule.constants + 1, where=condition.text, mend=rule.mend)
 
 
 def _supported(rule: Rule, used: np.ndarray, wrong: np.ndarray) -> bool:
@@ -135,6 +151,7 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
     for name in variables:
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
+    variables = _combined(variables)
     for name, v in variables.items():
         yield from _of_one(name, v, used, wrong)
     for (one, a), (two, b) in combinations(variables.items(), 2):
@@ -143,17 +160,23 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
 
 def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules with a product, a quotient or a remainder."""
+    variables = _combined(variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
         if np.array_equal(a * b, used):
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
     yield from _divided(used, variables)
 
 
+def _combined(variables: Variables) -> Variables:
+    return {name: v for name, v in variables.items() if not name.startswith(ALONE)}
+
+
 def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules of one variable: a multiple, a bound, a remainder, a narrow integer."""
     for by in (2, -1, 3):
         text = f"{by} times {name}" if by > 0 else f"minus {name}"
-        yield Rule(text, lambda x, n=name, by=by: by * x[n])  # type: ignore[misc]
+        mend = "" if name != DECLARED else f"Do not multiply {name} by {by}"
+        yield Rule(text, lambda x, n=name, by=by: by * x[n], mend=mend)  # type: ignore[misc]
     away = v[wrong] - used[wrong]
     if away.size and (away == away[0]).all() and 0 < abs(int(away[0])) <= _LARGEST:
         yield _plus(Rule(name, lambda x, n=name: x[n]), -int(away[0]))  # type: ignore[misc]
@@ -162,24 +185,39 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         yield Rule(f"{total[0]} - {name}", lambda x, n=name, c=total[0]: c - x[n], 1)  # type: ignore[misc]
     top, low = int(used.max()), int(used.min())
     text = f"{name}, clamped to at most {top}"
-    yield Rule(text, lambda x, n=name: np.minimum(x[n], top), 1, _RANGE)  # type: ignore[misc]
+    mend = _mend(name, f"Do not clamp {name} to {top}: {_SUPPORT}")
+    yield Rule(text, lambda x, n=name: np.minimum(x[n], top), 1, _RANGE, mend=mend)  # type: ignore[misc]
     text = f"{name}, clamped to at least {low}"
-    yield Rule(text, lambda x, n=name: np.maximum(x[n], low), 1)  # type: ignore[misc]
+    mend = _mend(name, f"Do not clamp {name} to {low}: {_SUPPORT}")
+    yield Rule(text, lambda x, n=name: np.maximum(x[n], low), 1, mend=mend)  # type: ignore[misc]
     size = int(np.gcd.reduce(away)) if away.size else 0
     for n in dict.fromkeys((size, *(d for d in DIVISORS if size and size % d == 0))):
         if n > 1:
-            yield Rule(f"{name} modulo {n}", lambda x, k=name, n=n: x[k] % n, 1, _RANGE)  # type: ignore[misc]
+            text = f"{name} modulo {n}"
+            mend = _mend(name, f"Do not reduce {name} modulo {n}: {_SUPPORT}")
+            yield Rule(text, lambda x, k=name, n=n: x[k] % n, 1, _RANGE, mend=mend)  # type: ignore[misc]
     for kind in _INTEGERS:
         narrow = np.iinfo(kind)
         if v.size and (v.max() > narrow.max or v.min() < narrow.min):
             text = f"{name} stored in {kind}, which wraps round"
-            rule = Rule(text, lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64), 0, _RANGE)  # type: ignore[misc]
+            of = lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64)  # noqa: E731
+            rule = Rule(
+                text, of, 0, _RANGE, mend=_mend(name, f"Hold {name} in int64: {kind} wraps round")
+            )
             rest = np.unique(used - v.astype(kind).astype(np.int64))
             yield _plus(rule, int(rest[0])) if rest.size == 1 and abs(rest[0]) <= 2 else rule
     for n in DIVISORS:
-        yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n)  # type: ignore[misc]
+        mend = _mend(name, f"Use {name} itself, not its quotient by {n}")
+        yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n, mend=mend)  # type: ignore[misc]
         text = f"{name} rounded down to a multiple of {n}"
-        yield Rule(text, lambda x, k=name, n=n: x[k] // n * n)  # type: ignore[misc]
+        mend = f"Do not round {name} down to a multiple of {n}: to divide it by {n}, use /, not //"
+        mend = _mend(name, mend)
+        yield Rule(text, lambda x, k=name, n=n: x[k] // n * n, mend=mend)  # type: ignore[misc]
+
+
+def _mend(name: str, words: str) -> str:
+    """Return the words if the rule changes the declared number; another one is not to be used."""
+    return words if name == DECLARED else ""
 
 
 def _divided(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
@@ -220,11 +258,20 @@ def _sums(
         rest = used - a - sign * b
         if rest.size and (rest >= 0).all() and (rest > 0).any():
             low = Rule(text, lambda v, s=sign: v[one] + s * second(v))  # type: ignore[misc]
-            yield Rule(f"{text}, at least 0", lambda v, r=low: np.maximum(r.of(v), 0))  # type: ignore[misc]
+            of = lambda v, r=low: np.maximum(r.of(v), 0)  # noqa: E731
+            yield Rule(f"{text}, at least 0", of, mend=_without(one, two, sign))
         if not rest.size or (rest != rest[0]).any() or abs(int(rest[0])) > 2:
             continue
-        rule = Rule(text, lambda v, s=sign: v[one] + s * second(v))  # type: ignore[misc]
+        of = lambda v, s=sign: v[one] + s * second(v)  # noqa: E731
+        rule = Rule(text, of, mend="" if rest[0] else _without(one, two, sign))
         yield _plus(rule, int(rest[0]))
+
+
+def _without(one: str, two: str, sign: int) -> str:
+    """Return the words against a sum or a difference of the declared number and another one."""
+    if one == DECLARED:
+        return f"Do not {'add' if sign > 0 else 'subtract'} {two}: use {DECLARED} itself"
+    return f"Do not add {one}: use {DECLARED} itself" if two == DECLARED and sign > 0 else ""
 
 
 def _plus(rule: Rule, constant: int) -> Rule:
@@ -232,11 +279,15 @@ def _plus(rule: Rule, constant: int) -> Rule:
         return rule
     sign = "+" if constant > 0 else "-"
     text = f"{rule.text} {sign} {abs(constant)}"
-    return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1, rule.code)
+    mend = rule.mend
+    if rule.text == DECLARED:
+        mend = f"{'Subtract' if constant > 0 else 'Add'} {abs(constant)}: use {DECLARED} itself"
+    return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1, rule.code, mend=mend)
 
 
 def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
     """Yield conditions that hold for all wrong numbers: single ones, then pairs, then triples."""
+    variables = _combined(variables)
     single = [c for c in _atoms(variables, wrong) if c.of(variables)[wrong].all()]
     yield from single
     for count, most in ((2, len(single)), (3, _MOST_OF_THREE)):

@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from .step_remedies import remedy_for, remedy_for_exchange
+
 Value = Callable[[], Any]
-#: A code, words that follow the name of the step, and a function that returns the changed value.
-Option = tuple[str, str, Value]
+#: A code, words that follow the name of the step, and a function that returns the changed value;
+#: what to do about the change may follow.
+Option = tuple[str, str, Value] | tuple[str, str, Value, str]
 #: The name of a step and the words of a change, or two names of steps and EXCHANGED.
 Change = tuple[str, ...]
 _EXCHANGED = "are exchanged"
@@ -37,12 +40,18 @@ class Steps:
         self.change = change
         self.plain = plain
         self.codes: dict[Change, str] = {}  #: the code of every possible change
+        self.remedies: dict[Change, str] = {}  #: what to do about it
         self.kinds: dict[str, tuple[str, Any]] = {}  #: the kind and the value of every step
 
-    def _step(self, kind: str, name: str, value: Any, options: Iterable[Option]) -> Any:
+    def _step(
+        self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
+    ) -> Any:
         self.kinds[name] = kind, value
-        for code, words, changed in options:
+        for code, words, changed, *remedy in options:
             self.codes[name, words] = code
+            if self.change is None:
+                text = remedy_for(kind, name, words, value, *(remedy or [right]))
+                self.remedies[name, words] = text
             if self.change == (name, words):
                 return changed()
         if self.change is not None and self.change[-1] == _EXCHANGED and name in self.change:
@@ -55,29 +64,28 @@ class Steps:
         """Return a position, an offset or an index; its sign, size or origin may be changed."""
         v = np.asarray(v)
         none = np.zeros_like(v)
-        return self._step(
-            "number",
-            name,
-            v,
-            (
-                ("bucket-sign", "has the opposite sign", lambda: -v),
-                ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
-                ("relative-symmetric", "is taken as 0 where it is negative",
-                 lambda: np.maximum(v, 0)),
-                ("relative-symmetric", "is taken as 0 where it is positive",
-                 lambda: np.minimum(v, 0)),
-                (code, "is 1 too large", lambda: v + 1),
-                (code, "is 1 too small", lambda: v - 1),
-                (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
-                (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
-                ("position-scale", "is doubled", lambda: 2 * v),
-                ("position-scale", "is halved", lambda: v / 2),
-                ("position-scale", "is left out", lambda: none),
-                (code, "is everywhere that of the first", lambda: none + v.flat[0]),
-                (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
-                ("position-scale", "is squared", lambda: np.sign(v) * v * v),
-            ),
-        )  # fmt: skip
+        of_all: tuple[Option, ...] = (
+            (code, "is 1 too large", lambda: v + 1),
+            (code, "is 1 too small", lambda: v - 1),
+            ("position-scale", "is doubled", lambda: 2 * v),
+            ("position-scale", "is halved", lambda: v / 2),
+            ("position-scale", "is left out", lambda: none),
+            ("position-scale", "is squared", lambda: np.sign(v) * v * v),
+        )
+        signs: tuple[Option, ...] = (
+            ("bucket-sign", "has the opposite sign", lambda: -v),
+            ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
+            ("relative-symmetric", "is taken as 0 where it is negative", lambda: np.maximum(v, 0)),
+            ("relative-symmetric", "is taken as 0 where it is positive", lambda: np.minimum(v, 0)),
+        )
+        of_several: tuple[Option, ...] = (
+            (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
+            (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
+            (code, "is everywhere that of the first", lambda: none + v.flat[0]),
+            (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
+        )
+        options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
+        return self._step("number", name, v, options)
 
     def factor(
         self, name: str, v: Any, code: str = "position-scale", sign: str | None = None
@@ -136,14 +144,19 @@ class Steps:
         for i, j in combinations(range(a.ndim), 2):
             turned = np.swapaxes(a, i, j)
             words = f"is transposed: {axes[i]} and {axes[j]} are exchanged"
+            here, there = f"({axes[i]}, {axes[j]})", f"({axes[j]}, {axes[i]})"
             if a.shape[i] == a.shape[j]:
-                options.append((code, words, lambda t=turned: t))  # type: ignore[misc]
+                right = f"Use {{name}} as {here}: {axes[i]} comes before {axes[j]}."
+                options.append((code, words, lambda t=turned: t, right))  # type: ignore[misc]
             else:
-                text = f"is reshaped, not transposed, from ({axes[j]}, {axes[i]})"
-                options.append((code, text, lambda t=turned: t.reshape(a.shape)))  # type: ignore[misc]
-                text = f"is reshaped, not transposed, to ({axes[j]}, {axes[i]})"
+                mixed = "a reshape mixes the entries."
+                text = f"is reshaped, not transposed, from {there}"
+                right = f"Transpose {{name}} from {there} to {here}: {mixed}"
+                options.append((code, text, lambda t=turned: t.reshape(a.shape), right))  # type: ignore[misc]
+                text = f"is reshaped, not transposed, to {there}"
                 back = np.swapaxes(a.reshape(turned.shape), i, j)
-                options.append((code, text, lambda t=back: t))  # type: ignore[misc]
+                right = f"Transpose {{name}} from {here} to {there}: {mixed}"
+                options.append((code, text, lambda t=back: t, right))  # type: ignore[misc]
         return self._step("array", name, a, options)
 
     def clip(self, name: str, v: Any, low: Any, high: Any, code: str = "bucket-clamp") -> Any:
@@ -170,6 +183,7 @@ class Steps:
                 (code, f"wraps round modulo {size}, in place of being clamped",
                  lambda: (v - low) % size + low),
             ),
+            f"Clamp {{name}} to {low} .. {high}, at both ends.",
         )  # fmt: skip
 
     def rounded(self, name: str, v: Any, how: str) -> Any:
@@ -182,12 +196,19 @@ class Steps:
             "rint": lambda: np.rint(v),
         }
         words = {"floor": "down", "ceil": "up", "rint": "to the nearest integer"}
-        others = (
-            ("bucket-spacing", f"is rounded {words[other]}, not {words[how]}", of)
+        code = "bucket-spacing"
+        others = [
+            (code, f"is rounded {words[other]}, not {words[how]}", of)
             for other, of in ways.items()
             if other != how
+        ]
+        others += [
+            (code, "is rounded down, and 1 less if it is whole", lambda: np.ceil(v - 1e-9) - 1),
+            (code, "is rounded up, and 1 more if it is whole", lambda: np.floor(v + 1e-9) + 1),
+        ]
+        return self._step(
+            "rounded", name, ways[how](), others, f"Round {{name}} {words[how]} ({how})."
         )
-        return self._step("rounded", name, ways[how](), others)
 
     def log(self, name: str, v: Any, plus: float, base: str) -> Any:
         """Return the logarithm of ``v + plus`` to the base "e", "2" or "10"."""
@@ -211,7 +232,9 @@ class Steps:
         for small in {0.0, 1.0, 1e-6, 1e-5, 1e-8, 1e-12} - {plus}:
             text = f"is that of x + {small:g}, not of x + {plus:g}"
             options.append(("position-scale", text, of(small, bases[base])))
-        return self._step("log", name, of(plus, bases[base])(), options)
+        right = f"Compute {{name}} as log{'' if base == 'e' else base}(x + {plus:g})"
+        right += f", {said[base]}, x being its argument."
+        return self._step("log", name, of(plus, bases[base])(), options, right)
 
     def within(
         self, name: str, factor: Any, function: Callable[[Any], Any], v: Any, *, of: str, what: str
@@ -232,12 +255,16 @@ class Steps:
                 (code, f"is added to {what}", lambda: function(v + factor)),
                 (code, "is squared", lambda: function(factor * factor * v)),
             ),
+            f"Multiply {what} by {{name}} inside {of}.",
         )
 
-    def pick(self, name: str, value: Any, *others: tuple[str, str, Any]) -> Any:
-        """Return ``value``; ``others`` are (code, words, value) of values mistaken for it."""
+    def pick(self, name: str, value: Any, *others: tuple[str, str, Any], right: str = "") -> Any:
+        """Return ``value``; ``others`` are (code, words, value) of values mistaken for it.
+
+        ``right`` says what to do about all of them; without it, a number is given as its value.
+        """
         options = ((code, words, lambda v=v: v) for code, words, v in others)
-        return self._step("pick", name, value, options)
+        return self._step("pick", name, value, options, right)
 
 
 def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Iterator[Option]:
@@ -249,35 +276,39 @@ def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Ite
         own = "head-order" if words.startswith("head") else code
         index = np.arange(n)
 
+        right = f"Take {words} i of {{name}} for {words} i, in the declared order."
+
         def taken(at: np.ndarray, axis: int = axis) -> Value:
             return lambda: np.take(a, at, axis=axis)
 
         reversed_ = f"is in reverse order: {words} i is taken from {n - 1} - i"
         if n == 2:
             reversed_ = f"has {words} 0 and {words} 1 exchanged"
-        yield own, reversed_, taken(index[::-1])
-        yield own, f"is moved by one: {words} i is taken from i + 1", taken((index + 1) % n)
-        yield own, f"is moved by one: {words} i is taken from i - 1", taken((index - 1) % n)
+        yield own, reversed_, taken(index[::-1]), right
+        yield own, f"is moved by one: {words} i is taken from i + 1", taken((index + 1) % n), right
+        yield own, f"is moved by one: {words} i is taken from i - 1", taken((index - 1) % n), right
         text = f"is moved by one, up to the last: {words} i is taken from i + 1"
-        yield own, text, taken(np.minimum(index + 1, n - 1))
-        yield own, f"is that of {words} 0 for every {words}", taken(0 * index)
-        yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1)
-        yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2)
+        yield own, text, taken(np.minimum(index + 1, n - 1)), right
+        yield own, f"is that of {words} 0 for every {words}", taken(0 * index), right
+        yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1), right
+        yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2), right
         if n % 2 == 0:
             text = f"is split in halves: {words} i is taken from i modulo {n // 2}"
-            yield own, text, taken(index % (n // 2))
+            yield own, text, taken(index % (n // 2)), right
 
 
-def changes(plain: Steps) -> Iterator[tuple[str, str, Change]]:
-    """Yield the code, the message and the change of every possible change, single ones first."""
-    for change, code in plain.codes.items():
+def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield the code, the message and the remedy of every possible change, single ones first."""
+    # A change that makes an exception is less likely.
+    for change, code in sorted(plain.codes.items(), key=lambda item: "except for" in item[0][1]):
         name, words = change
-        yield code, f"{name} {words}", change
+        yield code, f"{name} {words}", plain.remedies[change], change
     for (one, (kind, a)), (two, (other, b)) in combinations(plain.kinds.items(), 2):
         same = kind == other and kind in ("number", "factor", "array")
         if same and np.shape(a) == np.shape(b):
             code = "axis-order" if kind == "number" else "wrong-row"
-            yield code, f"{one} and {two} {_EXCHANGED}", (one, two, _EXCHANGED)
+            right = remedy_for_exchange(one, two)
+            yield code, f"{one} and {two} {_EXCHANGED}", right, (one, two, _EXCHANGED)
 
 
 def computed(formula: Callable[[Steps], Any], change: Change) -> Any:

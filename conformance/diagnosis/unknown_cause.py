@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from posenc_ref.conformance.harness.located.locate import Place
+from posenc_ref.conformance.harness.located.remedy import where_to_look
 from posenc_ref.conformance.harness.run import Run
 
 from .match import failed
@@ -20,7 +21,8 @@ def name_place(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: st
     if wrong:
         code = code_of(run.located()) or otherwise
         evidence = f"{len(wrong)} of {len(seen)} calls, {wrong[0].case} first"
-        run.add(code, f"{message}{run.where(extent=True)}", evidence)
+        remedy = where_to_look(run.located())
+        run.add(code, f"{message}{run.where(extent=True)}", evidence, remedy=remedy)
 
 
 def code_of(place: Place | None) -> str:

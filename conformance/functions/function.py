@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import Variables
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -59,8 +60,16 @@ class Plain:
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
     #: A further diagnosis if no mistake explains the calls.
     closer: Callable[[Run, list[JudgedCall]], None] | None = None
+    #: Return what is right, in a sentence, for mistakes that have no remedy of their own.
+    remedy: Callable[[Any], str] = lambda encoding: ""
+    #: Return factors of which every two levels meet in a call, and the arguments of such a call.
+    crossing: tuple[Callable[[], Crossing], Callable[[Row], tuple[Any, ...]]] | None = None
     #: Return the part of a result to compare.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
+
+    def whole(self, encoding: Any) -> bool:
+        """Return whether results must be integers: not if the declared rule keeps fractions."""
+        return self.integers and not getattr(encoding, "fractional", False)
 
 
 @dataclass(frozen=True)

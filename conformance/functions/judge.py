@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -19,6 +20,7 @@ from posenc_ref.conformance.diagnosis.match import (
 )
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.crossing import Row, cross
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
@@ -26,12 +28,17 @@ from posenc_ref.conformance.harness.run import Run
 from .function import Plain, PlainCall
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
+from .mrope import MROPE_ROWS
+from .mrope_packed import MROPE_PACKED_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
 from .rules import name_rule
 
 #: The plain function of every surface.
-ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
+ROWS: dict[str, Plain] = {
+    **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
+    **MROPE_PACKED_ROWS,
+}  # fmt: skip
 
 #: Part of the message of a wrong result without a known cause.
 NO_CAUSE = "no known mistake explains"
@@ -40,10 +47,12 @@ NO_CAUSE = "no known mistake explains"
 def judge(run: Run) -> None:
     """Judge the calls and the state of a plain function, then diagnose failures."""
     row = ROWS[run.report.surface]
+    whole = row.whole(run.encoding)
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str, str]] = []
+    limits = len(run.report.limits)
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
@@ -65,21 +74,50 @@ def judge(run: Run) -> None:
                 continue
             run.add(*malformed[0])
             return
-        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if row.integers else []
+        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
             run.add("dtype", f"the result has dtype {wrong[0]}", "an integer dtype is needed")
-        if wrong or not (row.integers or run.floats_only()):
+        if wrong or not (whole or run.floats_only()):
             return
         truth = call.truth(expected)
         # Copied values are only rounded.
-        if not (row.integers or truth.terms.any() or truth.angle.any()):
+        if not (whole or truth.terms.any() or truth.angle.any()):
             truth = row.truth(run.encoding, arguments, run.driver.rounded(truth.value))
         one = JudgedCall(where, actual, truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))
+    if seen and not malformed:
+        seen += _crossed(run, row, own, few=len(run.report.limits) > limits)
     if seen:
         _state(run, seen)
     if run.failures and not run.report.codes:
         _explain(run, row, seen, malformed)
+
+
+def _crossed(run: Run, row: Plain, own: Callable[..., Any], *, few: bool) -> list[JudgedCall]:
+    """Judge calls in which every two levels of the function's factors meet.
+
+    ``few``: the function has refused a call, so optional factors keep their first level.
+    """
+    if row.crossing is None:
+        return []
+    factors, arguments_of = row.crossing
+    crossing = factors()
+    if few:
+        levels = {n: v[:1] if n in crossing.optional else v for n, v in crossing.levels.items()}
+        crossing = replace(crossing, levels=levels)
+
+    def judged(levels: Row) -> JudgedCall:
+        arguments = arguments_of(levels)
+        expected, call = np.asarray(own(*arguments)), PlainCall(row, run.encoding, arguments)
+        actual = _called(run.driver, call, expected.shape)
+        where = _shown(run, said(levels), arguments)
+        truth, mask = call.truth(expected), row.judged(arguments)
+        return judge_call(run, "values", JudgedCall(where, actual, truth, call, mask))
+
+    def said(levels: Row) -> str:
+        return ", ".join(f"{name} {value}" for name, value in levels.items())
+
+    return cross(run, crossing, judged, said)
 
 
 def _rounded(run: Run, argument: Any) -> Any:
@@ -136,7 +174,11 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
-    known = list(chain(row.mistakes(run.encoding), suggested))
+    remedy = row.remedy(run.encoding)
+    known = [
+        one if one.remedy else replace(one, remedy=remedy)
+        for one in chain(row.mistakes(run.encoding), suggested)
+    ]
     if match(run, calls, known, parts=False) and run.report.codes:
         return
     if one and not run.report.codes and name_rule(run, row, calls):
@@ -155,4 +197,5 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
             + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}"
             + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
+            remedy=remedy,
         )

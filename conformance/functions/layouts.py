@@ -50,12 +50,21 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         at = {"rotary_dim": dim, "rotary_start": first}
         return lambda w, n: _permuted(w, n, source=source, target=target, **at)
 
-    code = "permutation"
+    code, right = "permutation", of("half", "interleaved")
+    each = "Permute the rows of every head: head h has rows h * head_dim to (h + 1) * head_dim - 1."
     yield from several(
         (code, "the permutation is the inverse one",
          of("interleaved", "half"),
          "x[perm] with perm = [0, d/2, 1, d/2 + 1, ...] changes half-split to interleaved."),
         (code, "nothing is permuted", lambda w, n: w),
+        (code, "only the rows of head 0 are permuted, those of the other heads are not",
+         lambda w, n: np.concatenate([right(w, n)[: len(w) // n], w[len(w) // n :]]), each),
+        (code, "the rows of head 0 are not permuted, those of the other heads are",
+         lambda w, n: np.concatenate([w[: len(w) // n], right(w, n)[len(w) // n :]]), each),
+        (code, "the rows of the last head are not permuted, those of the other heads are",
+         lambda w, n: np.concatenate([right(w, n)[: -len(w) // n], w[-len(w) // n :]]), each),
+        (code, "every head gets the permuted rows of head 0",
+         lambda w, n: np.concatenate([right(w, n)[: len(w) // n]] * n), each),
         (code, "all rows are permuted as if they were one head",
          lambda w, n: _permuted(w, 1)),
         (code, "all rows are permuted as if they were one head, the inverse way",
@@ -121,10 +130,14 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "there is no norm", lambda x, w, at: turned(w * x, at), order),
         (code, "the norm is over all heads, not over each",
          lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (1, 3), keepdims=True)), at)),
+        (code, "the norm is over all channels of all tokens, not over each token",
+         lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (2, 3), keepdims=True)), at)),
         (code, "the norm subtracts the mean: it is LayerNorm, declared RMSNorm",
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
     for message, factor in (
+        ("the mean of squares is divided by head_dim - 1, not by head_dim",
+         lambda x, w: w * _norm(x) * np.sqrt(1 - 1 / x.shape[-1])),
         ("the weight is missing", lambda x, w: _norm(x)),
         ("1 is added to the weight", lambda x, w: (1 + w) * _norm(x)),
         ("1 is subtracted from the weight", lambda x, w: (w - 1) * _norm(x)),
@@ -176,6 +189,14 @@ def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
 LAYOUT_ROWS = {
     "permute_weights": Plain(_weights, _weight_mistakes, "permutation", integers=False),
     "normed_apply": Plain(
-        _normed, _normed_mistakes, "norm-order", integers=False, truth=_normed_truth
+        _normed,
+        _normed_mistakes,
+        "norm-order",
+        integers=False,
+        truth=_normed_truth,
+        remedy=lambda encoding: (
+            "Compute weight * x / sqrt(mean(x ** 2) + 1e-6) with the mean over "
+            f"the {encoding.head_dim} channels of each head, then rotate the result."
+        ),
     ),
 }

@@ -16,12 +16,13 @@ from posenc_ref import ALiBi, Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 from posenc_ref.conformance.table import judge as judge_tables
 from posenc_ref.conformance.table.diagnose_rows import reversed_length
-from posenc_ref.conformance.table.judge_features import longest
+from posenc_ref.conformance.table.reference import longest
 from posenc_ref.schedules.yarn import mscale
 
 from .function import Arguments, Function, Plain, several, written
@@ -143,6 +144,13 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
 
 
+def _layers_remedy(model: ModelEncoding) -> str:
+    """Return the layers with an encoding."""
+    flags = pr.layers(model, len(model.layer_types))
+    which = ranges(np.flatnonzero(flags).tolist()) or "none"
+    return f"Layers with a positional encoding: {which}; layers are counted from 0."
+
+
 def _rounded_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
     return exactly(value)
 
@@ -186,6 +194,35 @@ def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         yield written("softmax-scale", message, lambda value=value: value)
 
 
+def _other_sizes(
+    model: ModelEncoding, arguments: tuple[Any, ...], actual: np.ndarray
+) -> Iterator[Mistake]:
+    """Yield scales by the root of another number of channels than declared."""
+    scale, value = pr.softmax_scale(model), float(np.ravel(actual)[0])
+    sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
+    if not np.isfinite(value) or value <= 0:
+        return
+    n = value**-2
+    if abs(n - round(n)) <= 1e-5 * n and round(n) not in sizes and n >= 1:
+        text = f"the scale is 1/sqrt({round(n)}), declared {scale:.9g}"
+        if sizes:
+            text += f": q and k have {', '.join(map(str, sorted(sizes)))} channels"
+        yield written("softmax-scale", text, lambda: round(n) ** -0.5)
+    for d in sorted(sizes):
+        other = d * (scale / value) ** 2
+        if abs(other - round(other)) <= 1e-5 * other and other >= 1:
+            text = f"the scale has sqrt({round(other)}) in place of sqrt({d})"
+            yield written("softmax-scale", text, lambda d=d, n=other: scale * (d / round(n)) ** 0.5)
+
+
+def _scale_remedy(model: ModelEncoding) -> str:
+    """Return the declared scale, as the root of the head size if it is one."""
+    scale = pr.softmax_scale(model)
+    n = scale**-2
+    root = f" = 1/sqrt({round(n)})" if abs(n - round(n)) <= 1e-9 * n else ""
+    return f"Multiply q . k by {scale:.9g}{root}, once."
+
+
 def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
     return ALiBi(n, max_bias=encoding.max_bias).slopes()
 
@@ -207,8 +244,7 @@ def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
     top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
     yield from several(
         ("shard-offset", "slopes are those of a model with as many heads as the rank holds",
-         lambda n, size, rank: _slopes(encoding, n // size),
-         "Compute the slopes of all heads, then select those of the rank."),
+         lambda n, size, rank: _slopes(encoding, n // size)),
         ("shard-offset", "every rank gets the slopes of rank 0",
          lambda n, size, rank: _slopes(encoding, n)[: n // size]),
         ("shard-offset", "ranks are counted from the last one",
@@ -235,11 +271,30 @@ MODEL_ROWS = {
         within=lambda arguments, last: (min(arguments[0], last + 1),),
         closer=_as_table,
     ),
-    "layers": Plain(_depth, _layer_mistakes, "layer-schedule"),
+    "layers": Plain(
+        _depth,
+        _layer_mistakes,
+        "layer-schedule",
+        remedy=_layers_remedy,
+    ),
     "softmax_scale": Plain(
-        _once, _scale_mistakes, "softmax-scale", integers=False, truth=_rounded_truth
+        _once,
+        _scale_mistakes,
+        "softmax-scale",
+        integers=False,
+        truth=_rounded_truth,
+        suggested=_other_sizes,
+        remedy=_scale_remedy,
     ),
     "rank_slopes": Plain(
-        _ranks, _slope_mistakes, "shard-offset", integers=False, truth=_rounded_truth
+        _ranks,
+        _slope_mistakes,
+        "shard-offset",
+        integers=False,
+        truth=_rounded_truth,
+        remedy=lambda encoding: (
+            "Rank r of size holds the n // size heads from r * (n // size) on: "
+            f"compute the slopes of all n heads ({encoding.num_heads} declared), then select these."
+        ),
     ),
 }

@@ -10,7 +10,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
-from . import variables
+from . import crossed, variables
 from .function import Arguments, Plain, several, written
 
 #: The function may refuse longer sequences.
@@ -35,27 +35,44 @@ def _over_rows(mask: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
 
 
+#: What is right in every row of a mask.
+_REAL = (
+    "Number the real tokens of each row 0, 1, 2, ...: cumsum(attention_mask, axis=-1) - 1, whether "
+    "padding is on the left, on the right or between"
+)
+
+
 def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
     def count(mask: np.ndarray) -> np.ndarray:
         return np.cumsum(mask, axis=-1)
 
     yield from several(
-        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows),
+        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows, f"{_REAL}."),
         ("padding", "every row has the positions of the first one",
-         lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape)),
+         lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape),
+         f"{_REAL}. Do so for every row on its own."),
         ("padding", "every row has the positions of the longest one",
          lambda mask: np.broadcast_to(
              (count(mask) - 1)[np.argmax(mask.sum(axis=-1))], mask.shape
-         )),
-        ("position-origin", "real tokens are counted from 1", count),
+         ), f"{_REAL}. Do so for every row on its own."),
+        ("position-origin", "real tokens are counted from 1", count,
+         f"{_REAL}. The subtraction of 1 is missing."),
         ("padding", "positions are counted over the whole batch",
-         lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape)),
+         lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape),
+         f"{_REAL}. Sum along the tokens (axis=-1), not over the whole mask."),
         ("padding", "the length of the padding is subtracted, on the right as well",
-         lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True)),
+         lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True),
+         f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
+        ("padding", "the length of the padding is subtracted, on the right as well, and negative "
+         "positions become 0",
+         lambda mask: np.maximum(
+             _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True), 0
+         ), f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
         ("padding", "only padding on the left is not counted",
-         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None]),
+         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None], f"{_REAL}."),
         ("padding", "tokens are counted from the end of the row",
-         lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1),
+         lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
+         f"{_REAL}. The first real token has position 0."),
     )  # fmt: skip
 
 
@@ -73,20 +90,64 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
     def whole(n: np.ndarray) -> np.ndarray:
         return np.arange(n.sum())
 
+    def steps(n: np.ndarray, *, first: bool = False, zero: bool = False) -> np.ndarray:
+        """Return the sums of steps of 1 and of jumps back, assigned at each document's start.
+
+        At one token, the last jump is kept, or the ``first``; ``zero``: position 0 stays 0.
+        """
+        total = int(n.sum())
+        step, starts = np.ones(total, np.int64), np.cumsum(n) - n
+        step[:1] = 0
+        order = range(1, n.size) if not first else range(n.size - 1, 0, -1)
+        for i in order:
+            if starts[i] < total:
+                step[starts[i]] = 1 - n[i - 1]
+        step[:1] *= not zero
+        return np.asarray(np.cumsum(step))
+
+    sums = (
+        "Start every document at 0: arange(total) - repeat(starts, lengths), with starts = "
+        "cumsum(lengths) - lengths"
+    )
+    empty = f"{sums}. Drop documents of length 0 before steps or jumps are assigned."
     yield from several(
-        ("packing", "documents do not start again at 0", whole),
-        ("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1),
+        ("packing", "documents do not start again at 0", whole, f"{sums}."),
+        ("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1, f"{sums}."),
+        ("packing", "documents after the first start at 1",
+         lambda n: pr.packed(n) + (np.repeat(np.arange(n.size), n) > 0), f"{sums}."),
         ("packing", "the number of the document is its position",
-         lambda n: np.repeat(np.arange(n.size), n)),
+         lambda n: np.repeat(np.arange(n.size), n), f"{sums}."),
         ("packing", "the length of the document is subtracted, not its start",
-         lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n)),
+         lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n), f"{sums}."),
         ("packing", "the length of the previous document is subtracted, not the start of this one",
-         lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n)),
+         lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n), f"{sums}."),
         ("packing", "documents restart one token late",
-         lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n),
+         lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n, f"{sums}."),
         ("packing", "positions restart as if all documents had the length of the longest",
-         lambda n: whole(n) % max(int(n.max(initial=1)), 1)),
+         lambda n: whole(n) % max(int(n.max(initial=1)), 1), f"{sums}."),
+        ("packing", "an empty document undoes the restart of the document before it: the tokens "
+         "after it are counted on", steps, empty),
+        ("packing", "an empty document undoes the restart of the document before it, except at the "
+         "start of the batch: the tokens after it are counted on",
+         lambda n: steps(n, zero=True), empty),
+        ("packing", "of documents that start at one token, the restart of the first is kept, not "
+         "the one of the last", lambda n: steps(n, first=True), empty),
+        ("packing", "an empty document ends the batch: those after it count on",
+         _ends, empty),
+        ("packing", "an empty document counts as one token",
+         lambda n: pr.packed(np.maximum(n, 1))[:int(n.sum())], empty),
     )  # fmt: skip
+
+
+def _ends(n: np.ndarray) -> np.ndarray:
+    """Return positions that do not start again after the first empty document."""
+    first = int(np.argmax(n == 0)) if (n == 0).any() else n.size
+    kept = n[:first].copy()
+    if first < n.size and first:
+        kept[-1] += n[first:].sum()
+    elif first < n.size:
+        kept = np.array([n.sum()])
+    return np.asarray(pr.packed(kept))
 
 
 def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -97,20 +158,32 @@ def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     yield Arguments("a prompt length for each row", (np.array([3, 9, 1]), 4), False)
 
 
+#: What is right for every generated token.
+_NEXT = "Give token i that is generated the position prompt_len + i, i = 0, 1, 2, ..."
+
+
 def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
+    own = f"{_NEXT}, with the prompt length of its own row, prompt_len[b]."
     yield from several(
         ("decode-offset", "generated tokens are counted from 0",
-         lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape)),
+         lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape),
+         f"{_NEXT}; prompt_len is left out."),
         ("decode-offset", "the first generated token is one position late",
-         lambda prompt, n: pr.decode_positions(prompt, n) + 1),
+         lambda prompt, n: pr.decode_positions(prompt, n) + 1,
+         f"{_NEXT}; do not add 1."),
         ("decode-offset", "the first generated token has the position of the last prompt token",
-         lambda prompt, n: pr.decode_positions(prompt, n) - 1),
+         lambda prompt, n: pr.decode_positions(prompt, n) - 1,
+         f"{_NEXT}; do not subtract 1."),
         ("decode-offset", "every generated token has the position of the first",
-         lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n)),
+         lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n),
+         f"{_NEXT}: advance by 1 for every token."),
         ("padding", "every row continues at the length of the longest prompt",
-         lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n)),
+         lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n),
+         own),
         ("row-offset", "every row continues at the length of the first prompt",
-         lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.ravel(prompt)[0]), n)),
+         lambda prompt, n: pr.decode_positions(
+             np.full_like(prompt, np.ravel(prompt)[0]), n
+         ), own),
     )  # fmt: skip
 
 
@@ -123,6 +196,13 @@ def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
             needed = bounds is not long
             yield Arguments(f"rank {rank} of {size}", (np.array(bounds), size, rank), needed)
     yield Arguments("one rank", (np.array([0, 6, 8]), 1, 0), False)
+
+
+#: What is right for every rank.
+_SHARDS = (
+    "Rank r holds chunks r and 2 size - 1 - r of each document, in this order, of 2 size chunks; a "
+    "token keeps the position that it has in its document."
+)
 
 
 def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -145,27 +225,46 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
     yield from several(
         ("shard-offset", "every rank counts its own tokens from 0",
          per_document(lambda n, size, rank: np.arange(n // size)),
-         "A token keeps the position that it has in the whole sequence."),
+         _SHARDS),
         ("shard-offset", "every rank counts its own tokens from 0, over all documents",
-         lambda bounds, size, rank: np.arange(bounds[-1] // size)),
+         lambda bounds, size, rank: np.arange(bounds[-1] // size), _SHARDS),
         ("shard-offset", "ranks hold contiguous parts, not zig-zag halves",
-         per_document(lambda n, size, rank: rank * (n // size) + np.arange(n // size))),
+         per_document(lambda n, size, rank: rank * (n // size) + np.arange(n // size)), _SHARDS),
         ("shard-offset", "ranks hold every size-th token",
-         per_document(lambda n, size, rank: rank + size * np.arange(n // size))),
+         per_document(lambda n, size, rank: rank + size * np.arange(n // size)), _SHARDS),
         ("shard-offset", "both halves are contiguous: chunks 2 rank and 2 rank + 1",
-         halves(lambda size, rank: 2 * rank, lambda size, rank: 2 * rank + 1)),
+         halves(lambda size, rank: 2 * rank, lambda size, rank: 2 * rank + 1), _SHARDS),
         ("shard-offset", "the second half is chunk rank + size, not 2 size - 1 - rank",
-         halves(lambda size, rank: rank, lambda size, rank: rank + size)),
+         halves(lambda size, rank: rank, lambda size, rank: rank + size), _SHARDS),
         ("shard-offset", "the halves are exchanged",
-         halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank)),
+         halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank), _SHARDS),
+        ("shard-offset", "the last of several ranks has its halves exchanged",
+         _exchanged(lambda size, rank: rank == size - 1 > 0), _SHARDS),
+        ("shard-offset", "rank 0 of several has its halves exchanged",
+         _exchanged(lambda size, rank: rank == 0 < size - 1), _SHARDS),
         ("shard-offset", "every rank has the positions of rank 0",
-         halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1)),
-        ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a)),
+         halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1), _SHARDS),
+        ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a),
+         "Subtract the start of each token's document from its index in the batch."),
         ("packing", "the whole packed batch is split among ranks, not each document",
          lambda bounds, size, rank: pr.packed(np.diff(bounds))[
              pr.shard_indices([0, int(bounds[-1])], size, rank)
-         ]),
+         ], _SHARDS),
     )  # fmt: skip
+
+
+def _exchanged(where: Any) -> Any:
+    """Return the positions with the two halves of every document exchanged on some ranks."""
+
+    def of(bounds: Any, size: int, rank: int) -> np.ndarray:
+        own = pr.shard_positions(bounds, size, rank)
+        if not where(size, rank):
+            return np.asarray(own)
+        ends = np.cumsum(np.diff(bounds) // size)[:-1]
+        parts = [np.roll(part, part.size // 2) for part in np.split(np.asarray(own), ends)]
+        return np.concatenate(parts)
+
+    return of
 
 
 _BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
@@ -198,6 +297,11 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     padding, offset = encoding.padding_idx, encoding.offset
+    rows = (
+        f"With real = (ids != {padding}), return cumsum(real, axis=-1) * real + "
+        f"{padding - offset}: real tokens get {padding + 1 - offset}, {padding + 2 - offset}, ..., "
+        f"padding tokens {padding - offset}."
+    )
 
     def real(ids: np.ndarray) -> np.ndarray:
         return np.asarray(ids != padding, dtype=np.int64)
@@ -207,6 +311,7 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
         "padding",
         "padding is counted: token i of a sequence, padding included, has row padding_idx + 1 + i",
         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) + padding + 1 - offset, ids.shape),
+        rows,
     )
     for start in (padding + 1, 0):
         yield written(
@@ -215,29 +320,32 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
             lambda ids, start=start: np.where(
                 real(ids) == 1, np.arange(ids.shape[-1]) + start - offset, padding - offset
             ),
+            rows,
         )
     yield from several(
         ("padding", "positions are 0 .. S-1: they start at row 0, and padding is counted",
          lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
-         f"The first real token has row {padding + 1}, padding row {padding}: "
-         f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}."),
+         rows),
         ("padding", "padding gets the position of the last real token",
-         lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset),
+         lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset, rows),
         ("padding", "padding tokens do not get the padding row",
-         lambda ids: np.where(real(ids) == 1, own(ids), 0)),
+         lambda ids: np.where(real(ids) == 1, own(ids), 0), rows),
         ("table-offset", "the first token that is not padding gets the padding row",
-         lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids))),
+         lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids)), rows),
         ("table-offset", "the first token that is not padding gets row 0",
-         lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids))),
+         lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)), rows),
         ("table-offset",
          "the first token that is not padding gets row 0, and padding has row 0 as well",
-         lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids)),
+         lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids), rows),
         ("table-offset", "the first token that is not padding gets row 1",
-         lambda ids: np.cumsum(real(ids), axis=-1) * real(ids)),
+         lambda ids: np.cumsum(real(ids), axis=-1) * real(ids), rows),
     )  # fmt: skip
     if offset:
         yield written(
-            "table-offset", "the table's offset is not subtracted", lambda ids: own(ids) + offset
+            "table-offset",
+            "the table's offset is not subtracted",
+            lambda ids: own(ids) + offset,
+            rows,
         )
 
 
@@ -248,8 +356,15 @@ POSITION_ROWS = {
         "padding",
         judged=lambda arguments: np.asarray(arguments[0]) == 1,
         variables=variables.of_mask,
+        crossing=(crossed.mask_crossing, crossed.mask_row),
     ),
-    "packed": Plain(_lengths, _packed_mistakes, "packing", variables=variables.of_lengths),
+    "packed": Plain(
+        _lengths,
+        _packed_mistakes,
+        "packing",
+        variables=variables.of_lengths,
+        crossing=(crossed.packed_crossing, crossed.packed_row),
+    ),
     "decode_positions": Plain(
         _prompts, _decode_mistakes, "decode-offset", variables=variables.of_prompt
     ),

@@ -126,7 +126,8 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("query i has position i: the keys of the memory are not counted",
          _taken(lambda i, j, q, k: k - 1 - i + j)),
     ):  # fmt: skip
-        yield written("relative-shift", message, function)
+        remedy = "Take column Q - 1 - i + j of row i as the score of query i and key j."
+        yield written("relative-shift", message, function, remedy)
 
 
 def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -148,29 +149,34 @@ def _by_row(row: Function) -> Function:
 
 
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
+    right = "Take row S - 1 - i + j of rel as the relative vector of query i and key j."
     return several(
         ("relative-symmetric", "a later key gets the row of the earlier key at the same distance",
-         _by_row(lambda i, j, n: n - 1 - abs(i - j))),
+         _by_row(lambda i, j, n: n - 1 - abs(i - j)), right),
         ("relative-symmetric", "an earlier key gets the row of the later key at the same distance",
-         _by_row(lambda i, j, n: n - 1 + abs(i - j))),
+         _by_row(lambda i, j, n: n - 1 + abs(i - j)), right),
         ("relative-absolute", "the row is that of the key's own position",
-         _by_row(lambda i, j, n: j)),
+         _by_row(lambda i, j, n: j), right),
         ("relative-absolute", "the row is S - 1 plus the key's own position",
-         _by_row(lambda i, j, n: n - 1 + j)),
+         _by_row(lambda i, j, n: n - 1 + j), right),
         ("relative-absolute", "the row is that of the query's own position",
-         _by_row(lambda i, j, n: i)),
+         _by_row(lambda i, j, n: i), right),
         ("relative-shift",
          "the shift for causal attention is used: later keys get scores of the next query",
          lambda q, rel: _trick(q @ rel[: len(q)].T, slice(1, None)),
          "Keys after the query need the rows of negative offsets: 2S - 1 of them."),
         ("relative-shift", "rel is read in the reverse order",
-         _by_row(lambda i, j, n: n - 1 + i - j)),
-        ("relative-shift", "rel is read one row too late", _by_row(lambda i, j, n: n - i + j)),
-        ("relative-shift", "rel is read one row too early", _by_row(lambda i, j, n: n - 2 - i + j)),
+         _by_row(lambda i, j, n: n - 1 + i - j), right),
+        ("relative-shift", "rel is read one row too late",
+         _by_row(lambda i, j, n: n - i + j), right),
+        ("relative-shift", "rel is read one row too early",
+         _by_row(lambda i, j, n: n - 2 - i + j), right),
         ("relative-shift", "queries and keys are exchanged in the result",
-         lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T),
+         lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T,
+         "Transpose the result: rows are queries, columns are keys."),
         ("softmax-scale", "scores are divided by sqrt(d)",
-         lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1])),
+         lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
+         "Do not scale: relative_scores returns q . rel."),
     )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from .function import Plain
 
 #: Rules are sought in calls of at most this many numbers, and checked in all.
 _MOST = 600
+#: The most different numbers from which a rule is drawn.
+_DRAWN = 2000
 
 
 def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
@@ -28,6 +30,8 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
         return False
     wrong = failed(run, calls)
     small = [one for one in calls if one.actual.size <= _MOST]
+    if not any(one is w for one in small for w in wrong):
+        small = list(calls)
     held = wrong[-1] if len(wrong) > 2 else None
     rule = _rule(row, [one for one in small if one is not held])
     proved = held is not None and rule is not None and _follows(run, row, held, rule)
@@ -76,6 +80,7 @@ def _rule(row: Plain, calls: Sequence[JudgedCall]) -> Rule | None:
     names = each[0][2].keys()
     flat = {n: np.concatenate([v[n][m] for m, _, v in each]).astype(np.int64) for n in names}
     once = np.unique(np.stack([used, *flat.values()]), axis=1)
+    once = once[:, :: -(-once.shape[1] // _DRAWN)]
     return find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)
 
 

@@ -5,16 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from .foreign import Malformed, Refused
 from .plural import plural
 
+#: What a judge keeps of a judged call.
+Seen = TypeVar("Seen")
 #: One call: the level of every factor.
 Row = dict[str, Any]
 #: Two factors with a level each.
 Pair = frozenset[tuple[str, Any]]
+
+
+class Reporting(Protocol):
+    """A run, as far as the loop over crossed calls uses it."""
+
+    @property
+    def ledger(self) -> Any:
+        """Return the ledger, whose ``crossings`` are the crossings of the run."""
+
+    def limit(self, text: str) -> None:
+        """Report a limit of the function."""
+
+    def add(self, code: str, message: str, evidence: str = "") -> None:
+        """Report a finding."""
 
 
 @dataclass
@@ -110,6 +127,41 @@ class Crossing:
         names = ", ".join(self.levels)
         calls = plural(self.calls, "call", "calls")
         return f"{met} of {len(wanted)} pairs of values of {names}, in {calls}"
+
+
+def cross(
+    run: Reporting,
+    crossing: Crossing,
+    call: Callable[[Row], Seen | None],
+    said: Callable[[Row], str],
+) -> list[Seen]:
+    """Make the calls of a crossing; return the results of those that were judged.
+
+    ``call`` makes and judges one call; it returns None if the encoding has no such call. ``said``
+    describes a call in words. Refused calls are one limit of the report; a result of another shape
+    is an error.
+    """
+    run.ledger.crossings.append(crossing)
+    refused: dict[str, Refused] = {}
+    seen: list[Seen] = []
+    for row in crossing.rows():
+        try:
+            found = call(row)
+        except Refused as error:
+            crossing.refused(row)
+            refused.setdefault(said(row), error)
+            continue
+        except Malformed as error:
+            run.add(error.code, str(error), said(row))
+            continue
+        if found is not None:
+            crossing.saw(row)
+            seen.append(found)
+    if refused:
+        words, first = next(iter(refused.items()))
+        more = f", and {len(refused) - 1} other sizes or forms" if len(refused) > 1 else ""
+        run.limit(f"{words}{more}: refused ({first})")
+    return seen
 
 
 def _within(row: Row) -> Iterator[Pair]:

@@ -56,6 +56,13 @@ class Driver:
         """Return ``values`` rounded to the declared dtype, as ``fn`` receives them, in float64."""
         return self.backend.asnumpy(self._send(values))
 
+    def copied(self, values: np.ndarray) -> np.ndarray:
+        """Return learned ``values`` as results hold them, in float64.
+
+        They are rounded to the declared dtype, unless the results are float64: then they are exact.
+        """
+        return np.asarray(values) if "float64" in self.out_dtypes else self.rounded(values)
+
     def call(self, *args: Any, memory: str = "contiguous") -> Any:
         """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
 

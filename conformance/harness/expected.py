@@ -96,6 +96,17 @@ def vacuous(
     return found
 
 
+def nothing_left(
+    executed: Mapping[str, int],
+    controls: Mapping[str, bool],
+    codes: Sequence[str],
+    expected: ExpectedFailure | None,
+) -> bool:
+    """Return whether exactly the expected errors left no case to judge: it raises in every call."""
+    judged = any(executed.values()) or controls
+    return expected is not None and not judged and {*codes} == {*expected.codes}
+
+
 def unexpected(passed: bool, codes: Sequence[str], expected: ExpectedFailure) -> list[str]:
     """Return how a verdict and its codes differ from those expected; empty if they do not."""
     because = f"(expected because: {expected.reason})"

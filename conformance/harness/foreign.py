@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ import numpy as np
 from posenc_ref._namespace import dtype_name
 from posenc_ref.limits import VIEW
 
+#: The folder of this package's judges.
+_PACKAGE = Path(__file__).resolve().parents[1]
 #: The most characters of an exception's message.
 _SHOWN = 200
 #: The attributes of a function that are read to find its parameters.
@@ -66,6 +70,16 @@ def said(error: BaseException) -> str:
         return f"{name}, with a message that cannot be read"
     line = f"{name}: {text[:1000]}".strip().split("\n")[0][:_SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()  # lone surrogates cannot be printed
+
+
+def where(error: BaseException) -> str:
+    """Return the file and the line of this package that an exception of its own came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if Path(f.filename).parent.is_relative_to(_PACKAGE)]
+    if not own:
+        return "an unknown line"
+    last = own[-1]
+    return f"{Path(last.filename).relative_to(_PACKAGE).as_posix()}, line {last.lineno}"
 
 
 @contextmanager

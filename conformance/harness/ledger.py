@@ -124,10 +124,16 @@ class Ledger:
         self.failing.add(check)
         return self.only in (None, check)
 
-    def finish(self, budget: float, where: Callable[[], str] = lambda: "") -> Report:
+    def finish(
+        self,
+        budget: float,
+        where: Callable[[], str] = lambda: "",
+        look: Callable[[], str] = lambda: "",
+    ) -> Report:
         """Sort the findings, report failures that no finding explains, and add the accuracy.
 
-        ``where`` returns the place of the wrong elements, as the end of a sentence.
+        ``where`` returns the place of the wrong elements, as the end of a sentence, and ``look``
+        which code to look at.
         """
         if not self.failures and not self.report.codes:
             for case, place in self.noted.items():
@@ -149,7 +155,9 @@ class Ledger:
             if not (first.nonfinite or np.isfinite(first.score)):  # a property, without units
                 text = f"{count} wrong"
             place = f"{first.check}: {first.place}"
-            self.add(code, f"{text}, and no named cause explains them{where()}", place)
+            remedy = look() if code == "inaccurate" else ""
+            text = f"{text}, and no named cause explains them{where()}"
+            self.add(code, text, place, remedy=remedy)
         self.report.failed = self._failed()
         for crossing in filter(lambda crossing: crossing.calls, self.crossings):
             self.report.crossed[str(crossing)] = crossing.covered()

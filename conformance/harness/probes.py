@@ -48,7 +48,7 @@ def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return _dense(shape, seed).copy()
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 

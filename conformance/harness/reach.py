@@ -15,6 +15,8 @@ from .run import Run
 
 #: The most elements of x in one call from position 0; larger inputs are split over the batch.
 _CHUNK = 2**24
+#: The numbers of tokens of measuring calls of JAX, which compiles every operation for each shape.
+_COMPILED = (10, 20)
 #: The number of tokens that every call must accept; a longer call may be refused.
 REQUIRED_TOKENS = max(size[-1] for size in SIZES)
 
@@ -239,7 +241,7 @@ class Access(Reach):
         n = positions.size
         if n <= self.most:
             try:
-                return self.run.driver.apply(x, positions)
+                return self._padded(x, positions)
             except Refused as error:
                 last = int(np.argmax(positions))
                 if not self.run.driver.accepts(x[:, :, [last]], positions[[last]]):
@@ -259,6 +261,18 @@ class Access(Reach):
             rows.append(self._pieces(x[:, :, part], positions[part])[:, :, :own])
             start += own
         return np.concatenate(rows, axis=2)
+
+    def _padded(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Call the function; where each shape is compiled, with one of a few numbers of tokens."""
+        apply, n = self.run.driver.apply, positions.size
+        size = next((size for size in _COMPILED if size >= n), n)
+        if self.run.driver.backend_name != "jax" or self.mode != "any" or n in (1, size):
+            return apply(x, positions)
+        index = np.minimum(np.arange(size), n - 1)
+        try:
+            return apply(x[:, :, index], positions[index])[:, :, :n]
+        except Refused:  # the last position is repeated
+            return apply(x, positions)
 
     def _part(self, positions: np.ndarray, start: int, most: int) -> tuple[np.ndarray, int]:
         """Return the token indices of one piece, and how many of its results are used.

@@ -14,7 +14,7 @@ from posenc_ref.limits import LONG_TEXT
 from .accuracy import Accuracy
 from .codes import CODES
 from .conventions import known
-from .expected import ExpectedFailure, unexpected, vacuous
+from .expected import ExpectedFailure, nothing_left, unexpected, vacuous
 from .plural import plural
 
 ERROR, NOTE = "error", "note"
@@ -194,6 +194,8 @@ class Report:
         """Return how the run differs from the expected deviation; empty if none is expected."""
         if self.expected is None:
             return []
+        if nothing_left(self.executed, self.controls, self.codes, self.expected):
+            return []
         too_little = vacuous(self.executed, self.controls)
         return [*too_little, *unexpected(self.passed, self.codes, self.expected)]
 
@@ -201,11 +203,11 @@ class Report:
     def exit_code(self) -> int:
         """Return the exit code of ``posenc check``: 0 conforms, 1 deviates, 3 no such verdict.
 
-        With an expected deviation it is 0 for exactly this deviation, 3 if too little was judged,
-        and 1 for any other result, a pass included.
+        With an expected deviation it is 0 for exactly this deviation, and 1 for another one or a
+        pass.
         """
         if self.expected is not None and self.verdict in ("conforms", "deviates"):
-            return 3 if vacuous(self.executed, self.controls) else int(bool(self.problems))
+            return int(bool(self.problems))
         return {"conforms": 0, "deviates": 1, "error": 3, "inconclusive": 3}[self.verdict]
 
     @property

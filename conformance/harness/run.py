@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
 from .driver import Driver, Malformed, Refused
 from .foreign import said
+from .implementation import Declared
 from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded
+from .located.remedy import where_to_look
 from .probes import dense
 from .report import ERROR, NOTE, Report
 from .signatures import SIGNATURES, Surface
@@ -264,7 +265,11 @@ class Run:
                 f"the input {self.driver.mutated} is written over",
                 f"{self.driver.mutated} compared with a copy taken before the call",
             )
-        return self.ledger.finish(self.budget, lambda: self.where(extent=True))
+        return self.ledger.finish(
+            self.budget,
+            lambda: self.where(extent=True),
+            lambda: where_to_look(self.located()),
+        )
 
     def _qualify(self) -> None:
         """Add the place to the first error if only some rows, heads, tokens or calls are wrong.
@@ -330,6 +335,6 @@ def largest(values: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
 
 
-def describe(encoding: Encoding | ModelEncoding | None) -> str:
+def describe(encoding: Declared) -> str:
     """Return the declared encoding as one line."""
     return "nothing (properties only)" if encoding is None else repr(encoding)

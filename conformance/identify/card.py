@@ -12,6 +12,7 @@ import numpy as np
 
 from posenc_ref import Encoding, RoPE
 from posenc_ref._text import one_line
+from posenc_ref.conformance.harness.foreign import said, where
 from posenc_ref.conformance.harness.report import Finding, Report
 from posenc_ref.limits import LONG_TEXT
 
@@ -88,6 +89,10 @@ class Card:
         The check against ``encoding``.
     shell : RoPE, optional
         The measured layout with any base, also if no rule gives the frequencies.
+    broken : list[str]
+        The steps of :func:`identify` that failed, with the exception and its line.
+    answered : bool
+        Whether any call returned a result.
     """
 
     subject: str
@@ -117,6 +122,8 @@ class Card:
     converted: str = ""
     report: Report | None = None
     shell: RoPE | None = None
+    broken: list[str] = field(default_factory=list)
+    answered: bool = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field; the name, which may be foreign, becomes one printable line."""
@@ -131,6 +138,10 @@ class Card:
     def exact(self) -> bool:
         """Whether the function passes the check against ``encoding``, or equals ``function``."""
         return bool(self.function) if self.report is None else self.report.passed
+
+    def broke(self, what: str, error: Exception) -> None:
+        """Note that a step of ``identify`` itself failed, and where."""
+        self.broken.append(f"{what} broke off at {where(error)} ({said(error)}); please report")
 
     def fill(self, identify: Callable[..., None], *measured: Any) -> None:
         """Call ``identify(*measured, self)``; add the message of Unidentified to ``unknown``."""
@@ -155,6 +166,7 @@ class Card:
             ("but", (f"{f.code}: {f.message}" for f in self.deviations)),
             ("limit", self.limits),
             ("unknown", self.unknown),
+            ("broken", self.broken),
             ("convert", self.conversion),
         ]
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
@@ -189,7 +201,7 @@ class Card:
     def to_json(self) -> str:
         """Return the card as JSON."""
         data: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        del data["origin"], data["report"], data["shell"]
+        del data["origin"], data["report"], data["shell"], data["answered"]
         data["exact"] = self.exact
         data["residual"] = self.residual if np.isfinite(self.residual) else None
         return json.dumps(data, indent=2, default=_plain)

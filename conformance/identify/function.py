@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.foreign import said, tame
+from posenc_ref.conformance.harness.foreign import tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.table import LearnedTable
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card
 from .defects import prefer_defect
 from .domain import narrowed
 from .identifiers import IDENTIFIED, has_function, identifier, measured_as
+from .natural.foreign import copied, made_from
+from .natural.natural import Called, called
 from .plain.positions import confirm
-from .precision import half_precision
+from .precision import half_precision, looked_up
 from .undeclared import best
 
 #: The surfaces whose functions can be identified.
@@ -83,9 +85,38 @@ def identify(
     def one(surface: str | None) -> Card:
         return _card(fn, surface, head_dim, axes, to, options, defects=True)
 
+    target: Any = copied(tame(fn))
+    if isinstance(fn, Implementation):
+        target = made_from(fn)
+        declared = surface or (fn.bound or {}).get("surface")
+    else:
+        declared = surface
+
+    def another(found: Implementation) -> Card:
+        size = found.head_dim or (head_dim if found.surface in _CHANNELS else None)
+        return _card(found, found.surface, size, found.axes, to, _own(options), defects=True)
+
+    def others() -> Called:
+        if target is None:
+            return Called()
+        return called(target, another, head_dim, axes, declared)
+
     if surface is None and not isinstance(fn, Implementation):
-        return best(tame(fn), one, SURFACES if head_dim is None else _CHANNELS)
-    return one(surface)
+        fn = tame(fn)
+        return best(fn, one, SURFACES if head_dim is None else _CHANNELS, others)
+    if surface == "cos_sin" and axes > 1:  # the surface has one axis: only the rotation has more
+        seen = others()
+        if seen.card is not None:
+            return seen.card
+    card = one(surface)
+    if card.found or card.broken or (card.answered and inspect.isroutine(fn)):
+        return card
+    seen = others()
+    if seen.card is not None:
+        return seen.card
+    card.unknown += seen.words
+    card.broken += [text for text in seen.broken if text not in card.broken]
+    return card
 
 
 def identify_exactly(
@@ -116,7 +147,8 @@ def _card(
     bound = fn if isinstance(fn, Implementation) else None
     if surface not in (None, *SURFACES):
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    if bound is None and (surface is None or not takes(fn, surface)):
+    as_it_is = surface is not None and inspect.isroutine(fn) and takes(fn, surface)
+    if bound is None and not as_it_is:
         names_of = ("tensor_layout", "backend", "dtype", "name")
         given = {name: options[name] for name in names_of if options.get(name) is not None}
         try:
@@ -155,7 +187,7 @@ def _card(
             if coarse is not None:
                 run = replace(run, settings=replace(run.settings, precision=coarse))
             card.fill(identifier(surface), run)
-            if coarse is not None and not _looked_up(card.encoding):
+            if coarse is not None and not looked_up(card.encoding):
                 options = {**options, "precision": coarse}
                 card.facts["precision"] = f"values are rounded to {coarse}"
             if not card.found and surface not in _CHANNELS:
@@ -165,7 +197,8 @@ def _card(
             card.unknown += hints.for_tables(run, surface, error)
         except Exception as error:  # a fault of identify, which must not lose what is measured
             card.encoding, card.function = None, ""
-            card.unknown.append(f"the measurement broke off ({said(error)}); please report")
+            card.broke(f"the measurement as {surface!r}", error)
+    card.answered = bool(run.driver.out_dtypes)
     card.limits += [text for text in report.limits if text not in card.limits]
     if has_function(surface):
         confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
@@ -179,13 +212,6 @@ def _card(
     if to is not None:
         add_conversion(card, to)
     return card
-
-
-def _looked_up(encoding: Encoding | None) -> bool:
-    """Return whether the values are those of a learned table, which may have few digits."""
-    return isinstance(encoding, LearnedTable) or (
-        isinstance(encoding, Bias) and not isinstance(encoding, ALiBi)
-    )
 
 
 def _own(options: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +279,7 @@ def _confirm(
     try:
         report = judged(declaration(card, head_dim))
     except ValueError as error:  # the encoding cannot be declared for this surface
-        card.unknown.append(f"the check against the encoding failed ({said(error)}); please report")
+        card.broke("the check against the encoding", error)
         return
     card.report = report
     known = {f.code for f in report.findings}

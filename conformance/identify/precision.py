@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from posenc_ref import ALiBi, Bias, Encoding
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.table import LearnedTable
 
 #: Positions whose cosines and sines need all digits of float32; then those of few rows.
 _AT = (np.arange(12), np.arange(5))
@@ -72,3 +74,10 @@ def _values(run: Run, surface: str, at: np.ndarray) -> np.ndarray:
         case "bias":
             return driver.array(driver.call(1, _KEYS)).ravel()
     return np.zeros(0)
+
+
+def looked_up(encoding: Encoding | None) -> bool:
+    """Return whether the values are those of a learned table, which may have few digits."""
+    return isinstance(encoding, LearnedTable) or (
+        isinstance(encoding, Bias) and not isinstance(encoding, ALiBi)
+    )

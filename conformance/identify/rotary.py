@@ -17,7 +17,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, measure, unaliased
-from posenc_ref.conformance.rotary.judge import required_inputs
+from posenc_ref.conformance.rotary.judge_inputs import required_inputs
 from posenc_ref.rope import layout_pairs
 
 from . import axes as identify_axes

@@ -12,6 +12,7 @@ from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .card import Card
+from .natural.natural import Called
 
 #: Surfaces that accept almost any result: tried only if a parameter has the name of theirs.
 _WEAK = ("layers", "softmax_scale", "frequencies", "bucket")
@@ -29,13 +30,16 @@ _NAMES = {
 
 #: Returns the card for a surface, or for None as :func:`identify` finds out by itself.
 One = Callable[[str | None], Card]
+#: Returns what other calls of the function gave.
+Others = Callable[[], Called]
 
 
-def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
+def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Others) -> Card:
     """Return the card of the first of ``surfaces`` that gives an exact result.
 
     Surfaces whose arguments have the names of the parameters come first; their cards may have
-    deviations. If none fits, the card is the one of the surface that ``one`` finds by itself.
+    deviations. Then come the surface that ``one`` finds by itself, ``others``, which are other
+    calls of the function, and the surfaces with as many arguments.
     """
     first, failed = None, None
     for surface in surfaces:
@@ -46,22 +50,32 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
                 return card
     try:
         first = one(None)
-        if first.found:
+        if first.found and first.exact:
             return first
     except ValueError as error:
         failed = error
     tried: list[str] = [first.surface] if first is not None else []
-    near: Card | None = None
+    # A rotation fn(x, positions) that returned results was called as it is meant.
+    plain = first is not None and first.answered and first.surface == "apply"
+    called = Called() if plain and inspect.isroutine(fn) and takes(fn, "apply") else others()
+    near, broken = called.card, called.broken
+    tried += [surface for surface in called.tried if surface not in tried]
+    if near is not None and near.exact:
+        near.facts = {"surface": _words(near.surface, tried), **near.facts}
+        return near
+    if first is not None and first.found:
+        return first
     for surface, named in _ranked(fn):
         if surface in tried or surface not in surfaces:
             continue
-        if len(tried) == _MOST:
+        if len(tried) >= _MOST:
             break
         tried.append(surface)
         try:
             card = one(surface)
         except (ValueError, TypeError):
             continue
+        broken += [text for text in card.broken if text not in broken]
         if card.found and card.exact:
             near = card
             break
@@ -75,6 +89,8 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str]) -> Card:
         raise failed
     if len(tried) > 1:
         first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
+    first.unknown += called.words if called.tried else []
+    first.broken += [text for text in broken if text not in first.broken]
     return first
 
 
@@ -90,7 +106,8 @@ def _same_names(fn: Callable[..., Any], surface: str) -> bool:
 
 def _words(found: str, tried: list[str]) -> str:
     others = [name for name in tried if name != found]
-    text = f"not declared: the function is one of {found!r}, {SURFACES[found].call}"
+    call = f", {SURFACES[found].call}" if found in SURFACES else ""  # not of visual positions
+    text = f"not declared: the function is one of {found!r}{call}"
     return f"{text}; also tried: {', '.join(others)}" if others else text
 
 

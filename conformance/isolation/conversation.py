@@ -56,7 +56,7 @@ class Conversation:
         command: Sequence[str] | Callable[[int, int], Sequence[str]],
         *,
         environment: Mapping[str, str] | None = None,
-        show: Callable[[bytes], None] | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> None:
         pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.stdout: Capture | None = None

@@ -52,7 +52,7 @@ class Child:
         self,
         preload: str = "",
         environment: Mapping[str, str] | None = None,
-        show: Callable[[bytes], None] | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> None:
         self._preload, self._environment, self._show = preload, environment, show
         self._talk: Conversation | None = None

@@ -10,11 +10,14 @@ from posenc_ref._text import printable
 MARK = "| "
 
 
-def show_output(output: bytes) -> None:
-    """Write output to standard error, each line marked, without control characters."""
-    if sys.stderr is None:  # descriptor 2 is closed
-        return
+def marked(output: bytes) -> str:
+    """Return output as text: each line marked, without control characters."""
     text = output.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
-    for line in text.rstrip("\n").split("\n"):
-        sys.stderr.write(f"{MARK}{printable(line)}\n")
-    sys.stderr.flush()
+    return "".join(f"{MARK}{printable(line)}\n" for line in text.rstrip("\n").split("\n"))
+
+
+def show_output(text: str) -> None:
+    """Write marked output to standard error."""
+    if sys.stderr is not None:  # descriptor 2 is open
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: The bytes of output that are shown, and those of its end that are kept.
+from .show import marked
+
+#: The bytes that are shown of an output's beginning, and of its end, which is kept.
 SHOWN, KEPT = 1 << 16, 1 << 13
 _CHUNK = 1 << 20
 
@@ -110,7 +112,7 @@ class Writer:
 class Capture:
     """Read what a process prints: count it, show its beginning, keep its end."""
 
-    def __init__(self, file: Any, show: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, file: Any, show: Callable[[str], None] | None = None) -> None:
         self.bytes = self.lines = 0
         self._file, self._show = file, show
         self._tail = b""
@@ -133,7 +135,7 @@ class Capture:
         _close(self._thread, self._file, seconds)
 
     def _read(self) -> None:
-        left, part = SHOWN, b""
+        left, part, hidden = SHOWN, b"", 0
         while True:
             _readable(self._file, None)
             self._busy = True
@@ -142,22 +144,41 @@ class Capture:
             self.bytes += len(chunk)
             self.lines += chunk.count(b"\n")
             self._tail = (self._tail + chunk)[-KEPT:]
-            if left > 0:  # whole lines are shown
-                whole, newline, part = (part + chunk[:left]).rpartition(b"\n")
-                self._shown(whole + newline)
-            left -= len(chunk)
+            if hidden:
+                hidden += len(chunk)
+            else:  # whole lines are shown
+                part += chunk
+                end = len(part) if len(part) > left else part.rfind(b"\n") + 1
+                taken, used = self._shown(part[:end], left)
+                left -= used
+                hidden = len(part) - taken if taken < end else 0
+                part = part[end:]
             self._busy = False
-        if left < 0:
-            part += f"\n... {-left} more bytes, which end with:\n".encode() + self._tail[left:]
-        self._shown(part)
+        if not hidden:
+            hidden = len(part) - self._shown(part, left)[0]
+        if hidden:
+            self._shown(f"... {hidden} more bytes, which end with:".encode(), SHOWN)
+            self._shown(self._tail[-hidden:], KEPT, of_end=True)
         self._busy = False
 
-    def _shown(self, output: bytes) -> None:
-        if self._show is not None and output:
+    def _shown(self, output: bytes, most: int, *, of_end: bool = False) -> tuple[int, int]:
+        """Show the output that fits into ``most`` bytes; return its size, and that of what it took.
+
+        What is shown counts: a control character takes several bytes.
+        """
+        text = marked(output)
+        while output and (size := len(text.encode())) > most:
+            fits = min(len(output) - 1, len(output) * most // size)
+            output = output[len(output) - fits :] if of_end else output[:fits]
+            text = marked(output)
+        if not output:
+            return 0, 0
+        if self._show is not None:
             try:
-                self._show(output)
+                self._show(text)
             except Exception:  # what cannot be shown is still read, or the process would wait
                 self._show = None
+        return len(output), size
 
 
 def _chunk(file: Any) -> bytes:

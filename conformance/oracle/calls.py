@@ -38,5 +38,7 @@ def logits(q: Truth, k: Truth, scale: float = 1.0) -> Truth:
     k_value, k_terms, k_angle = (np.swapaxes(t, -1, -2) for t in (k.value, k.terms, k.angle))
     a_q, a_k = np.maximum(q.terms, np.abs(q.value)), np.maximum(k_terms, np.abs(k_value))
     terms = a_q @ a_k * abs(scale)
-    angle = (q.angle @ np.abs(k_value) + np.abs(q.value) @ k_angle) * abs(scale)
+    angle = np.zeros_like(terms)
+    if q.angle.any() or k.angle.any():
+        angle = (q.angle @ np.abs(k_value) + np.abs(q.value) @ k_angle) * abs(scale)
     return Truth(q.value @ k_value * scale, terms, angle, terms)

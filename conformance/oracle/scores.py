@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,10 @@ class Scored:
 
     def parts(self) -> Parts:
         """Return the references of the terms: the logits are the sum of these terms."""
+        return dict(self._parts)
+
+    @cached_property
+    def _parts(self) -> Parts:
         if isinstance(self.encoding, Score):
             return self.terms()
         return {"q.k": self.dot(), "bias": self.bias()}

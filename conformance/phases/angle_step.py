@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
@@ -18,21 +21,65 @@ _STEPS = {
     **{f"1/{n} rad": 1.0 / n for n in (100, 1000, 10000, 100000)},
     "1 degree": np.pi / 180,
 }
+#: The largest error of interpolated values: roundings of float32.
+_INTERPOLATED = 64 * ROUNDOFF["float32"]
 _WAYS = {"to the nearest step": np.rint, "down": np.floor, "towards 0": np.trunc}
 
 
-def value_step(run: Run, values: np.ndarray, exact: np.ndarray) -> str:
-    """Return the words for cos and sin rounded to float32 or to fixed point, empty if not so."""
+def value_step(run: Run, values: np.ndarray, exact: np.ndarray) -> tuple[str, str] | None:
+    """Return the message and the remedy of cos and sin in float32 or fixed point, if they are."""
     off = np.abs(values - exact)
     if run.coarse == "float64" and np.array_equal(values.astype(np.float32), values):
-        return f"cos and sin are rounded to float32, off by up to {off.max():.3g}"
+        what = "the rotation of float64 x is" if _narrowed(run) else "cos and sin are"
+        remedy = "Rotate float64 x in float64: do not cast x to float32."
+        if what.startswith("cos"):
+            remedy = "Keep cos and sin in float64 for float64 x."
+        return f"{what} rounded to float32, off by up to {off.max():.3g}", remedy
     for bits in range(6, 22):
         step = 2.0**-bits
         for unit, words in ((step, f"2**-{bits}"), (1 / (2**bits - 1), f"1/{2**bits - 1}")):
             whole = np.abs(values / unit - np.rint(values / unit)) * unit
             if whole.max() <= 4 * ROUNDOFF[run.coarse] and unit > 32 * ROUNDOFF[run.coarse]:
-                return f"cos and sin are multiples of {words}: fixed point"
-    return ""
+                remedy = "Keep cos and sin in floating point, or with more bits."
+                return f"cos and sin are multiples of {words}: fixed point", remedy
+    return None
+
+
+def _narrowed(run: Run) -> bool:
+    """Return whether ``apply`` rounds x itself to float32, at position 0, where nothing turns."""
+    if run.report.surface != "apply" or run.driver.axes > 1 or run.encoding is None:
+        return False
+    x = run.random((1, 1, 1, run.encoding.head_dim), 33)
+    try:
+        y = run.driver.apply(x, np.arange(1))
+    except (Refused, Malformed):
+        return False
+    return np.array_equal(y.astype(np.float32), y) and not np.array_equal(x.astype(np.float32), x)
+
+
+def interpolated(
+    at: np.ndarray, values: np.ndarray, exact: Callable[[np.ndarray], np.ndarray]
+) -> tuple[str, str] | None:
+    """Return the message and the remedy of cos and sin interpolated between tabulated positions.
+
+    Parameters
+    ----------
+    at : array (S,), int
+        The positions.
+    values : array (2, S, pairs)
+        Cos and sin of the function.
+    exact : callable
+        Returns the exact values at positions.
+    """
+    for step in (2, 3, 4, 5, 8, 10, 16):
+        low = at // step * step
+        part = ((at - low) / step)[:, None]
+        between = (1 - part) * exact(low) + part * exact(low + step)
+        if np.abs(values - between).max() <= _INTERPOLATED:
+            text = f"cos and sin are tabulated at multiples of {step} only: between them, they are "
+            text += "interpolated linearly"
+            return text, "Tabulate or compute cos and sin at every position."
+    return None
 
 
 def frequency_step(w: np.ndarray, sigma: np.ndarray, declared: np.ndarray) -> str:

@@ -25,6 +25,7 @@ from .frequencies import (
     few_digits,
     scaled,
     shorter,
+    written_pi,
 )
 from .precision import Model
 from .rounding_model import RoundingModel
@@ -55,18 +56,19 @@ def judge_constants(
     highest = run.ledger.highest
     if known is not None and known.code == "range-reduction":
         if not run.failures:
-            _report(run, known.code, known.name, known.slip, declared, first, highest)
+            _report(run, known.code, known.name, known.slip, declared, first, highest, known.remedy)
         return None
     found = None if angles is None else recognise(angles, declared.schedule)
     if found is not None and not run.failures:
         off = float(np.abs(found.predicted / declared.frequencies - 1).max())
-        _report(run, found.code, found.message, off, declared, first, highest, found.values)
+        remedy = f"{found.remedy} {declared.schedule.formula}".strip()
+        _report(run, found.code, found.message, off, declared, first, highest, remedy, found.values)
     return found
 
 
 def _report(
     run: Run, code: str, message: str, off: float, declared: Declaration, first: FirstVisible,
-    highest: int, values: dict[str, float] | None = None,
+    highest: int, remedy: str = "", values: dict[str, float] | None = None,
 ) -> None:  # fmt: skip
     """Add an error if a relative error of the angles exceeds the unit, or else a note."""
     strict = run.settings.angles in ("float64", "exact") or run.coarse == "float64"
@@ -80,7 +82,9 @@ def _report(
         than = "float64" if off <= ROUNDOFF["float32"] else "float32"
         message += f": within the tolerance, but less accurate than {than} angles"
     severity = ERROR if visible else NOTE
-    run.add(code, message, shows, by="values", severity=severity, values=values or {})
+    run.add(
+        code, message, shows, by="values", severity=severity, values=values or {}, remedy=remedy
+    )
 
 
 def recognise(angles: RoundingModel, schedule: Schedule) -> FrequencyMistake | None:
@@ -109,4 +113,5 @@ def _rules(w: np.ndarray, target: np.ndarray, schedule: Schedule) -> Iterator[Fr
         exponent = np.log(target[slow] * schedule.factor) / np.log(schedule.base)
         base = float((w[slow] * schedule.factor) ** (1 / exponent))
         yield from (base_mistake(schedule, short) for short in shorter(base, 10))
+    yield from written_pi(target)
     yield from (scaled(target, short) for short in shorter(float(np.median(w / target)), 10))

@@ -10,9 +10,13 @@ import numpy as np
 
 from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
+from .declared_formula import formula
+from .factor_mistakes import factors
+from .factor_mistakes import remedy as factor_remedy
 from .frequencies import Schedule
 from .measure import Tables
-from .schedule_mistakes import multi_axis_exponents, multi_axis_mistakes, scaling_mistakes
+from .multi_axis_mistakes import multi_axis_exponents, multi_axis_mistakes
+from .schedule_mistakes import scaling_mistakes
 from .schedule_steps import step_mistakes
 
 
@@ -30,6 +34,7 @@ class Declaration:
     by_length: Callable[[int], np.ndarray] | None = None  #: returns the frequencies at a length
     #: amplitudes that known mistakes give, by message
     other_factors: dict[str, float] = field(default_factory=dict)
+    factor_remedy: str = ""  #: what to do about a wrong amplitude
 
     def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
         """Return the frequencies of a call with these positions."""
@@ -75,14 +80,8 @@ def declare(encoding: Rotary) -> Declaration:
         encoding.sign,
         encoding.offset,
         partial(nonzero_frequencies, encoding) if encoding.depends_on_length else None,
-        {
-            "the attention factor is missing": 1.0,
-            "the attention factor is applied twice": m * m,
-            "the square root of the attention factor is applied": abs(m) ** 0.5,
-            "cos and sin are divided by the attention factor": 1 / m,
-        }
-        if m != 1.0
-        else {},
+        factors(encoding),
+        factor_remedy(encoding),
     )
 
 
@@ -100,6 +99,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             else lambda b: encoding.replace(base=b).frequencies(),
             variants=lambda: multi_axis_mistakes(encoding),
             late=lambda: multi_axis_exponents(encoding),
+            formula=formula(encoding),
         )
     if not isinstance(encoding, RoPE):
         return Schedule(1.0, 1.0, target.size, target=target)
@@ -126,6 +126,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             plain=None
             if isinstance(scaling, GivenFrequencies)
             else encoding.replace(scaling=None).frequencies()[turning],
+            formula=formula(encoding),
         )
     factor = scaling.factor if scaling is not None else 1.0
     others = {
@@ -135,4 +136,6 @@ def schedule_of(encoding: Rotary) -> Schedule:
         "rotary_dim/2 + 1": d / 2 + 1,
     }
     late = lambda: scaling_mistakes(encoding)  # noqa: E731
-    return Schedule(encoding.base, d / 2, d // 2, factor, others, late=late)
+    return Schedule(
+        encoding.base, d / 2, d // 2, factor, others, late=late, formula=formula(encoding)
+    )

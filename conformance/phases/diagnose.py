@@ -15,14 +15,16 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, frequency_step, value_step
+from .angle_step import frequency_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
+from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
-from .frequencies import SIGMAS, FrequencyMistake, explain, report
+from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .position_map import large_angles, position_map
+from .nonlinear import diagnose_nonlinear, growing_errors
+from .position_map import far_positions, large_angles, position_map
 from .precision import classify
 from .telling import Telling
 
@@ -56,7 +58,11 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if text:
             k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
             where = f"pair {k}: {w[k]:.9g}, declared {declared.frequencies[k]:.9g}"
-            run.add("angle-precision", text, where, equivalent=("frequency-spacing",))
+            remedy = "Keep frequencies in float32 or float64, or with more bits: this step is not "
+            remedy += "small compared with the slowest frequency."
+            run.add(
+                "angle-precision", text, where, equivalent=("frequency-spacing",), remedy=remedy
+            )
             return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
@@ -65,14 +71,21 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if not phases.linear:
         position_map(run, tables, declared)
         if not run.report.findings:
-            _not_linear(run, tables, declared)
+            diagnose_nonlinear(run, tables, declared)
         return
+    coarse = [e for e in found if e.code == "angle-precision"]
+    if (
+        coarse
+        and coarse == found
+        and _held(run, tables, declared, besides=("frequencies in", "timescales in"))
+    ):
+        return  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     turns = shown(w[k], phases.sigma[k], 9)
     evidence = f"pair {k} turns by {turns} rad per position, declared {theta[k]:.9g}"
-    report(run, found, w, declared.schedule.declared, evidence)
+    report(run, found, w, declared.schedule, evidence)
     _amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.
@@ -82,6 +95,10 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         return
     if not fits and not _held(run, tables, seen):
         position_map(run, tables, seen)
+        if not run.report.codes:
+            growing_errors(run, tables, seen)
+    elif fits and not run.report.codes:
+        far_positions(run, tables, seen)
 
 
 def _constant(
@@ -118,6 +135,7 @@ def exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
         "phase-order",
         "sin and cos are exchanged",
         f"the angle of pair 0 at position 0 is {phases.start[0]:.6g} rad, and falls",
+        remedy="Exchange cos and sin: at position 0, cos is 1 and sin is 0.",
     )
     return True
 
@@ -186,73 +204,31 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
     return True
 
 
-def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report angles, frequencies or tables in half precision; return whether there are any."""
+def _held(
+    run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()
+) -> bool:
+    """Report angles, frequencies or tables in half precision; return whether there are any.
+
+    ``besides`` are the beginnings of names of models that are known already.
+    """
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
+    if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
+        return False
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, but float64 is required"
-        run.add("angle-precision", text, f"recomputed at {at.size} positions")
+        remedy = "Compute positions, frequencies and their product in float64."
+        run.add("angle-precision", text, f"recomputed at {at.size} positions", remedy=remedy)
         return True
-    if model is None or not model.code or (model.table and model.table == run.settings.precision):
+    if model is None or model.name.startswith(besides):
         return False
-    run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
+    if not model.code or (model.table and model.table == run.settings.precision):
+        return False
+    where = f"recomputed at {at.size} positions"
+    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
     return True
-
-
-def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Report why angles do not grow linearly with the position."""
-    at = np.arange(1, 33)
-    cos, sin = unit_size(tables, at, declared)
-    true_cos, true_sin = (
-        t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
-    )
-    angle = at[:, None] * declared.frequencies
-    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
-    fits = np.hypot(cos - true_cos, sin - true_sin) <= slack
-    n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
-    where = (
-        f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
-        f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
-    )
-    for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
-        one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
-        if m != 1.0 and (one <= slack).all():
-            text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
-            run.add("attention-factor", text, where)
-            return
-    seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
-    if text := value_step(run, seen, exact):
-        run.add("table-precision", text, where)
-        return
-    size = np.hypot(cos, sin)
-    small = angle <= np.pi / 4
-    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    if (folded <= slack).all():
-        run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
-    elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
-        run.add("range-reduction", "small angles are right, larger ones are not", where)
-    elif np.abs(size - 1).max() <= slack.max() and (step := angle_step(run, tables, declared)):
-        text, evidence = step
-        run.add("angle-precision", text, evidence)
-    elif (
-        np.abs(size - 1).max() > slack.max()
-        and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01
-    ):
-        text = "the size of cos and sin changes with the position"
-        turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max()
-        if turned > slack.max():  # neither the size nor the angle is right
-            off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
-            text = f"cos and sin are approximations, off by up to {off:.3g}"
-        run.add("amplitude", text, where)
-    elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
-        run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
-    else:
-        run.add(
-            "uninitialised", "angles follow no frequency: they do not grow with the position", where
-        )
 
 
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -290,7 +266,11 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
         if abs(factor - value) <= FACTOR_SLACK * abs(value):
             text += f": {what}"
             break
-    run.add(declared.amplitude_code, text, where, values={"declared": m, "measured": factor})
+    remedy = declared.factor_remedy
+    if declared.amplitude_code != "attention-factor":
+        remedy = f"Divide cos and sin, or the rotated channels, by {factor / m:.9g}."
+    values = {"declared": m, "measured": factor}
+    run.add(declared.amplitude_code, text, where, values=values, remedy=remedy)
 
 
 def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
@@ -309,6 +289,8 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
             "not-a-rotation",
             "at position 0 the pairs have angles that no single position gives",
             ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
+            remedy=f"Turn every pair by (p + {declared.origin:g}) theta_k: add no angle of its own "
+            "to a pair.",
         )
         return declared.origin
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
@@ -318,5 +300,8 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
         f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
         f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
         values={"declared": declared.origin, "measured": found},
+        remedy=f"{'Subtract' if found > declared.origin else 'Add'} "
+        f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
+        f"position: the first one is {declared.origin:g}.",
     )
     return found

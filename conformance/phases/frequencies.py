@@ -1,8 +1,4 @@
-"""Find the one change of the declaration that predicts all measured frequencies.
-
-An explanation is reported only if all its predicted frequencies match. Declared and published
-constants are tried before fitted numbers.
-"""
+"""Declared frequencies as numbers, the record of a mistake in them, and exchanged pairs."""
 
 from __future__ import annotations
 
@@ -12,9 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
-from posenc_ref.conformance.harness.run import Run
-
-from .measure import shown
+from posenc_ref.conformance.diagnosis.rule import find_rule
 
 #: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
@@ -26,8 +20,10 @@ PUBLISHED_BASES = (
 SIGMAS = 5.0
 #: The difference of two frequencies that give the same angles at all measured positions.
 Period = np.ndarray | float | None
+#: The name of the index of a pair in rules.
+_INDEX = "k"
 #: Constants are equal if their logarithms differ by less than this.
-_SAME = 2.0**-12
+SAME = 2.0**-12
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,7 @@ class Schedule:
     variants: Callable[[], Iterable[FrequencyMistake]] = tuple
     late: Callable[[], Iterable[FrequencyMistake]] = tuple
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
+    formula: str = ""  #: the declared frequencies in a sentence, for remedies
 
     @property
     def declared(self) -> np.ndarray:
@@ -68,10 +65,6 @@ class Schedule:
         return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
 
 
-#: Codes of mistakes of which several may give the same frequencies: all are named.
-_AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
-
-
 @dataclass(frozen=True)
 class FrequencyMistake:
     """A known mistake in the frequencies, with the frequencies that it predicts."""
@@ -81,6 +74,7 @@ class FrequencyMistake:
     predicted: np.ndarray
     values: dict[str, float] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
+    remedy: str = ""  #: what to change; empty: what the numbers say
 
     def at(self, chosen: np.ndarray) -> FrequencyMistake:
         """Return the same mistake, with the predictions of the chosen pairs only."""
@@ -101,104 +95,6 @@ def agree(
     return np.asarray(np.abs(off) <= slack)
 
 
-def explain(
-    measured: np.ndarray, sigma: np.ndarray, declared: Schedule, period: Period = None
-) -> list[FrequencyMistake]:
-    """Explain why ``measured`` frequencies (rad/position) differ from the declared ones.
-
-    The list is empty if they agree. Otherwise it has one explanation, which predicts every
-    frequency. If all frequencies are negative, ``sign`` comes first, and then an explanation of
-    their sizes if these are wrong too. The code of frequencies without an explanation is
-    ``frequency-spacing``. ``period`` is the difference of frequencies (one for each pair, or one
-    for all) that the measured positions cannot distinguish.
-    """
-    target = declared.declared
-    if agree(measured, target, sigma, period).all():
-        return []
-    turned = bool((measured < 0).all()) and bool((target > 0).all())
-    if turned or (period is not None and agree(measured, -target, sigma, period).all()):
-        rest = explain(-measured, sigma, declared, period)
-        sign = FrequencyMistake("sign", "the rotation turns the other way: by -angle", -target)
-        return [sign, *rest]
-    every = _candidates(measured, sigma, declared)
-    found = [c for c in every if agree(measured, c.predicted, sigma, period).all()]
-    if found:
-        best = found[0]
-        others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
-        others.pop(best.code, None)
-        scaled = best.code.startswith("scaling")
-        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
-        also = [text for text in dict.fromkeys(also) if text != best.message][:2]
-        text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
-        text += ": the same frequencies" * (text != best.message)
-        return [replace(best, message=text, equivalent=tuple(others))]
-    if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
-        spacing = _spacing(measured, target, sigma)
-        text = f"the base is right, but another scaling is applied: {spacing.message}"
-        return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
-    return [_spacing(measured, target, sigma)]
-
-
-def _likely(found: FrequencyMistake) -> bool:
-    """Return False for a base that nobody chooses: with 5 digits or more, and not published."""
-    base = found.values.get("measured", 0.0)
-    return found.code != "base" or base in PUBLISHED_BASES or float(f"{base:.3e}") == base
-
-
-def report(
-    run: Run,
-    found: list[FrequencyMistake],
-    measured: np.ndarray,
-    declared: np.ndarray,
-    evidence: str,
-) -> None:
-    """Report each mistake as a finding."""
-    for e in (_unfilled(e, measured, declared) for e in found):
-        run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
-
-
-def _unfilled(
-    found: FrequencyMistake, measured: np.ndarray, target: np.ndarray
-) -> FrequencyMistake:
-    """Return ``found``, with code ``uninitialised`` if the frequencies are 0 or unordered."""
-    if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
-        return found
-    steps = np.diff(np.abs(measured))
-    ordered = (steps <= 0).all() or (steps >= 0).all()
-    known = np.abs(measured[:, None] / np.where(target != 0, target, 1.0) - 1) <= _SAME
-    if not measured.any():
-        return replace(found, code="uninitialised", message="every frequency is 0")
-    if ordered or known.any():
-        return found
-    return replace(
-        found,
-        code="uninitialised",
-        message=f"frequencies are unordered, and none is a declared one: {found.message}",
-        equivalent=("frequency-spacing",),
-    )
-
-
-def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
-    """Return whether the base is right, and only the scaling is wrong.
-
-    The ratios of measured to unscaled frequencies decide. If an eighth or more of the pairs have
-    the smallest or the largest declared ratio (1 / factor or 1), an eighth or more of the measured
-    ratios must equal one of these, too. The first pair does not count, because its frequency is 1
-    for every base. Otherwise, every measured ratio must be in the range of the declared ratios.
-    """
-    assert d.plain is not None
-    ratio, expected = measured / d.plain, d.declared / d.plain
-    low, high = expected.min(), expected.max()
-    if low == high:
-        return False
-    ends = agree(measured, low * d.plain, sigma) | agree(measured, high * d.plain, sigma)
-    flat = (np.abs(expected / low - 1) <= _SAME) | (np.abs(expected / high - 1) <= _SAME)
-    if 8 * flat[1:].sum() >= flat.size:
-        return bool(8 * ends[1:].sum() >= ends.size)
-    within = (ratio >= low * (1 - _SAME)) & (ratio <= high * (1 + _SAME))
-    return bool(within.all())
-
-
 def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name of each half-precision format, and ``values`` rounded to it."""
     yield "bfloat16", round_bfloat16(values)
@@ -212,39 +108,6 @@ def round_bfloat16(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.ldexp(np.rint(mantissa * 256.0), exponent - 8))
 
 
-def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
-    yield from d.variants()
-    if d.target is None:
-        yield from _geometric(d)
-    else:
-        for base in PUBLISHED_BASES:
-            if base != d.base and d.rebased is not None:
-                yield base_mistake(d, base)
-            if base != d.base and d.plain is not None:
-                yield FrequencyMistake(
-                    "base",
-                    f"the base is {base:.7g}, declared {d.base:.7g}, and the declared scaling is "
-                    "missing",
-                    d.plain ** (np.log(base) / np.log(d.base)),
-                    {"declared": d.base, "measured": base},
-                    ("scaling-missing",),
-                )
-    yield from _rounded(d.declared)
-    yield from d.late()
-    yield from _fitted(measured, sigma, d)
-
-
-def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
-    for name, rounded in half_precision(target):
-        yield FrequencyMistake("angle-precision", f"frequencies are rounded to {name}", rounded)
-    with np.errstate(divide="ignore"):
-        for name, rounded in half_precision(1 / target):
-            yield FrequencyMistake(
-                "angle-precision", f"timescales are rounded to {name}", 1 / rounded
-            )
-    yield from few_digits(target)
-
-
 def few_digits(target: np.ndarray) -> Iterator[FrequencyMistake]:
     """Yield frequencies written with few digits, from few to many: up to seven, as in float32."""
     for n in range(2, 8):
@@ -252,40 +115,12 @@ def few_digits(target: np.ndarray) -> Iterator[FrequencyMistake]:
             (f"rounded to {n} significant digits", [float(f"{w:.{n - 1}e}") for w in target]),
             (f"rounded to {n} decimals", np.round(target, n)),
         ):
-            yield FrequencyMistake("angle-precision", f"frequencies are {name}", np.array(written))
-
-
-def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
-    if d.factor != 1.0:
-        scaling = f"the declared scaling by {d.factor:g} is"
-        product = f"positions are multiplied by the scaling factor {d.factor:g}, not divided"
-        for code, text, factor in (
-            ("scaling-missing", f"{scaling} missing", 1.0),
-            ("position-scale", f"{scaling} applied twice", d.factor**2),
-            ("position-scale", product, 1 / d.factor),
-        ):
-            values = {"declared": d.factor, "measured": factor}
-            yield FrequencyMistake(code, text, d.values(factor=factor), values)
-    for name, n in d.denominators.items():
-        if n > 0 and n != d.n:
             yield FrequencyMistake(
-                "denominator",
-                f"the exponent of pair k is k/{n:g} ({name}), not k/{d.n:g}",
-                d.values(n=n),
-                {"declared": d.n, "measured": n},
+                "angle-precision",
+                f"frequencies are {name}",
+                np.array(written),
+                remedy="Compute the frequencies, do not write them with few digits.",
             )
-    for base in PUBLISHED_BASES:
-        if base != d.base:
-            yield base_mistake(d, base)
-    for name, shape in (
-        ("doubled", d.values(n=d.n / 2)),
-        ("halved, as by one floor division (// 2) too many", d.values(n=d.n * 2)),
-        ("counted from 1", d.values(shift=1)),
-        ("counted from -1", d.values(shift=-1)),
-        ("0 for every pair, as by a floor division (//)", np.ones(d.pairs) / d.factor),
-        ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
-    ):
-        yield FrequencyMistake("exponent", f"the exponent of the frequencies is {name}", shape)
 
 
 def base_mistake(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
@@ -305,7 +140,21 @@ def scaled(target: np.ndarray, ratio: float) -> FrequencyMistake:
         f"every frequency is {ratio:.10g} times the declared one",
         ratio * target,
         {"declared": 1.0, "measured": ratio},
+        remedy=f"Multiply every frequency, or every position, by {1 / ratio:.10g} more than now.",
     )
+
+
+def written_pi(target: np.ndarray) -> Iterator[FrequencyMistake]:
+    """Yield frequencies with a factor pi that is written with few digits."""
+    for text, pi in (("3.14", 3.14), ("3.1416", 3.1416), ("3.141", 3.141), ("22/7", 22 / 7),
+                     ("3.1415", 3.1415), ("3", 3.0)):  # fmt: skip
+        yield FrequencyMistake(
+            "position-scale",
+            f"pi is written as {text}: every frequency is {pi / np.pi:.7g} times the declared one",
+            pi / np.pi * target,
+            {"declared": 1.0, "measured": pi / np.pi},
+            remedy="Use pi in full precision (math.pi) in the factor on positions.",
+        )
 
 
 def shorter(value: float, most: int) -> Iterator[float]:
@@ -314,42 +163,41 @@ def shorter(value: float, most: int) -> Iterator[float]:
         yield float(f"{value:.{digits - 1}e}")
 
 
-def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
-    if not (measured > 0).all() or not (d.declared > 0).all():
-        return
-    # In coarse results, the frequencies of fast pairs are measured more accurately.
-    weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
-    ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
-    yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
-    if d.pairs < 2 or d.target is not None:
-        return
-    k = np.arange(d.pairs)
-    slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
-    # A fit with the first frequency as declared: only the base differs.
-    log = np.log(measured) + np.log(d.factor)
-    through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
-    if through < 0:
-        base = float(np.exp(-through * d.n))
-        yield from (base_mistake(d, short) for short in shorter(base, 7))
-    if slope < 0:
-        scale = float(np.exp(start)) * d.factor
-        base = float(np.exp(-slope * d.n))
-        if abs(np.log(base / d.base)) < _SAME or abs(np.log(scale)) < _SAME:
-            return  # a single change, which was tried before
-        yield FrequencyMistake(
-            "base",
-            f"the base is {base:.6g}, declared {d.base:.7g}, and positions are multiplied by "
-            f"{scale:.6g}",
-            np.exp(start + slope * k),
-            {"declared": d.base, "measured": base},
-            ("position-scale",),
-        )
+def other_pairs(
+    measured: np.ndarray, sigma: np.ndarray, declared: Schedule
+) -> FrequencyMistake | None:
+    """Return the rule that says whose frequency each pair has, or None if there is none.
 
-
-def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
-    wrong = np.flatnonzero(~agree(measured, target, sigma))
-    pairs = (
-        f"pair {k} has {shown(measured[k], sigma[k])}, declared {target[k]:.6g}" for k in wrong[:4]
+    The pairs of a geometric schedule go on past the declared ones.
+    """
+    target = declared.declared
+    k = np.arange(target.size)
+    if (target <= 0).any() or (measured <= 0).any():
+        return None
+    if declared.target is None:
+        scale = declared.n / np.log(declared.base)
+        used = np.rint(-np.log(measured * declared.factor) * scale).astype(np.int64)
+        if (np.abs(used) > 4 * target.size).any():
+            return None
+        series = np.exp(-used / scale) / declared.factor
+    else:
+        used = np.abs(np.log(measured[:, None] / target)).argmin(axis=1)
+        series = target[used]
+    used = np.where(agree(measured, target, sigma), k, used)
+    if not agree(measured, np.where(used == k, target, series), sigma).all():
+        return None
+    rule = find_rule(used, {_INDEX: k}, declared=_INDEX)
+    if rule is None:
+        return None
+    first = int(np.flatnonzero(used != k)[0])
+    text = f"pair k has the frequency of pair {rule.words}"
+    return FrequencyMistake(
+        "frequency-spacing",
+        f"{text}; so pair {first} has that of pair {used[first]}",
+        measured,
+        remedy=f"Use k in the exponent{_where(rule.where)}, not {rule.text}.",
     )
-    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(pairs)}"
-    return FrequencyMistake("frequency-spacing", text, measured)
+
+
+def _where(condition: str) -> str:
+    return f" also where {condition}" if condition else ""

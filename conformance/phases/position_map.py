@@ -5,12 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.diagnosis.rule import DECLARED, find_rule
+from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, TELLING, error_window
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .measure import Tables
+
+#: What to do about positions that are too large.
+_SUPPORT = "use the position itself, or raise an error past the last supported one."
+#: What to do about a wrong range reduction.
+REDUCTION = (
+    "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, with pi in "
+    "full precision."
+)
+#: Integers that hold this many values, signed or not.
+_INTEGERS = {
+    (2**8, True): "int8", (2**8, False): "uint8", (2**16, True): "int16", (2**16, False): "uint16",
+}  # fmt: skip
 
 
 def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
@@ -37,12 +50,32 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
     first = int(np.argmax(wrong & near))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
     if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
-        run.add("position-range", f"positions are clamped to {used[first]}", evidence)
+        remedy = (
+            f"Do not clamp positions to {used[first]}: rotate by the position itself, or raise "
+        )
+        remedy += "an error past the last supported one."
+        text = f"positions are clamped to {used[first]}"
+        run.add("position-range", text, evidence, remedy=remedy)
         return
     size = int(np.gcd.reduce((at - used)[wrong & near]))
     signed = (at + size // 2) % max(size, 1) - size // 2
     if size > 1 and (meets(at % size).all() or meets(signed).all()):
-        run.add("position-range", f"positions wrap round modulo {size}", evidence)
+        kind = _INTEGERS.get((size, bool((used < 0).any())), "")
+        remedy = (
+            f"Do not reduce positions modulo {size}: rotate by the position itself, or raise an "
+        )
+        remedy += "error past the last supported one."
+        if kind:
+            remedy = f"Hold positions in int32 or int64: {kind} wraps round at {size}."
+        text = f"positions wrap round modulo {size}{f', as {kind} does' if kind else ''}"
+        run.add("position-range", text, evidence, remedy=remedy)
+        return
+    if near.all() and (rule := find_rule(used, {DECLARED: at})) is not None:
+        words, remedy = (
+            t.replace("declared position", "position") for t in (rule.words, rule.remedy)
+        )
+        text = f"the angles are those of {words}"
+        run.add(rule.code or "wrong-row", text, evidence, remedy=remedy)
         return
     if large_angles(run, tables, declared):
         return
@@ -53,7 +86,45 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
             f"{int(wrong.sum())} of {at.size} tested positions get the angles of other positions"
             + run.where(),
             evidence,
+            remedy="Use the angles of the position itself"
+            + f"; right already: positions {_some(at[~wrong])}." * bool((~wrong).any()),
         )
+
+
+def _some(positions: np.ndarray) -> str:
+    """Return the first few positions in words."""
+    return ", ".join(map(str, positions[:6])) + ", ..." * (positions.size > 6)
+
+
+def far_positions(run: Run, tables: Tables, declared: Declaration) -> None:
+    """Report positions that wrap round or stop beyond those of :func:`position_map`."""
+    at = np.unique(np.r_[TELLING, *(error_window(n) for n in REPORTED)])
+    at = at[at <= run.ledger.highest]
+    cos, sin = unit_size(tables, at, declared)
+
+    def meets(positions: np.ndarray) -> np.ndarray:
+        angle = (positions + declared.origin)[:, None] * declared.frequencies
+        return np.asarray(np.hypot(cos - np.cos(angle), sin - np.sin(angle)).max(axis=1) < 0.25)
+
+    wrong = ~meets(at)
+    if not wrong.any():
+        return
+    first = int(at[np.argmax(wrong)])
+    for power in range(8, 21):
+        size = 2**power
+        for used, what, mend in (
+            ((at + size // 2) % size - size // 2, f"wrap round at {size // 2}, to negative ones",
+             f"Hold positions, and what is computed from them, in int64: at {size // 2} they "
+             "overflow."),
+            (at % size, f"wrap round modulo {size}",
+             f"Do not reduce positions modulo {size}: {_SUPPORT}"),
+            (np.minimum(at, size - 1), f"are clamped to {size - 1}",
+             f"Do not clamp positions to {size - 1}: {_SUPPORT}"),
+        ):  # fmt: skip
+            if meets(used).all():
+                where = f"position {first} has the angles of position {used[at == first][0]}"
+                run.add("position-range", f"positions {what}", where, remedy=mend)
+                return
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
@@ -76,12 +147,25 @@ def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
         "range-reduction",
         "angles up to pi are right at every position, larger ones are not",
     )
+    where = f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
+    where += f"{true_cos[n, k]:.6g}"
     if (folded <= 2 * run.budget * unit).all():
-        code, text = "not-a-rotation", "cos or sin has the wrong sign in some quadrants"
-    run.add(
-        code,
-        text,
-        f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
-        f"{true_cos[n, k]:.6g}",
-    )
+        off = cos - true_cos, sin - declared.sign * true_sin
+        report_quadrants(run, off, 2 * run.budget * unit, where)
+        return True
+    run.add(code, text, where, remedy=REDUCTION)
     return True
+
+
+def report_quadrants(
+    run: Run, off: tuple[np.ndarray, np.ndarray], slack: np.ndarray, where: str
+) -> None:
+    """Report cos or sin of the wrong sign; ``off`` are the errors of both."""
+    wrong = [name for name, e in zip(("cos", "sin"), off, strict=True) if (np.abs(e) > slack).any()]
+    name = wrong[0] if len(wrong) == 1 else "cos or sin"
+    other = {"cos": "sin", "sin": "cos"}.get(name, "")
+    remedy = "Compute cos and sin of the angle itself, for all four quadrants"
+    if other:
+        remedy += f": {name} from {other} by a square root, sqrt(1 - {other}**2), has no sign"
+    text = f"{name} has the wrong sign in some quadrants"
+    run.add("not-a-rotation", text, where, remedy=f"{remedy}.")

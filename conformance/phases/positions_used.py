@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,8 @@ from .decode import Decoder
 _REACH = 4160
 #: The most tokens of a call that are decoded, and the most wrong calls.
 _TOKENS, _CALLS = 400, 12
+#: The name of the variable that is 1 for positions (S,) and 2 for positions (B, S).
+FORM = "the number of axes of the positions"
 #: How many rules are tried: each further call that refutes one leads to the next.
 _TRIES = 5
 
@@ -83,20 +86,55 @@ def name_positions(
     where = f"{first.one.case}, row {at[0]}, head {at[1]}, token {at[2]}: {noun} {first.used[at]}"
     where += f", declared {declared[at]}"
     if rule is not None:
-        words = rule.words.replace(DECLARED, f"the declared {noun}")
+        words, remedy = (_plain(text, noun) for text in (rule.words, rule.remedy))
         count = plural(more, "further call agrees", "further calls agree")
         text = f"the {noun} used is {words}"
+        if rule.text == "0" and noun == "position" and not first.one.facts.encoding.offset:
+            text = f"tokens are not rotated, as at position 0{words[1:]}"
+            remedy = f"Rotate these tokens too{words[1:]}: use the declared position."
         if not more:
             text = f"every call is consistent with: {text}"
         if rule.where and DECLARED in rule.where and code == "stale-cache":
             code = "wrong-row"
-        run.add(rule.code or code, text, f"{where}; {count}", values={"measured": words})
+        run.add(
+            rule.code or code,
+            text,
+            f"{where}; {count}",
+            remedy=remedy + _formula(known, noun),
+            values={"measured": words},
+        )
         return True
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
     count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
     listed = "; ".join(_listed(s) for s in known[:2] if s.one in wrong)
-    run.add(code, f"{count} another {noun} than declared: {listed}", where)
+    remedy = f"Use the declared {noun} of every token{run.where()}.{_formula(known, noun)}"
+    run.add(code, f"{count} another {noun} than declared: {listed}", where, remedy=remedy)
     return True
+
+
+def _plain(text: str, noun: str) -> str:
+    """Return a rule in the words of a report."""
+    for axes, form in ((1, "(S,)"), (2, "(B, S)")):
+        text = text.replace(f"{FORM} is {axes}", f"positions are {form}")
+    return text.replace(DECLARED, f"the declared {noun}")
+
+
+def _formula(known: Sequence[_Seen], noun: str) -> str:
+    """Return the sum of two other variables that gives the declared numbers, as a sentence."""
+    v = _flat(known)
+    declared = v.pop(DECLARED)
+    for (one, a), (two, b) in combinations(v.items(), 2):
+        if np.ptp(a) and np.ptp(b) and np.array_equal(a + b, declared):
+            return f" The declared {noun} is {one} + {two}."
+    return ""
+
+
+def _flat(seen: Sequence[_Seen]) -> dict[str, np.ndarray]:
+    """Return the variables of all tokens of the calls."""
+    names = seen[0].variables.keys()
+    return {
+        n: np.concatenate([np.ravel(_wide(s.variables[n], s.one)) for s in seen]) for n in names
+    }
 
 
 def _code_of_lines(run: Run, wrong: Sequence[JudgedCall]) -> str:
@@ -182,10 +220,7 @@ def _listed(s: _Seen) -> str:
 
 
 def _rule(seen: Sequence[_Seen]) -> Rule | None:
-    names = seen[0].variables.keys()
-    flat = {
-        n: np.concatenate([np.ravel(_wide(s.variables[n], s.one)) for s in seen]) for n in names
-    }
+    flat = _flat(seen)
     used = np.concatenate([s.used.ravel() for s in seen])
     # Tokens that agree in everything count once.
     once = np.unique(np.stack([used, *flat.values()]), axis=1)

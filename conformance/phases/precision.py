@@ -36,6 +36,7 @@ class Model:
     table: str | None = None  #: the format cos and sin are rounded to
     exact: bool = False  #: whether it is float64 throughout, and so compared strictly
     slip: float = 0.0  #: the relative error of its pi
+    remedy: str = ""  #: empty: the remedy of the code
 
     def cos_sin(self, positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the cos and sin of this model, (positions, pairs)."""
@@ -53,6 +54,9 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
         return values
     if dtype == "float32":
         return np.asarray(values.astype(np.float32).astype(np.float64))
+    if dtype == "TF32":  # 11 significant bits, ties to even
+        mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+        return np.asarray(np.ldexp(np.rint(mantissa * 2048.0), exponent - 11))
     return dict(half_precision(values))[dtype]
 
 
@@ -90,10 +94,16 @@ def models() -> list[Model]:
         Model("", "float64 angles", _product, exact=True),
         Model("", "float32 angles", _float32),
     ]
-    for half in _HALF:
+    for half in (*_HALF, "TF32"):
         to_half = partial(rounded, dtype=half)
         for code, what, angles in _IN_HALF:
-            found.append(Model(code, f"{what} in {half}", partial(angles, half=to_half)))
+            if half == "TF32" and not what.startswith("positions"):
+                continue  # TF32 and float16 have the same digits
+            remedy = f"Compute and keep {what} in float32 or better, not in {half}."
+            name = f"{what} in {half}"
+            found.append(Model(code, name, partial(angles, half=to_half), remedy=remedy))
+        if half == "TF32":
+            break
         found.append(
             Model("table-precision", f"cos and sin tables in {half}", _product, table=half)
         )
@@ -141,7 +151,9 @@ def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> 
         return np.asarray(angle - 2 * pi * turns(angle / (2 * pi)))
 
     name = f"angles reduced with pi = {pi:.12g}"
-    return Model("range-reduction", name, angles, exact=True, slip=abs(pi - np.pi) / np.pi)
+    remedy = f"Reduce angles with pi in full precision (math.pi, in float64), not {pi:.12g}."
+    slip = abs(pi - np.pi) / np.pi
+    return Model("range-reduction", name, angles, exact=True, slip=slip, remedy=remedy)
 
 
 def _short_pi(

@@ -7,15 +7,13 @@ measured frequency is reported.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import MultiAxisRoPE, RoPE
-from posenc_ref.multi_axis import SPACINGS
+from posenc_ref import RoPE
 
 from .formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
 from .frequencies import FrequencyMistake
@@ -44,8 +42,15 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if isinstance(scaling, pr.Proportional):  # the pairs with frequency 0 show that it is applied
         yield from _changed(encoding, "", factor=1.0)
     yield FrequencyMistake(
-        "scaling-missing", f"the declared scaling is missing: {scaling!r}", plain
+        "scaling-missing",
+        f"the declared scaling is missing: {scaling!r}",
+        plain,
+        remedy=f"Apply the declared {name} where the frequencies are computed.",
     )
+    if isinstance(scaling, pr.GivenFrequencies):
+        yield from _given(encoding.frequencies(), plain)
+    if isinstance(scaling, pr.DynamicNTK) and scaling.policy == "static":
+        yield from _static(encoding, scaling)
     yield from _parameters(encoding)
     yield from _shapes(encoding)
     for other in _formulas(scaling):
@@ -62,17 +67,55 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
             w / factor,
             {"declared": 1.0, "measured": 1 / factor},
             ("scaling-parameter",),
+            remedy=f"Divide by {factor:g} once, in the frequencies or in the positions.",
         )
         yield FrequencyMistake(
             "position-scale",
             f"positions are multiplied by the scaling factor {factor:g} once more",
             w * factor,
             {"declared": 1.0, "measured": factor},
+            remedy=f"Do not multiply positions by {factor:g}: the frequencies hold the scaling.",
         )
 
 
+def _given(given: np.ndarray, plain: np.ndarray) -> Iterator[FrequencyMistake]:
+    """Yield wrong uses of given frequencies, or of their ratios to the plain ones."""
+    for words, predicted in (
+        ("the factors of the given frequencies divide the plain frequencies, where they are to "
+         "multiply them", plain * plain / given),
+        ("the inverse of the given frequencies is used", 1 / given),
+        ("the given frequencies multiply the plain ones", given * plain),
+        ("the given frequencies divide the plain ones", plain / given),
+        ("the given frequencies come in the reverse order", given[::-1]),
+    ):  # fmt: skip
+        remedy = "Use the given frequencies as they are: pair k turns by given[k] per position."
+        yield FrequencyMistake("scaling-formula", words, predicted, remedy=remedy)
+
+
+def _static(encoding: RoPE, s: Any) -> Iterator[FrequencyMistake]:
+    """Yield static dynamic NTK with another length or another factor on the base."""
+    assert encoding.rotary_dim is not None
+    d, f, k = encoding.rotary_dim, s.factor, np.arange(encoding.rotary_dim // 2)
+    right = f * f - (f - 1)
+    for words, alpha in (
+        ("the length is the factor squared times max_position: the extended length is multiplied "
+         "by the factor once more", f**3 - (f - 1)),
+        ("the length is max_position, not factor * max_position", 1.0),
+        ("alpha is the factor alone", f),
+        ("alpha is the factor squared: factor - 1 is not subtracted", f * f),
+        ("alpha is L / max_position - (factor - 1)", 1.0),
+    ):  # fmt: skip
+        predicted = (encoding.base * alpha ** (d / (d - 2))) ** (-2 * k / d)
+        remedy = f"Use alpha = {right:g}: factor * L / max_position - (factor - 1) with "
+        remedy += f"L = {f:g} * {s.max_position}."
+        yield FrequencyMistake(
+            "scaling-formula", f"DynamicNTK: {words}", predicted,
+            {"declared": right, "measured": alpha}, ("base",), remedy,
+        )  # fmt: skip
+
+
 def _replaced(
-    encoding: RoPE, scaling: Any, code: str, message: str, **values: Any
+    encoding: RoPE, scaling: Any, code: str, message: str, remedy: str = "", **values: Any
 ) -> Iterator[FrequencyMistake]:
     """Yield the mistake that replaces the scaling, unless the new scaling is invalid."""
     try:
@@ -80,7 +123,7 @@ def _replaced(
         predicted = encoding.replace(scaling=made).frequencies()
     except (ValueError, TypeError):
         return
-    yield FrequencyMistake(code, message, predicted, values)
+    yield FrequencyMistake(code, message, predicted, values, remedy=remedy)
 
 
 def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMistake]:
@@ -98,6 +141,9 @@ def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMis
         lambda: scaling.replace(**changes),
         "scaling-parameter",
         f"{what}: {changed}" if what else changed,
+        "Pass "
+        + " and ".join(f"{k} = {_number(getattr(scaling, k))}" for k in changes)
+        + " to the function that computes the frequencies.",
         declared=getattr(scaling, first),
         measured=changes[first],
     )
@@ -153,15 +199,6 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
         for policy in ("static", "current", "short", "long"):
             if policy != s.policy:
                 yield from _changed(encoding, "", policy=policy)
-
-
-def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Yield doubled and halved exponents, tried after bases that give the same frequencies."""
-    w, scale = encoding.frequencies(), encoding.position_scale
-    for what, power in (("doubled", 2.0), ("halved", 0.5)):
-        if isinstance(scale, float) and encoding.scaling is None:
-            shape = scale * (w / scale) ** power
-            yield FrequencyMistake("exponent", f"the exponent of the frequencies is {what}", shape)
 
 
 def _slice_denominators(encoding: RoPE) -> Iterator[FrequencyMistake]:
@@ -232,54 +269,6 @@ def _formulas(declared: Any) -> Iterator[Any]:
         yield pr.Llama3Scaling(factor, 1.0, 4.0, length)
         yield pr.NTKByParts(factor, length)
         yield pr.DynamicNTK(factor, length, policy="static")
-
-
-def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Yield mistakes in the spacing, base or scale of a multi-axis encoding."""
-    for spacing in SPACINGS:
-        if spacing != encoding.spacing:
-            try:
-                other = encoding.replace(spacing=spacing)
-            except ValueError:
-                continue
-            yield FrequencyMistake(
-                "frequency-spacing",
-                f"frequencies are spaced as with spacing={spacing!r}, declared "
-                f"{encoding.spacing!r}",
-                other.frequencies(),
-            )
-    if encoding.spacing == "strided":
-        count = len(encoding.sections)
-        steps = (count - 1 - 2 * encoding.axes()) / sum(encoding.sections)
-        yield FrequencyMistake(
-            "frequency-spacing",
-            "the axes take their frequencies in the reverse order: the last axis has the fastest",
-            encoding.frequencies() * np.asarray(encoding.base) ** -steps,
-        )
-    if encoding.scaling is not None and encoding.spacing == "global":
-        # All pairs share one schedule, so the mistakes are those of a single axis.
-        assert isinstance(encoding.base, float)
-        flat = RoPE(
-            encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
-        )
-        scale = encoding.frequencies() / flat.frequencies()
-        for found in scaling_mistakes(flat):
-            yield replace(found, predicted=found.predicted * scale)
-    elif encoding.scaling is not None:
-        plain = encoding.replace(scaling=None).frequencies()
-        text = f"the declared scaling is missing: {encoding.scaling!r}"
-        yield FrequencyMistake("scaling-missing", text, plain)
-    if encoding.position_scale != 1.0:
-        plain = encoding.replace(position_scale=1.0).frequencies()
-        text = f"positions are not multiplied by the declared {encoding.position_scale}"
-        yield FrequencyMistake("position-scale", text, plain)
-    d = encoding.rotary_dim
-    if encoding.head_dim != d and encoding.scaling is None and encoding.position_scale == 1.0:
-        yield FrequencyMistake(
-            "denominator",
-            f"exponents are divided by head_dim = {encoding.head_dim}, not {d}",
-            encoding.frequencies() ** (d / encoding.head_dim),
-        )
 
 
 def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:

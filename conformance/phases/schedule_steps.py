@@ -23,11 +23,24 @@ def step_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if formula is None:
         return
     run = lambda steps: formula(encoding, scaling, steps)  # noqa: E731
-    for code, message, change in changes(plain_steps(run)):
+    for code, message, _, change in changes(plain_steps(run)):
+        if change in _SHAPES:
+            continue
         predicted = np.asarray(computed(run, change), np.float64)
         if predicted.shape == (encoding.rotary_dim // 2,) and np.isfinite(predicted).all():  # type: ignore[operator]
-            text = f"{type(scaling).__name__}: {message}"
-            yield FrequencyMistake(code, text, predicted, equivalent=("scaling-parameter",))
+            text, remedy = f"{type(scaling).__name__}: {message}", _remedy(*change)
+            yield FrequencyMistake(
+                code, text, predicted, equivalent=("scaling-parameter",), remedy=remedy
+            )
+
+
+def _remedy(name: str, words: str, *_: str) -> str:
+    """Return what to change, from the words of a change such as "is a, not b"."""
+    said = words.split(" ", 1)[-1]
+    if ", not " in said:
+        wrong, right = said.split(", not ", 1)
+        return f"{name[:1].upper()}{name[1:]} must be {right}, not {wrong}."
+    return ""
 
 
 def formula_of(encoding: RoPE) -> Formula | None:
@@ -189,3 +202,22 @@ _FORMS: tuple[tuple[type, Formula], ...] = (
     (pr.NTKByParts, _by_parts),
     (pr.SuNTK, _su),
 )
+#: Changes that :mod:`.formula_mistakes` has, with other words.
+_SHAPES = {
+    ("2 pi in the ramp", "is left out"),
+    ("2 pi in the ramp", "is pi"),
+    ("2 pi", "is left out"),
+    ("the size in the ramp", "is head_dim, not rotary_dim"),
+    ("the ends of the ramp", "are rounded to the nearest integer"),
+    ("the ends of the ramp", "are rounded to whole pairs"),
+    ("the ends of the ramp", "are not rounded"),
+    ("the ends of the ramp", "are both rounded down"),
+    ("the ends of the ramp", "are both rounded up"),
+    ("the largest end of the ramp", "is d/2 - 1, not d - 1"),
+    ("the ramp", "is reversed"),
+    ("the blend", "is of wavelengths, not of frequencies"),
+    ("the blend", "is geometric"),
+    ("the blend", "has its weights exchanged"),
+    ("the smooth factor", "is linear in the wavelength, not in the number of turns"),
+    ("the smooth factor", "is replaced by 1 - smooth between the thresholds"),
+}

@@ -10,8 +10,8 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
-from posenc_ref.conformance.rotary.diagnose_axes import arrangements, report_sections
 from posenc_ref.conformance.rotary.judge_axes import declared_axes
+from posenc_ref.conformance.rotary.sections import arrangements, report_sections
 
 from .angles import Angles
 from .measure import Tokens

@@ -13,7 +13,7 @@ from posenc_ref.conformance.diagnosis.match import match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import nonzero_frequencies
-from posenc_ref.conformance.rotary.diagnose import structure
+from posenc_ref.conformance.rotary.structure import structure
 
 from . import axes
 from .call import Recorded, position_mistakes

@@ -15,12 +15,11 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases import diagnose as phases_diagnose
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.decode import REACH, Decoder
+from posenc_ref.conformance.phases.explain import explain, report
 from posenc_ref.conformance.phases.frequencies import (
     SIGMAS,
     agree,
-    explain,
     half_precision,
-    report,
 )
 from posenc_ref.conformance.phases.precision import Model, classify, models
 from posenc_ref.conformance.rotary.diagnose_length import explain_frequencies
@@ -82,7 +81,7 @@ def _frequencies(
         return
     k = int(np.argmax(np.abs(w - theta)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
-    report(run, found, w, declared.schedule.declared, evidence)
+    report(run, found, w, declared.schedule, evidence)
     factor = measured_factor(seen)
     if abs(factor - declared.amplitude) > factor_error(seen) * abs(declared.amplitude):
         where = f"least squares over {seen.angles.valid.sum()} pairs of tokens"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import permutations
-
 import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Rotary
@@ -15,9 +12,10 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
-from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes
+from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistakes
 
 from .judge_axes import AxisPhases, declared_axes, measure
+from .sections import assignment, report_sections
 
 
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
@@ -53,6 +51,9 @@ def _torn(run: Run) -> bool:
         "the two channels of a pair follow different axes",
         "pairs are not rotated if one axis changes alone; they are if all positions are equal",
         equivalent=("mixed-layout",),
+        remedy=assignment(run.encoding)
+        + " Both channels of a pair follow its axis: assign axes to pairs, then repeat the angles "
+        "for both channels.",
     )
     return True
 
@@ -92,6 +93,8 @@ def _by_size(run: Run, encoding: Rotary, measured: Measured) -> bool:
                 f"{_SIZES[0]}, by {two:.6g} for {_SIZES[1]}",
                 f"calls with positions 0, 1 and n - 1 on axis {axis}, n = {_SIZES[0]} and "
                 f"{_SIZES[1]}",
+                remedy="Use the positions as they are passed: do not divide them by the size of "
+                "the grid.",
             )
             return True
     return False
@@ -126,7 +129,11 @@ def _order(run: Run, encoding: Rotary, measured: Measured) -> bool:
     elif np.abs(seen - angles(np.concatenate([positions[:-2], by_height]))).max() <= _SCALED:
         text = "the number of a token is divided by the height of the grid, not by its width"
     if text:
-        run.add("axis-order", text, f"a call of a grid of {height} x {width}")
+        remedy = "Use the positions of each token as they are passed, token by token."
+        if "number of a token" in text:
+            remedy = "Divide the number of a token by the width of the grid: row, column = "
+            remedy += "divmod(number, width)."
+        run.add("axis-order", text, f"a call of a grid of {height} x {width}", remedy=remedy)
     return bool(text)
 
 
@@ -155,82 +162,26 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
         "sign" if back else "position-scale",
         f"positions of axis {first} {how}",
         f"ratio of measured to declared frequencies by axis: {[round(r, 6) for r in ratios]}",
+        remedy=f"Use the positions of axis {first} as they are, with the sign of the others."
+        if back
+        else f"Multiply the positions, or the frequencies, of axis {first} by "
+        f"{1 / ratios[first]:.6g} more than now.{_shifted(encoding, ratios[first], first)}",
     )
     return True
 
 
-def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> bool:
-    """Report pairs that follow other axes than ``wanted`` (pairs,); return whether there are any.
-
-    ``follows`` (A, pairs) says which axes turn each pair.
-    """
-    several = follows.sum(axis=0)
-    axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
-    if np.array_equal(axes, wanted):
-        return False
-    count = encoding.num_axes
-    k = int(np.flatnonzero(axes != wanted)[0])
-    seen = ", ".join(str(a) for a in np.flatnonzero(follows[:, k])) or "none"
-    evidence = (
-        f"pair {k} follows axis {seen}, declared {wanted[k]}; pairs by axis "
-        f"{[int((axes == a).sum()) for a in range(count)]}, declared "
-        f"{[int((wanted == a).sum()) for a in range(count)]}"
-    )
-    if (several > 1).any():
-        run.add("sections", "pairs follow several axes at once", evidence)
-        return True
-    if (axes == axes[0]).all():
-        run.add(
-            "sections",
-            f"sections are ignored: every pair follows axis {axes[0]}",
-            evidence,
-        )
-        return True
-    for order in permutations(range(count)):
-        if np.array_equal(np.array(order)[wanted], axes):
-            run.add(
-                "axis-order",
-                f"the axes are in the order {order}, declared {tuple(range(count))}",
-                evidence,
-                values={"declared": list(range(count)), "measured": list(order)},
-            )
-            return True
-    run.add("sections", _arrangement(encoding, axes), evidence)
-    return True
-
-
-def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
-    """Return a message with the measured assignment of pairs to axes."""
-    for text, other in arrangements(encoding):
-        if np.array_equal(other, axes):
-            return text
-    if (axes < 0).all():
-        return "no pair follows any axis"
-    return "pairs follow other axes than declared"
-
-
-def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield known assignments of pairs to axes, each with its message."""
-    if not isinstance(encoding, MultiAxisRoPE):
-        return
-    for order in permutations(encoding.sections):
-        for arrangement in ("chunked", "interleaved"):
-            try:
-                other = encoding.replace(
-                    sections=order, arrangement=arrangement, spacing="global",
-                    base=10000.0, layout="half", output_layout=None, position_scale=1.0,
-                )  # fmt: skip
-            except ValueError:
-                continue
-            yield (
-                f"sections are {arrangement} {order}, declared "
-                f"{encoding.arrangement} {encoding.sections}",
-                other.axes(),
-            )
-    count = sum(encoding.sections)
-    yield (
-        f"pairs cycle through the axes, declared {encoding.arrangement}",
-        np.arange(count) % encoding.num_axes,
+def _shifted(encoding: Rotary, ratio: float, axis: int) -> str:
+    """Return a note if the frequencies of an axis may start at a later pair instead."""
+    if not isinstance(encoding, MultiAxisRoPE) or encoding.spacing != "restart" or ratio <= 0:
+        return ""
+    base = encoding.base
+    own = float(base[axis] if isinstance(base, tuple) else base)
+    by = float(-np.log(ratio) * encoding.sections[axis] / np.log(own))
+    if abs(by - round(by)) > 1e-3 or not round(by):
+        return ""
+    return (
+        f" The same numbers result if the exponents of axis {axis} start at "
+        f"{round(by)}/{encoding.sections[axis]}: start them at 0."
     )
 
 
@@ -263,6 +214,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
         f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
         f"a call with position 0 on every axis; origins by axis {list(starts.values())}",
         values={"declared": encoding.offset, "measured": starts[wrong[0]]},
+        remedy=f"Start axis {wrong[0]} at position {encoding.offset:g}, as the other axes.",
     )
     return True
 

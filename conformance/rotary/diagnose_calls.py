@@ -13,6 +13,8 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
 
+from .wrong_rotations import pairs_of
+
 #: An error of cos or sin above this one means that another position was used.
 _OFF = 0.1
 
@@ -48,13 +50,17 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
         a, b_ = live(other, other.pairs())
         crossed = _seen(run, encoding, size, a, a, b_)
     if crossed is not None and (np.abs(crossed - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
-        run.add("layout", f"{shape}, pairs are {other.layout}", where)
+        remedy = f"Rotate the declared pairs in such calls too: {pairs_of(encoding)}."
+        run.add("layout", f"{shape}, pairs are {other.layout}", where, remedy=remedy)
     elif axis := _index_taken(seen, wrong, w, encoding.offset):
-        run.add("position-axis", f"{shape}, the {axis} index is taken for the position", found)
+        text = f"{shape}, the {axis} index is taken for the position"
+        remedy = f"Take positions along the tokens, not along the {axis} axis, in such calls too."
+        run.add("position-axis", text, found, remedy=remedy)
     else:
         text = plural(int(wrong.sum()), "token is", "tokens are", wrong.size)
         code = code_of(run.located()) or "wrong-row"
-        run.add(code, f"{shape}, {text} wrong{run.where()}", found)
+        remedy = f"Use the position of each token in calls of this size too{run.where()}."
+        run.add(code, f"{shape}, {text} wrong{run.where()}", found, remedy=remedy)
 
 
 def _index_taken(seen: np.ndarray, wrong: np.ndarray, w: np.ndarray, offset: float) -> str:

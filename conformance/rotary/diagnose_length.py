@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
-from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS, trained_field
+from posenc_ref.conformance.phases.declared_formula import formula
+from posenc_ref.conformance.phases.factor_mistakes import named
+from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
 
 from .judge_length import WHOSE, case, lengths_of, positions_of
+from .length_rules import Rule, length_rules
 
 #: Takes an encoding, a call's length, and the length used for its frequencies (0: each token's
 #: position plus one); returns whether the encoding then matches the function.
 Fits = Callable[[Rotary, int, int], bool]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A wrong way in which frequencies may depend on the length."""
-
-    code: str
-    message: str
-    encoding: Rotary
-    seen: Callable[[int], int] = lambda n: n  #: the length used in a call of length n
 
 
 def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
@@ -83,12 +73,15 @@ def _factor_by_length(
     off = [n for n, r in ratios.items() if abs(r - 1) > FACTOR_SLACK]
     if not off:
         return False
+    known = named(encoding, m[off[0]], off[0])
     run.add(
         "attention-factor",
         f"cos and sin are multiplied by {m[off[0]]:.6g} in calls of length {off[0]}, declared "
-        f"{encoding.attention_factor(off[0]):.6g}; the frequencies are right",
+        f"{encoding.attention_factor(off[0]):.6g}{f', since {known}' if known else ''}; the "
+        "frequencies are right",
         f"factor by length: {', '.join(f'{n}: {v:.6g}' for n, v in m.items())}",
         values={"declared": encoding.attention_factor(off[0]), "measured": m[off[0]]},
+        remedy=factor_remedy(encoding, off[0]),
     )
     return True
 
@@ -138,6 +131,16 @@ def explain_frequencies(
 def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
     """Report an unknown rule if short calls are right and longer ones wrong; return whether so."""
     right = [n for n in lengths if n not in wrong]
+    if right and max(wrong) < min(right):
+        run.add(
+            "scaling-formula",
+            f"calls from length {min(right)} on are right, shorter ones are not",
+            f"judged at lengths {', '.join(map(str, lengths))}; wrong up to {max(wrong)}",
+            equivalent=("scaling-parameter",),
+            remedy="Correct the frequencies of the shorter calls; in most schedules, the length "
+            f"is raised to the trained one first. {formula(encoding)}",
+        )
+        return True
     if not right or min(right) > min(wrong):
         return False
     last = max(n for n in right if n < min(wrong))
@@ -147,121 +150,22 @@ def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int])
         f"grow by the rule of {type(encoding.scaling).__name__}",
         f"judged at lengths {', '.join(map(str, lengths))}; wrong from {min(wrong)} on",
         equivalent=("scaling-parameter",),
+        remedy=f"Correct the frequencies of calls longer than {last}. {formula(encoding)}",
     )
     return True
 
 
 def _explain(run: Run, encoding: Rotary, lengths: list[int], first: int, fits: Fits) -> bool:
     evidence = f"judged at lengths {', '.join(map(str, lengths))}; wrong from {first} on"
-    for rule in _rules(encoding, lengths):
-        if all(fits(rule.encoding, n, rule.seen(n)) for n in lengths):
-            run.add(rule.code, rule.message, evidence)
+    for rule in length_rules(encoding, lengths):
+        if all(_predicts(rule, n, fits) for n in lengths):
+            remedy = f"{rule.remedy} {formula(encoding)}".strip()
+            run.add(rule.code, rule.message, evidence, remedy=remedy)
             return True
     return False
 
 
-def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
-    scaling = encoding.scaling
-    name = type(scaling).__name__
-    field = trained_field(scaling)
-    start = getattr(scaling, field) if field else 1
-    for text, seen in (
-        (
-            f"one token early: a call of length {start} gets those of length {start + 1}",
-            lambda n: n + 1,
-        ),
-        (
-            f"one token late: a call of length {start + 1} gets those of length {start}",
-            lambda n: max(n - 1, 1),
-        ),
-        ("token by token: they depend on the position, not the length of the call", lambda n: 0),
-    ):
-        yield Rule("scaling-parameter", f"{name} changes the frequencies {text}", encoding, seen)
-    for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
-        if hasattr(scaling, "short_factor") and end != start:
-            yield Rule(
-                "scaling-parameter",
-                f"{name} changes the frequencies after length {end}, declared {start}",
-                encoding,
-                lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
-            )
-    for policy in ("static", "short", "long"):
-        text = f"the frequencies do not depend on the length: policy is {policy!r}, declared "
-        yield from _changed(encoding, f"{text}{getattr(scaling, 'policy', '')!r}", policy=policy)
-    yield Rule(
-        "scaling-missing",
-        "the frequencies stay those of the original length in every call",
-        encoding,
-        lambda n: 1,
-    )
-    if hasattr(scaling, "short_factor"):
-        short, long = scaling.short_factor, scaling.long_factor
-        text = "short_factor and long_factor are exchanged"
-        yield from _changed(encoding, text, short_factor=long, long_factor=short)
-        text = "the lists short_factor and long_factor are reversed: slow pairs come first"
-        yield from _changed(encoding, text, short_factor=short[::-1], long_factor=long[::-1])
-    factor = getattr(scaling, "factor", None)
-    values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS] if field else []
-    if factor and field:
-        values = [(field, round(start * factor)), ("factor", factor**2), *values]
-    if factor:
-        values += [("factor", f) for f in FACTORS]
-    for key, value in values:
-        text = f"{key} is {value}, declared {getattr(scaling, key)}"
-        yield from _changed(encoding, text, **{key: value})
-    if isinstance(scaling, pr.QwenNTK):
-        yield from _steps(encoding, start)
-    if not factor:
-        return
-    for other in (pr.NTKScaling, pr.LinearScaling):
-        made = other(factor)
-        yield Rule(
-            "scaling-formula",
-            f"the scaling is {made!r} at every length, declared {name}",
-            encoding.replace(scaling=made),
-        )
-    if isinstance(scaling, pr.DynamicNTK):
-        yield from _dynamic(encoding, factor, start)
-
-
-def _steps(encoding: Any, start: int) -> Iterator[Rule]:
-    """Yield Qwen's dynamic NTK with its steps rounded in another way."""
-    roundings: tuple[tuple[str, Callable[[float], int]], ...] = (
-        ("down", math.floor), ("to the nearest integer", round),
-    )  # fmt: skip
-    for words, rounded in roundings:
-
-        def seen(n: int, rounded: Callable[[float], int] = rounded) -> int:
-            return start << max(rounded(math.log2(n / start)), 0)
-
-        yield Rule(
-            "scaling-formula",
-            f"QwenNTK: log2(L / train_length) is rounded {words}, declared up",
-            encoding,
-            seen,
-        )
-
-
-def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
-    """Yield dynamic NTK with other factors on the base."""
-    for what, alpha in (
-        ("(L / max_position) - (factor - 1)", lambda n: n / start - (factor - 1)),
-        ("L / max_position", lambda n: n / start),
-        ("factor * L / max_position", lambda n: factor * n / start),
-    ):
-        # The length at which the declared rule gives the same factor on the base.
-        def seen(n: int, alpha: Callable[[int], float] = alpha) -> int:
-            multiple = max(alpha(max(n, start)), 1.0)
-            return max(round(start * (multiple + factor - 1) / factor), 1)
-
-        yield Rule("scaling-formula", f"the base is multiplied by ({what}) ** (d/(d-2))",
-                   encoding, seen)  # fmt: skip
-
-
-def _changed(encoding: Any, message: str, **changes: Any) -> Iterator[Rule]:
-    """Yield the mistake that changes fields of the scaling, unless the new scaling is invalid."""
-    try:
-        changed = encoding.replace(scaling=encoding.scaling.replace(**changes))
-    except (ValueError, TypeError):
-        return
-    yield Rule("scaling-parameter", message, changed)
+def _predicts(rule: Rule, length: int, fits: Fits) -> bool:
+    """Return whether a rule predicts the call of this length."""
+    encoding = rule.encoding if rule.at is None else rule.at(length)
+    return encoding is not None and fits(encoding, length, rule.seen(length))

@@ -47,14 +47,17 @@ def diagnose(run: Run, encoding: MixedRoPE) -> bool:
 
 
 def _mistakes(encoding: MixedRoPE, first: _Call) -> Iterator[Mistake]:
-    for code, message, change in changes(plain_steps(lambda s: _rotated(encoding, first, s))):
+    axes = " + ".join(f"p_{a} weight[{a}, k]" for a in range(encoding.num_axes))
+    remedy = f"Pair k turns by the one angle {axes}, where p_a is the position on axis a: "
+    remedy += "take cos and sin of this sum."
+    for code, message, _, change in changes(plain_steps(lambda s: _rotated(encoding, first, s))):
 
         def predict(call: _Call, change: Any = change) -> Truth:
             value = computed(lambda s: _rotated(encoding, call, s), change)
             truth = apply_truth(encoding, call.x, call.positions)
             return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
-        yield Mistake(code, message, predict)
+        yield Mistake(code, message, predict, remedy)
 
 
 def _rotated(e: MixedRoPE, call: _Call, s: Steps) -> np.ndarray:

@@ -7,8 +7,11 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run, largest
-from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases import factor_mistakes
+from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.measure import Measured
+
+from .wrong_rotations import pairs_of
 
 
 def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: set[int]) -> bool:
@@ -21,7 +24,8 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
     evidence = f"{len(rotated)} channels are rotated, declared {2 * turning}"
     if rotated == every:
         text = "every pair is rotated: the declared Proportional scaling is missing"
-        run.add("scaling-missing", text, evidence, equivalent=("proportional",))
+        remedy = f"Rotate the first {turning} pairs only: the other frequencies are 0."
+        run.add("scaling-missing", text, evidence, equivalent=("proportional",), remedy=remedy)
         return True
     if [(p.a, p.b) for p in measured.pairs] == [(k, k + turning) for k in range(turning)]:
         run.add(
@@ -30,6 +34,8 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
             f"{turning} pairs of the whole head",
             f"channel 0 is paired with {turning}, declared with {encoding.pairs()[1][0]}",
             equivalent=("rotary-dim",),
+            remedy=f"Rotate the first {turning} pairs of the whole head, {pairs_of(encoding)}, "
+            f"with {encoding.head_dim} in the exponents; the other pairs have frequency 0.",
         )
         return True
     adjacent = [(2 * k, 2 * k + 1) for k in range(turning)]
@@ -39,12 +45,57 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
             f"pairs are interleaved, declared {getattr(encoding, 'layout', '')}",
             evidence,
             equivalent=("rotary-dim",),
+            remedy=f"Rotate the first {turning} of the pairs {pairs_of(encoding)}.",
         )
         return True
     return False
 
 
-def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
+#: Wrong maps of a pair by cos c and sin s: a message, the map and the remedy.
+_RIGHT = "Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, both from x1 and x2 as passed"
+_MAPS = (
+    ("the second channel is computed from the first one's result, which has overwritten it",
+     lambda c, s: (c, -s, s * c, c - s * s), f"{_RIGHT}: keep x1 until y2 is computed."),
+    ("the first channel is computed from the second one's result, which has overwritten it",
+     lambda c, s: (c - s * s, -s * c, s, c), f"{_RIGHT}: keep x2 until y1 is computed."),
+    ("both channels add their sine term: a reflection, not a rotation",
+     lambda c, s: (c, s, s, c), f"{_RIGHT}: the sine is subtracted in y1."),
+    ("both channels subtract their sine term: a reflection, not a rotation",
+     lambda c, s: (c, -s, -s, c), f"{_RIGHT}: the sine is added in y2."),
+    ("the sine term of the first channel is missing", lambda c, s: (c, 0 * s, s, c),
+     f"{_RIGHT}."),
+    ("the sine term of the second channel is missing", lambda c, s: (c, -s, 0 * s, c),
+     f"{_RIGHT}."),
+    ("the second channel has its own sine and the first one's cosine: x1 and x2 are exchanged in "
+     "y2", lambda c, s: (c, -s, c, s), f"{_RIGHT}."),
+    ("the sine term of both channels takes the channel itself, not the other one of the pair",
+     lambda c, s: (c - s, 0 * s, 0 * s, c + s), f"{_RIGHT}: rotate_half(x) is (-x2, x1)."),
+    ("y2 has the opposite sign", lambda c, s: (c, -s, -s, -c), f"{_RIGHT}."),
+    ("y1 has the opposite sign", lambda c, s: (-c, s, s, c), f"{_RIGHT}."),
+)  # fmt: skip
+
+
+def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report a known wrong map of the pairs at the declared angles; return whether it is one."""
+    if encoding.num_axes > 1:
+        return False
+    cos, sin = (live(encoding, (t.T,))[0].T for t in encoding.cos_sin(measured.positions[1:]))
+    got = measured.blocks[1:]
+    sin = encoding.sign * sin
+    if got.shape[:2] != cos.shape:
+        return False
+    slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None])
+    for text, entries, remedy in _MAPS:
+        of = np.stack(entries(cos, sin), axis=-1).reshape(got.shape)  # type: ignore[no-untyped-call]
+        if (np.abs(got - of) <= slack[..., None, None]).all():
+            p = measured.pairs[0]
+            where = f"the 2 x 2 blocks of all pairs, such as channels {p.a} and {p.b}"
+            run.add("not-a-rotation", text, where, remedy=remedy)
+            return True
+    return False
+
+
+def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
     """Report rotated pairs whose norm changes with the position; return whether there are any."""
     n, k = largest(np.abs(size - size[0]))
     # A smaller change may be a half-precision table, which is diagnosed later.
@@ -58,6 +109,8 @@ def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
         f"the size of a rotated pair changes with the position: {size[0, k]:.6g} at position "
         f"{measured.positions[1]}, {size[n, k]:.6g} at position {measured.positions[n + 1]}",
         f"pair {k}, channels {measured.pairs[k].a} and {measured.pairs[k].b}",
+        remedy="Multiply pairs by cos and sin of one angle, without a factor that depends on the "
+        f"position: cos ** 2 + sin ** 2 is {run.encoding.attention_factor() ** 2:.6g} everywhere.",
     )
     return True
 
@@ -91,6 +144,47 @@ def _factor_on_one(run: Run, measured: Measured) -> bool:
                 "attention-factor",
                 f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin",
                 f"the 2 x 2 blocks of all pairs at positions {measured.positions[1:].tolist()}",
+                remedy=factor_mistakes.remedy(encoding),
             )
             return True
     return False
+
+
+def wrong_blocks(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report pairs whose map is not a rotation; return whether there are any."""
+    blocks = measured.blocks[1:]
+    if not measured.pairs:
+        return False
+    m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    slack = run.budget * ROUNDOFF[run.coarse]
+    if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
+        return _changing_size(run, measured, np.hypot(m00, m10))
+    upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
+    one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
+    # Two tables are mixed if the angles of all channels are the frequencies, each occurring twice.
+    every = np.sort(np.r_[np.abs(one), np.abs(two)])
+    doubled = np.sort(np.repeat(nonzero_frequencies(encoding), 2))
+    both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
+    if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
+        k = int(np.argmax(np.abs(one - two)))
+        p = measured.pairs[k]
+        run.add(
+            "mixed-layout",
+            f"pairs are {measured.layout() or 'irregular'}, but the two channels of a pair turn "
+            "by different angles",
+            f"at position 1 channel {p.out_a} turns by {one[k]:.6g} rad, channel {p.out_b} by "
+            f"{two[k]:.6g} rad",
+        )
+        return True
+    if _wrong_map(run, encoding, measured):
+        return True
+    n, k = largest(np.abs(m00 - m11) + np.abs(m01 + m10))
+    p = measured.pairs[k]
+    run.add(
+        "not-a-rotation",
+        "the map of a pair is not a rotation times a factor",
+        f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
+        f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
+        remedy=f"{_RIGHT}: the map of every pair is [[cos, -sin], [sin, cos]] of one angle.",
+    )
+    return True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from time import process_time
 
 import numpy as np
 
-from posenc_ref import RoPE
 from posenc_ref.conformance.diagnosis import reproduce
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
@@ -16,11 +16,8 @@ from posenc_ref.conformance.harness.probes import (  # fmt: skip
     GENERIC,
     ONE_EACH,
     ONE_TOKEN,
-    PER_ROW,
     REPORTED,
-    SELDOM,
     SHORT,
-    SIZES,
     WIDE,
     WINDOWS,
     dense,
@@ -40,14 +37,14 @@ from . import (
     judge_axes,
     judge_crossed,
     judge_equivalence,
+    judge_large,
     judge_length,
     judge_robustness,
     proved,
 )
+from .judge_inputs import optional_inputs, required_inputs
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
-#: Positions of five rows, since a kernel may be unrolled for four.
-_FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
 
 
 def judge(run: Run) -> None:
@@ -81,14 +78,14 @@ def judge(run: Run) -> None:
     run.report.measured = measured.describe()
     _one_hot(run, access, measured)
     properties.judge(run, access, measured)
-    longest = 0
+    longest, quick = 0, False
     if run.encoding is not None:
         if run.encoding.depends_on_length:
             judge_length.judge(run, access)
         if run.encoding.num_axes > 1:
             judge_axes.judge(run, access)
-        longest = _values(run, access, dim)
-    refused = _optional(run, dim)
+        longest, quick = _values(run, access, dim)
+    refused = optional_inputs(run, dim)
     if run.encoding is not None:
         judge_crossed.judge(run, access, dim, longest, refused)
     _state(run, access, x, first)
@@ -101,6 +98,8 @@ def judge(run: Run) -> None:
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
+        if quick:
+            judge_large.judge(run, dim)
     held = run.report.accuracy.precision if run.report.accuracy else ""
     if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
@@ -134,47 +133,6 @@ def _one_length_each(run: Run, access: Access) -> bool:
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
-def required_inputs(run: Run, dim: int) -> bool:
-    """Judge contiguous int64 positions from 0, in several sizes; return False to end the check."""
-    for size in SIZES:
-        x = run.random((*size, dim), sum(size))
-        positions = np.arange(size[-1])
-        case = f"B, H, S = {size}"
-        try:
-            y = run.driver.apply(x, positions)
-        except Refused as error:
-            case = f"x of shape {x.shape} with positions 0..{size[-1] - 1}"
-            slice_alone = _slice_alone(run)
-            run.raised(case, error, **({"remedy": slice_alone} if slice_alone else {}))
-            return False
-        except Malformed as error:
-            run.add(error.code, str(error), f"x of shape {x.shape}")
-            return False
-        if not run.floats_only():
-            return False
-        if not np.isfinite(y).all():
-            at = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
-            run.add("nonfinite", f"{y[at]} at index {at} for finite x", f"x of shape {x.shape}")
-            return False
-        if run.encoding is not None:
-            run.judge("required inputs", case, y, apply_truth(run.encoding, x, positions))
-        else:
-            run.count("required inputs")
-    return True
-
-
-def _slice_alone(run: Run) -> str:
-    """Return a remedy for functions that take only the rotated channels of latent attention."""
-    encoding = run.encoding
-    if not isinstance(encoding, RoPE) or not encoding.rotary_start:
-        return ""
-    d = encoding.rotary_dim
-    return (
-        f"If it takes the {d} rotated channels alone, not {encoding.head_dim}: judge it against "
-        f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0) (--part rope)."
-    )
-
-
 def _same_for_every_row(run: Run, dim: int) -> None:
     """Judge that equal tokens give equal results in every batch row and head."""
     x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
@@ -198,13 +156,19 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
     run.judge("one-hot", "one channel at a time", y, truth)
 
 
-def _values(run: Run, access: Access, dim: int) -> int:
-    """Judge long calls and high positions; return the most tokens if longer calls are refused."""
+def _values(run: Run, access: Access, dim: int) -> tuple[int, bool]:
+    """Judge long calls and high positions.
+
+    Return the most tokens if longer calls are refused, and whether the first call at a high
+    position took no processor time for a table.
+    """
     longest = 0
     for size in WIDE if not run.settings.reduced else ():
         if run.settings.allows(size[-1] - 1):
             longest = _wide(run, dim, size, longest)
+    start = process_time()
     highest = access.reach(int(GENERIC[-1]))
+    quick = process_time() - start < judge_large.SECONDS
     groups = {"generic positions": GENERIC}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
     if access.mode != "prefix":
@@ -225,7 +189,7 @@ def _values(run: Run, access: Access, dim: int) -> int:
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
-    return longest
+    return longest, quick
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
@@ -253,46 +217,6 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     case = f"B, H, S = {(*size[:2], tokens)}"
     run.judge("values", case, y, apply_truth(run.encoding, x, np.arange(tokens)))
     return known
-
-
-def _optional(run: Run, dim: int) -> set[str]:
-    """Judge inputs that may be refused, but must be right if accepted; return the refused cases."""
-    rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
-    tries = {
-        PER_ROW: ((2, 3, 5, dim), rows),
-        f"{PER_ROW}, other values": ((2, 3, 5, dim), rows[::-1] + 2),
-        f"{PER_ROW}, B = H": ((2, 2, 5, dim), rows + 1),
-        f"{PER_ROW}, five rows": ((5, 3, 4, dim), _FIVE_ROWS),
-        "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
-        "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
-        "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
-        "fractional positions": ((1, 2, 4, dim), np.array([0.5, 1.25, 7.75, 33.5], np.float32)),
-        "no tokens": ((2, 3, 0, dim), np.arange(0)),
-        "an empty batch": ((0, 3, 4, dim), np.arange(4)),
-    }
-    refused: set[str] = set()
-    for case, (shape, positions) in tries.items():
-        # If positions (B, S) are refused, other sizes might be accepted by chance.
-        if case.startswith(PER_ROW) and PER_ROW in refused:
-            continue
-        x = run.random(shape, 7)
-        try:
-            y = run.driver.apply(x, positions)
-        except Refused as error:
-            run.limit(f"{case}: refused ({error})")
-            refused.add(case)
-            continue
-        except Malformed as error:
-            run.add(error.code, str(error), case)
-            continue
-        if run.encoding is None:
-            continue
-        truth = apply_truth(run.encoding, x, positions.astype(np.float64))
-        if case in SELDOM:
-            run.note(case, y, truth)
-        else:
-            run.judge("optional inputs", case, y, truth)
-    return refused
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.harness.crossing import Crossing, Row
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.crossing import Crossing, Row, cross
 from posenc_ref.conformance.harness.probes import PER_ROW
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
@@ -50,22 +49,7 @@ def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str]) -
         "memory": MEMORY,
     }
     crossing = Crossing(levels, _allowed, run.settings.seed, ("positions", "memory"))
-    run.ledger.crossings.append(crossing)
-    others: list[str] = []
-    for row in crossing.rows():
-        try:
-            _judge(run, dim, row, highest)
-        except Refused as error:
-            crossing.refused(row)
-            others.append(f"{_said(row)}: refused ({error})")
-        except Malformed as error:
-            run.add(error.code, str(error), _said(row))
-        else:
-            crossing.saw(row)
-    if others:
-        first, _, reason = others[0].partition(": refused ")
-        more = f", and {len(others) - 1} other sizes or forms" if len(others) > 1 else ""
-        run.limit(f"{first}{more}: refused {reason}")
+    cross(run, crossing, lambda row: _judge(run, dim, row, highest), _said)
 
 
 def crossed_rows(case: str) -> bool:
@@ -90,11 +74,12 @@ def _said(row: Row) -> str:
     return f"B, H, S = {(row['B'], row['H'], row['S'])}, positions {row['positions']}{memory}"
 
 
-def _judge(run: Run, dim: int, row: Row, highest: int) -> None:
+def _judge(run: Run, dim: int, row: Row, highest: int) -> bool:
     size = (row["B"], row["H"], row["S"])
     x, positions = run.random((*size, dim), sum(size)), _positions(row, highest)
     y = run.driver.apply(x, positions, row["memory"])
-    run.judge("optional inputs", _said(row), y, apply_truth(run.encoding, x, positions))
+    truth = apply_truth(run.encoding, x, positions)
+    return run.judge("optional inputs", _said(row), y, truth)
 
 
 def _positions(row: Row, highest: int) -> np.ndarray:

@@ -6,10 +6,14 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
+from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.declaration import live, schedule_of
-from posenc_ref.conformance.phases.frequencies import agree, explain, report
+from posenc_ref.conformance.phases.declared_formula import formula
+from posenc_ref.conformance.phases.explain import explain, report
+from posenc_ref.conformance.phases.frequencies import agree
 
 from . import diagnose_length
 from .judge_length import lengths_of
@@ -27,6 +31,7 @@ def judge(run: Run) -> None:
     by_length = encoding.depends_on_length
     lengths = [1, *lengths_of(encoding)] if by_length else [None]
     seen: dict[int | None, np.ndarray] = {}
+    factors: dict[int | None, float] = {}
     for n in lengths:
         found = _called(run, encoding, n)
         if found is None:
@@ -37,8 +42,9 @@ def judge(run: Run) -> None:
         m = encoding.attention_factor(n)
         exact = exactly(np.asarray(m))
         if factor is not None and not run.judge("values", f"factor{at}", factor, exact):
-            text = f"the factor{at} is {factor}, declared {m:.9g}"
-            run.add("attention-factor", text, f"returned by fn({'seq_len' * by_length})")
+            factors[n] = float(np.ravel(factor)[0])
+    if factors:
+        _wrong_factor(run, encoding, factors, len(lengths))
     first = seen[lengths[0]]
     again = _called(run, encoding, lengths[0])
     if again is None:
@@ -63,6 +69,25 @@ def judge(run: Run) -> None:
         ):
             return
     _explain_frequencies(run, encoding, first)
+
+
+def _wrong_factor(run: Run, encoding: Rotary, wrong: dict[int | None, float], lengths: int) -> None:
+    """Report wrong attention factors, by the length of the call."""
+    n, factor = next(iter(wrong.items()))
+    m = encoding.attention_factor(n)
+    at = f" at length {n}" if n is not None else ""
+    where = ""
+    if n is not None and len(wrong) < lengths:
+        some = list(wrong)
+        where = f"; wrong at lengths {', '.join(map(str, some[:6]))}, right at the others"
+    known = factor_mistakes.named(encoding, factor, n)
+    run.add(
+        "attention-factor",
+        f"the factor{at} is {factor:.9g}, declared {m:.9g}{f': {known}' if known else ''}{where}",
+        f"returned by fn({'seq_len' * (n is not None)})",
+        remedy=factor_mistakes.remedy(encoding, n),
+        values={"declared": m, "measured": factor},
+    )
 
 
 def _called(
@@ -107,6 +132,7 @@ def _of_another_shape(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
         "the number of frequencies",
         by="shape",
         equivalent=("shape",),
+        remedy=f"Compute {declared[0]} frequencies. {formula(encoding)}",
     )
 
 
@@ -116,13 +142,25 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     if (theta[still] != 0).any():
         k = int(np.flatnonzero(still & (theta != 0))[0])
         text = f"pair {k} is rotated, but its declared frequency is 0"
-        run.add("proportional", text, f"frequency {k} is {theta[k]:.9g}, declared 0")
+        evidence = f"frequency {k} is {theta[k]:.9g}, declared 0"
+        run.add("proportional", text, evidence, remedy=stand_still(encoding))
         return
     theta, declared = (live(encoding, (t,))[0] for t in (theta, declared))
     k = int(np.argmax(np.abs(theta / declared - 1)))
-    found = explain(theta, np.zeros(theta.size), schedule_of(encoding))
+    schedule = schedule_of(encoding)
+    found = explain(theta, np.zeros(theta.size), schedule)
     text = f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}"
-    report(run, found, theta, declared, text)
+    report(run, found, theta, schedule, text)
+
+
+def stand_still(encoding: Rotary) -> str:
+    """Return which pairs do not turn, as an instruction."""
+    still = np.flatnonzero(encoding.frequencies() == 0)
+    others = encoding.frequencies().size - still.size
+    return (
+        f"Set the frequencies of pairs {ranges(still.tolist())} to 0 (cos 1, sin 0): only the "
+        f"other {others} pairs turn."
+    )
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:

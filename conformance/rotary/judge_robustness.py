@@ -61,7 +61,12 @@ def _hole(
     where = f"{name} at index {at}"
     if not np.array_equal(y[~token], clean[~token]):
         text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
-        run.add("nonfinite", text, where, by="robustness")
+        if run.failures:  # their cause explains this too
+            run.failed("robustness", text, np.inf, where)
+            return
+        remedy = "Let every token depend on its own channels and position only: do not mix tokens, "
+        remedy += "heads or rows, and multiply no other token by 0."
+        run.add("nonfinite", text, where, by="robustness", remedy=remedy)
     elif np.isfinite(y[token]).all():
         text = f"{'a NaN' if name == 'NaN' else name} in x gives only finite results"
         run.add("nonfinite", text, where, by="robustness")

@@ -8,34 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from posenc_ref import MultiAxisRoPE, RoPE, Rotary
+from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.in_part import in_part
+from posenc_ref.conformance.diagnosis.match import placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
-from posenc_ref.conformance.diagnosis.scored import failed, fits
+from posenc_ref.conformance.diagnosis.rule import ALONE, DECLARED, Variables
+from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.located.record import MEMORY
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import apply_truth, identical
-from posenc_ref.conformance.phases.positions_used import name_positions
+from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.positions_used import FORM, name_positions
+
+from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 _REPEATED = np.array([7, 7, 3, 90, 3, 0, 0, 55])
-#: (B, H, S) and positions, or the first position.
-CALLS: tuple[tuple[tuple[int, int, int], object], ...] = (
+#: (B, H, S), positions or the first position, and how x lies in memory unless it is contiguous.
+Size = tuple[tuple[int, int, int], object] | tuple[tuple[int, int, int], object, str]
+CALLS: tuple[Size, ...] = (
     ((2, 3, 5), 0), ((2, 3, 1), 37), ((3, 2, 1), 5), ((1, 1, 1), 9), ((3, 2, 2), 7),
     ((4, 2, 7), 3), ((2, 4, 4), 0), ((2, 3, 5), _ROWS), ((1, 2, 8), _REPEATED),
     ((1, 2, 33), 0), ((2, 1, 70), 0), ((1, 2, 130), 0), ((1, 12, 6), 2),
-    ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0),
+    ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0), ((2, 1, 23), 0),
+    ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "sliced"),
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
-FURTHER: tuple[tuple[tuple[int, int, int], object], ...] = (
+FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((2, 2, 5), _ROWS + 3), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
+    ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
 )  # fmt: skip
 
 
@@ -46,6 +54,7 @@ class Turned:
     encoding: Rotary
     x: np.ndarray
     positions: np.ndarray
+    memory: str = MEMORY[0]
 
     def rotated(self) -> np.ndarray:
         """Return the tokens before the rotation."""
@@ -77,7 +86,7 @@ class Turned:
             "the number of tokens of earlier rows": row * n,
             "the number of the token in the batch": row * n + index,
             "the position of the same token of the last row": rows[-1],
-            "the number of axes of the positions": none + self.positions.ndim,
+            FORM: none + self.positions.ndim,
             **_elsewhere(rows, row, head, index),
             "the position of the same token of row 0": first,
             "the first position of the row": p[..., :1] + 0 * index,
@@ -100,11 +109,12 @@ def _elsewhere(
         "(h S + s) // H": (head * n + index) // h,
         "(s H + h) modulo S": (index * h + head) % n,
         "S - 1 - s": n - 1 - index,
+        **{f"s modulo {tile}": index % tile for tile in (2, 4, 8, 16, 32, 64, 128)},
     }
     found = {f"the position of the same token of row {t}": rows[r[..., 0]] for t, r in same.items()}
     for text, at in tokens.items():
         here = np.broadcast_to(at, (b, h, n))
-        found[f"the position of token {text}"] = rows[np.arange(b)[:, None, None], here]
+        found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
     return found
 
 
@@ -114,21 +124,28 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     With ``early``, nothing is reported if all calls are wrong: then the mistake does not depend on
     the call.
     """
-    if encoding.num_axes > 1 or encoding.depends_on_length:
+    if encoding.depends_on_length:
         return False
-    code = _code(run)
+    code, several = _code(run), encoding.num_axes > 1
     calls = list(_calls(run, encoding, CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
         return False
     right = [one for one in calls if all(one is not w for w in wrong)]
-    part = in_part(run, wrong, right, _rotations(encoding)) if right else None
-    if part is not None and _holds(run, encoding, part[0]):
-        mistake, words = part
-        text = f"{wrong[0].case}; all {len(wrong)} wrong calls equal this rotation"
-        run.add(code, f"{mistake.message}, {words}", text)
+    known = chain(rotations(encoding), other_axes(encoding) if several else ())
+    part = in_part(run, wrong, right, known) if right else None
+    if part is not None and (held := _held(run, encoding, calls, part[0])) is not None:
+        mistake = placed(part[0], held[0])
+        text = (
+            f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
+        )
+        own = mistake.code if several or mistake.code == ELEMENTS else code
+        place = held[0].removeprefix("only in ")
+        for axis, of_axis in (("head", "position-axis"), ("batch row", "row-offset")):
+            own = of_axis if place.startswith(axis) else own
+        run.add(own, mistake.message, text, remedy=mistake.remedy)
         return True
-    return name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
+    return not several and name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
 
 
 def _code(run: Run) -> str:
@@ -140,48 +157,37 @@ def _code(run: Run) -> str:
     return "row-offset" if rows else "wrong-row"
 
 
-def _holds(run: Run, encoding: Rotary, mistake: Mistake) -> bool:
-    """Return whether each of further calls is right, or as the mistake predicts."""
-    return all(
-        fits(run, one, one.truth) or fits(run, one, mistake.predict(one.facts))
-        for one in _calls(run, encoding, FURTHER)
-    )
+def _held(
+    run: Run, encoding: Rotary, calls: list[JudgedCall], mistake: Mistake
+) -> tuple[str, int] | None:
+    """Return where the mistake is made in all calls, and the number of further calls.
+
+    Return None if a further call refutes it.
+    """
+    further = list(_calls(run, encoding, FURTHER))
+    every = [*calls, *further]
+    wrong = failed(run, every)
+    right = [one for one in every if all(one is not w for w in wrong)]
+    again = in_part(run, wrong, right, (mistake,))
+    return None if again is None else (again[1], len(further))
 
 
-def _calls(
-    run: Run, encoding: Rotary, sizes: tuple[tuple[tuple[int, int, int], object], ...]
-) -> Iterator[JudgedCall]:
-    for i, (size, at) in enumerate(sizes):
+def _calls(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:
+    for i, (size, at, *layout) in enumerate(sizes):
+        memory = layout[0] if layout else MEMORY[0]
         p = np.asarray(at)
         positions = p + np.arange(size[2]) if p.ndim == 0 else p
+        if encoding.num_axes > 1:
+            rows = np.random.default_rng(i).integers(0, 40, (encoding.num_axes, size[0], size[2]))
+            positions, p = rows, rows[0]
         if not run.settings.allows(int(positions.max())):
             continue
         x = run.random((*size, encoding.head_dim), 60 + i)
         try:
-            y = run.driver.apply(x, positions)
+            y = run.driver.apply(x, positions, memory)
         except (Refused, Malformed):
             continue
-        call = Turned(encoding, x, positions)
+        call = Turned(encoding, x, positions, memory)
         where = "at per-row positions" if p.ndim > 1 else f"from position {positions[0]} on"
+        where += f", x {memory}" if layout else ""
         yield JudgedCall(f"B, H, S = {size} {where}", y, apply_truth(encoding, x, positions), call)
-
-
-def _rotations(encoding: Rotary) -> Iterator[Mistake]:
-    """Yield the wrong rotations that keep the positions: none, backwards, other pairs."""
-    yield Mistake("frequency-spacing", "nothing is rotated", lambda call: identical(call.x))
-    if not isinstance(encoding, RoPE | MultiAxisRoPE):
-        return
-
-    def other(message: str, **change: object) -> Mistake:
-        changed = encoding.replace(**change)
-        return Mistake("layout", message, lambda c: apply_truth(changed, c.x, c.positions))
-
-    yield other("the rotation turns the other way, by -angle", sign=-encoding.sign)
-    if encoding.layout in ("half", "interleaved"):
-        layout = "half" if encoding.layout == "interleaved" else "interleaved"
-        text = f"pairs are {layout}, declared {encoding.layout}"
-        yield other(text, layout=layout, output_layout=None)
-        text += ", and the rotation turns the other way"
-        yield other(text, layout=layout, output_layout=None, sign=-encoding.sign)
-    if isinstance(encoding, RoPE) and encoding.scaling is not None:
-        yield other("the declared scaling is missing", scaling=None)

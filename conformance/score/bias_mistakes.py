@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_ref import ALiBi, Bias, T5Bias
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.bias.diagnose_buckets import rule_of
 from posenc_ref.conformance.bias.diagnose_missing import CALLS
 from posenc_ref.conformance.bias.diagnose_slopes import known_series
 from posenc_ref.conformance.bias.mistakes import bias_mistakes
@@ -20,7 +21,8 @@ from .changed import Change, OfCall
 def changes_of_bias(declared: Bias) -> Iterator[Change]:
     """Yield the changes that are known mistakes of the declared bias."""
     for words, of in CALLS:
-        yield "bias-missing", f"the bias is missing {words}", _without(of)
+        remedy = "Add the bias in every call: the rows of the queries' own positions, K - Q + i."
+        yield "bias-missing", f"the bias is missing {words}", _without(of), remedy
     if isinstance(declared, T5Bias):
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):
@@ -29,7 +31,7 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
         for one in bias_mistakes(declared):
             if one.code:
                 parts = _added(lambda call, one=one: one.predict(call.positions))  # type: ignore[misc]
-                yield one.code, one.message, parts
+                yield one.code, one.message, parts, one.remedy
 
 
 def _without(of: Callable[[int, int], bool]) -> OfCall:
@@ -56,12 +58,13 @@ def _added(of: Callable[[Scored], Truth | np.ndarray]) -> OfCall:
 def _t5(declared: T5Bias) -> Iterator[Change]:
     text = "the relative position has the opposite sign: query minus key"
     opposite = _added(lambda call: call.encoding.bias(-call.positions[0], -call.positions[1]))
-    yield "bucket-sign", text, opposite
+    yield "bucket-sign", text, opposite, "Use key minus query as the relative position."
     if declared.num_buckets % 2 == 0:
         other = declared.replace(bidirectional=not declared.bidirectional)
         words = [f"{'bi' if e.bidirectional else 'uni'}directional" for e in (other, declared)]
         text = f"buckets are {words[0]}, declared {words[1]}"
-        yield "bucket-direction", text, _added(lambda call: other.bias(*call.positions))
+        change = _added(lambda call: other.bias(*call.positions))
+        yield "bucket-direction", text, change, f"Use {words[1]} buckets."
     table = np.asarray(declared.table, np.float64)
     size = declared.num_buckets // 2 if declared.bidirectional else declared.num_buckets
     for step in sorted({1, 2, 4, 8, max(declared.max_distance // size, 1)}):
@@ -75,7 +78,7 @@ def _t5(declared: T5Bias) -> Iterator[Change]:
 
         wide = "one distance" if step == 1 else f"{step} distances"
         text = f"buckets are linear: each is {wide} wide, up to the last"
-        yield "bucket-spacing", text, _added(linear)
+        yield "bucket-spacing", text, _added(linear), rule_of(declared)
 
 
 def _alibi(declared: ALiBi) -> Iterator[Change]:
@@ -91,7 +94,8 @@ def _alibi(declared: ALiBi) -> Iterator[Change]:
 
     for message, remedy, slopes in known_series(declared.num_heads, declared.max_bias):
         yield "slopes", message, recipe(slopes), remedy
-    yield "slopes", "the slopes are in reverse order", recipe(declared.slopes()[::-1])
+    remedy = "Give head h the slope h: the first head has the largest slope."
+    yield "slopes", "the slopes are in reverse order", recipe(declared.slopes()[::-1]), remedy
     if declared.causal:
         return
     for side, formula, sign in (("after", "m (j - i)", 1.0), ("before", "m (i - j)", -1.0)):
@@ -102,4 +106,5 @@ def _alibi(declared: ALiBi) -> Iterator[Change]:
             "Take the absolute distance: -slope * |i - j|.",
         )
     text = "keys after the query have no bias"
-    yield "future-keys", text, _added(lambda call: plain(call) * call.visible)
+    remedy = "Use -slope * |i - j| for keys after the query too."
+    yield "future-keys", text, _added(lambda call: plain(call) * call.visible), remedy

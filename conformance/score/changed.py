@@ -49,8 +49,8 @@ def _changed(code: str, message: str, parts: OfCall, remedy: str = "") -> Mistak
         except ValueError:
             return []
         named = [
-            Mistake(name, text, predicts(by), values=values)
-            for name, text, values in (factors.named(run, by, wrong[0].facts) if by else ())
+            Mistake(name, text, predicts(by), told, values=values)
+            for name, text, values, told in (factors.named(run, by, wrong[0].facts) if by else ())
         ]
         return [Mistake(code, message, predicts(by), remedy)] * bool(code) + named
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -49,14 +50,19 @@ def _deberta(declared: DeBERTa) -> Iterator[Change]:
     p2c = "paper" if declared.p2c == "code" else "code"
     if declared.relative_queries is not None:
         text = f"position-to-content terms are as in {where[p2c]}, declared {where[declared.p2c]}"
-        yield "bucket-sign", text, {"p2c": p2c}
+        remedy = f"Take the rows of position-to-content as {where[declared.p2c]} does: "
+        remedy += "-(query - key)" if declared.p2c == "paper" else "query - key"
+        yield "bucket-sign", text, {"p2c": p2c}, f"{remedy}, put into a bucket, plus the span."
     if declared.buckets is not None:
         text = "offsets are not put into logarithmic buckets"
-        yield "bucket-spacing", text, {"buckets": None, "max_position": None}
+        remedy = f"Put offsets beyond {declared.buckets // 2} into logarithmic buckets."
+        yield "bucket-spacing", text, {"buckets": None, "max_position": None}, remedy
     span = declared.span
     for low, high in ((-span + 1, span - 1), (-span, span - 2)):
         text = f"query - key is clamped to {low} .. {high}"
-        yield "bucket-clamp", text, by_offset(lambda r, a=low, b=high: -np.clip(-r, a, b))  # type: ignore[misc]
+        change = by_offset(lambda r, a=low, b=high: -np.clip(-r, a, b))  # type: ignore[misc]
+        remedy = f"Clamp the row, query - key + {span}, to 0 .. {2 * span - 1}."
+        yield "bucket-clamp", text, change, remedy
 
 
 def _shaw(declared: Shaw) -> Iterator[Change]:
@@ -64,12 +70,13 @@ def _shaw(declared: Shaw) -> Iterator[Change]:
     for before in (declared.before - 1, declared.before + 1, rows // 2):
         if 0 <= before < rows and before != declared.before:
             text = f"offset 0 has row {before}, declared {declared.before}"
-            yield "table-offset", text, {"before": before}
+            remedy = f"Add {declared.before} to the relative position."
+            yield "table-offset", text, {"before": before}, remedy
     first, last = -declared.before, rows - 1 - declared.before
     for low, high in ((first + 1, last), (first, last - 1)):
         text = f"relative positions are clamped to {low} .. {high}, declared {first} .. {last}"
         change = by_offset(lambda r, a=low, b=high: sign * np.clip(sign * r, a, b))  # type: ignore[misc]
-        yield "bucket-clamp", text, change
+        yield "bucket-clamp", text, change, f"Clamp relative positions to {first} .. {last}."
     for words, place in ABSOLUTE:
         change = absolute(lambda call, of=place: sign * (of(call) - declared.before))  # type: ignore[misc]
         yield "relative-absolute", f"the {words} is used as the row of the table", change
@@ -80,24 +87,32 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
     for code, message, changed_table in sinusoid_variants(sinusoid, "sinusoids"):
         yield code, message, {"sinusoid": changed_table}
     if declared.clamp is not None:
-        yield "bucket-clamp", "offsets are not clamped", {"clamp": None}
+        remedy = f"Clamp query - key to -{declared.clamp} .. {declared.clamp}."
+        yield "bucket-clamp", "offsets are not clamped", {"clamp": None}, remedy
     u, v = declared.content_bias, declared.position_bias
     if u is not None and v is not None:
         text = "content_bias and position_bias are exchanged"
-        yield "wrong-row", text, {"content_bias": v, "position_bias": u}
+        remedy = "Exchange them: (q + content_bias) . k and (q + position_bias) . R."
+        yield "wrong-row", text, {"content_bias": v, "position_bias": u}, remedy
     if not isinstance(declared, ESPnetLegacy | XLNet) and declared.clamp is None:
         text = "ESPnet's legacy encoding is used: distance 0 has the row max_len - length"
         legacy = ESPnetLegacy(declared.projection, u, v, sinusoid=sinusoid, max_len=5000)
-        yield "relative-shift", text, legacy
+        yield "relative-shift", text, legacy, "Use the sinusoid of query - key, as declared."
 
 
 def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
     parts = (declared.projection, declared.content_bias, declared.position_bias)
     text = "ESPnet's current encoding is used: the sinusoid of key - query, also for later keys"
-    yield "relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid)
+    remedy = (
+        f"Use ESPnet's legacy encoding, as declared: for keys up to the query the sinusoid of "
+        f"{declared.max_len} - K + query - key (K keys; 0 in place of the first two if K is "
+        "larger), for later keys the row that the legacy shift leaves, with the next query."
+    )
+    yield "relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid), remedy
     for length, words in ((1, "no more rows than the sequence has tokens"), (5000, "5000 rows")):
         text = f"the table has {words}, declared {declared.max_len}"
-        yield "position-origin", text, {"max_len": length}
+        remedy = f"Make the table with {declared.max_len} rows."
+        yield "position-origin", text, {"max_len": length}, remedy
 
 
 def _table_length(declared: Score, one: JudgedCall) -> Iterator[Change]:
@@ -120,28 +135,36 @@ def _table_length(declared: Score, one: JudgedCall) -> Iterator[Change]:
     misfit = [np.abs(wide @ t.T - left.reshape(-1, 1)).max(axis=0) for t in tables]
     rows = int(np.argmin(np.concatenate(misfit))) + n_k
     text = f"the table has {rows} rows, declared {declared.max_len}"
-    yield "position-origin", text, {"max_len": rows}
+    remedy = f"Make the table with {declared.max_len} rows."
+    yield "position-origin", text, {"max_len": rows}, remedy
 
 
 def _gated(declared: GatedBias) -> Iterator[Change]:
     weight, c = np.asarray(declared.weight), np.asarray(declared.linear_bias)
     changed = {"weight": weight[::-1], "linear_bias": c[::-1]}
-    yield "wrong-row", "the two gates are exchanged", changed
+    remedy = "Exchange the outputs: the first is a, the second r, in 2 + a (s r - 1)."
+    yield "wrong-row", "the two gates are exchanged", changed, remedy
     yield (
         "softmax-scale",
         "the gates are computed from scaled queries",
         lambda call: _positions_of(call, call.replace(q=call.q * call.scale)),
+        "Compute the gates from the queries before they are multiplied by the softmax scale.",
     )
     sign = np.array([-1, 1])
     text = "the first gate a is replaced by 1 - a, the paper's update gate"
-    yield "score-term", text, {"weight": weight * sign[:, None], "linear_bias": c * sign}
+    changed = {"weight": weight * sign[:, None], "linear_bias": c * sign}
+    yield "score-term", text, changed, "Use a itself, not 1 - a, in the gate 2 + a (s r - 1)."
     text = "the gates are computed from the mean of four linear outputs, not from their sum"
-    yield "score-term", text, {"weight": weight / 4, "linear_bias": c / 4}
-    yield "score-term", "the bias is not gated", _not_gated
+    changed = {"weight": weight / 4, "linear_bias": c / 4}
+    yield "score-term", text, changed, "Sum the four outputs of each gate before the sigmoid."
+    remedy = "Multiply the bias by the gate 2 + a (s r - 1) of the query."
+    yield "score-term", "the bias is not gated", _not_gated, remedy
     ones = np.ones_like(np.asarray(declared.scale))
-    yield "score-term", "the learned factor on the second gate is missing", {"scale": ones}
+    text, remedy = "the learned factor on the second gate is missing", "Multiply r by the factor s."
+    yield "score-term", text, {"scale": ones}, remedy
     text = "linear_bias, the learned constants added to the inputs of the gates, is missing"
-    yield "score-term", text, {"linear_bias": np.zeros_like(c)}
+    remedy = "Add linear_bias to the inputs of the gates, before the sigmoid."
+    yield "score-term", text, {"linear_bias": np.zeros_like(c)}, remedy
 
 
 def _positions_of(call: Scored, changed: Scored) -> Parts:
@@ -160,10 +183,37 @@ def _tupe(declared: TUPE) -> Iterator[Change]:
     if declared.cls_to_others is None:
         return
     text = "the position term of position 0 is computed like that of other positions"
-    yield "score-term", text, {"cls_to_others": None, "others_to_cls": None}
+    remedy = (
+        "Replace the position term by cls_to_others in the row of position 0, and by "
+        "others_to_cls in its column, rows 1 and later."
+    )
+    yield "score-term", text, {"cls_to_others": None, "others_to_cls": None}, remedy
+    for side, other in (("row", "column"), ("column", "row")):
+        text = f"only the {side} of position 0 is replaced: its {other} has the position term"
+        yield "score-term", text, partial(_half_reset, side=side), remedy
     text = "the row and the column of position 0 are exchanged"
     row, column = declared.others_to_cls, declared.cls_to_others
-    yield "wrong-row", text, {"cls_to_others": row, "others_to_cls": column}
+    changed = {"cls_to_others": row, "others_to_cls": column}
+    yield "wrong-row", text, changed, "Use cls_to_others in the row, others_to_cls in the column."
+
+
+def _half_reset(call: Scored, side: str) -> Parts:
+    """Return TUPE's terms with only the row, or only the column, of position 0 replaced."""
+    e: TUPE = call.encoding
+    reset = call.terms()
+    plain = call.replace(encoding=e.replace(cls_to_others=None, others_to_cls=None)).terms()
+    q_at, k_at = call.grid
+    kept = (k_at == 0) & (q_at != 0) if side == "row" else (q_at == 0) & (k_at != 0)
+    if side == "column":
+        kept = q_at == 0
+    zero = each_part(reset["content-content"], np.zeros_like)
+    return {
+        name: Truth(*(
+            np.where(kept, getattr(plain.get(name, zero), part), getattr(t, part))
+            for part in ("value", "terms", "angle")
+        ))
+        for name, t in reset.items()
+    }  # fmt: skip
 
 
 def _cope(declared: CoPE) -> Iterator[Change]:
@@ -171,9 +221,12 @@ def _cope(declared: CoPE) -> Iterator[Change]:
         "future-keys",
         "gates of keys after the query are counted: the causal mask is not applied to gates",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
+        "Set the gates of keys after the query to 0 before they are summed.",
     )
     text = "the gates are computed from logits that are not scaled"
-    yield "softmax-scale", text, lambda call: _positions_of(call, call.replace(scale=1.0))
+    remedy = "Compute the gates from q . k times the scale."
+    change = lambda call: _positions_of(call, call.replace(scale=1.0))  # noqa: E731
+    yield "softmax-scale", text, change, remedy
 
 
 def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
@@ -181,28 +234,33 @@ def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
     tables = {"height": declared.height_table, "width": declared.width_table}
     if h == w:
         text = "the tables of height and width are exchanged"
-        yield "axis-order", text, {"height_table": tables["width"], "width_table": tables["height"]}
+        changed = {"height_table": tables["width"], "width_table": tables["height"]}
+        yield "axis-order", text, changed, "Exchange the two tables."
     for axes in (("height",), ("width",), ("height", "width")):
         flipped = {f"{axis}_table": tables[axis][::-1] for axis in axes}
         text = f"the relative {' and '.join(axes)} has the opposite sign: key minus query"
-        yield "bucket-sign", text, flipped
+        remedy = f"Count the {' and '.join(axes)} as query minus key."
+        yield "bucket-sign", text, flipped, remedy
 
 
 def _pope(declared: PoPE) -> Iterator[Change]:
     text = "the frequency of channel c is base ** (-2c/d), declared base ** (-c/d)"
-    yield "denominator", text, {"base": declared.base**2}
+    remedy = "Use base ** (-c/d) for channel c = 0 .. d - 1: every channel has a frequency."
+    yield "denominator", text, {"base": declared.base**2}, remedy
     if (phases := declared.phases) is not None:
-        yield "bias-missing", "phases are left out", {"phases": None}
+        remedy = "Add the phases to the angles of the keys."
+        yield "bias-missing", "phases are left out", {"phases": None}, remedy
         text = "phases have the opposite sign: they are added to the queries' angles"
-        yield "bias-sign", text, {"phases": -phases}
+        yield "bias-sign", text, {"phases": -phases}, remedy
         text = "the phases of the heads are in reverse order"
-        yield "head-order", text, {"phases": phases[::-1, :]}
+        yield "head-order", text, {"phases": phases[::-1, :]}, "Use row h of the phases for head h."
     for words, sizes in (
         ("q and k themselves, without softplus", np.copy),
         ("max(x, 0), not softplus", lambda x: np.maximum(x, 0.0)),
         ("|x|, not softplus", np.abs),
     ):
-        yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of)
+        remedy = "Use softplus(q) and softplus(k), log(1 + exp(x)), as sizes."
+        yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of), remedy
 
 
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:

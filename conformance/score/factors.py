@@ -17,8 +17,8 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 #: Factors are fitted to a call with at least this many logits, if there is one.
 _FEW = 100
-#: The code, message and values of a finding.
-Named = tuple[str, str, dict[str, object]]
+#: The code, message, values and remedy of a finding.
+Named = tuple[str, str, dict[str, object], str]
 
 
 def to_fit(calls: Sequence[JudgedCall]) -> JudgedCall:
@@ -64,7 +64,13 @@ def of_terms(
     common = float(np.mean(list(factors.values())))
     if any(abs(c - common) > near * max(abs(common), 1.0) for c in factors.values()):
         words = [f"the term {name} {_said(c, near)}" for name, c in off.items()]
-        yield "score-term", "; ".join(words), {"declared": 1.0, "measured": off}
+        remedy = " ".join(
+            f"Compute the term {name} from queries that are not scaled."
+            if abs(c - own_scale) <= near
+            else _undone(f"the term {name}", c, near)
+            for name, c in off.items()
+        )
+        yield "score-term", "; ".join(words), {"declared": 1.0, "measured": off}, remedy
         return
     whole = common * own_scale
     text = f"logits are multiplied by {_root(whole, near)}, declared {_root(own_scale, near)}"
@@ -72,7 +78,17 @@ def of_terms(
         text = f"logits are divided by sqrt({head_dim}), not by sqrt({head_dim} * number of terms)"
     elif abs(whole - 1.0) <= near * max(whole, 1.0):
         text = "logits are not scaled at all"
-    yield "softmax-scale", text, {"declared": own_scale, "measured": whole}
+    remedy = f"Scale all terms by {_root(own_scale, near)}, in place of {_root(whole, near)}."
+    yield "softmax-scale", text, {"declared": own_scale, "measured": whole}, remedy
+
+
+def _undone(what: str, factor: float, near: float) -> str:
+    """Return what to do about a factor."""
+    if abs(factor) <= near:
+        return f"Add {what}."
+    if abs(factor + 1.0) <= near:
+        return f"Add {what}; do not subtract it."
+    return f"Divide {what} by {_root(factor, near)}."
 
 
 def _said(factor: float, near: float) -> str:
@@ -106,7 +122,13 @@ def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
             f"logits are multiplied by {_root(whole, near)}, declared {_root(call.scale, near)}",
         ),
     )
-    yield code, text, {"declared": call.scale, "measured": whole}
+    remedy = f"Scale q . k by {_root(call.scale, near)}, in place of {_root(whole, near)}."
+    if call.scale == 1.0:
+        remedy = "Do not scale q . k: the declared scale is 1."
+    if code == "attention-factor":
+        m = call.encoding.attention_factor(call.k.shape[2])
+        remedy = f"Multiply queries and keys by m = {m:.6g} once each, which gives m squared."
+    yield code, text, {"declared": call.scale, "measured": whole}, remedy
 
 
 def _known_factors(run: Run, call: Scored) -> dict[float, tuple[str, str]]:

@@ -41,14 +41,14 @@ def changed_steps(first: Scored) -> Iterator[Mistake]:
     """Yield the mistake of every changed step; ``first`` is one of the judged calls."""
     declared = first.encoding
     if isinstance(declared, Bias):
-        for code, message, values in bias_changes(declared):
-            yield Mistake(code, message, _with_bias(values))
+        for code, message, remedy, values in bias_changes(declared):
+            yield Mistake(code, message, _with_bias(values), remedy)
         return
     formula = formula_of(declared)
     if formula is None:
         return
-    for code, message, change in changes(plain_steps(lambda s: formula(first, s))):
-        yield Mistake(code, message, _predict(formula, change))
+    for code, message, remedy, change in changes(plain_steps(lambda s: formula(first, s))):
+        yield Mistake(code, message, _predict(formula, change), remedy)
 
 
 def _with_bias(values: Callable[..., Truth]) -> Callable[[Scored], Truth]:

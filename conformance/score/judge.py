@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
-from posenc_ref.conformance.diagnosis.drive import Probe, drive
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
@@ -36,9 +36,15 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+_KEYS = "key heads"
+_GROUP = "query heads per key head"
 #: Sizes of which every two meet in a call.
 CROSSED = {
-    "B": (1, 2, 3), "key heads": (1, 2, 3), "query heads per key head": (1, 2, 4), "Q": (1, 2, 5),
+    "B": (1, 3), _KEYS: (1, 3), _GROUP: (1, 2), "Q": (1, 5), "K": (8, 129),
+}  # fmt: skip
+#: Those of a function that has failed, to find out where.
+MORE = {
+    "B": (1, 2, 3), _KEYS: (1, 2, 3), _GROUP: (1, 2, 4), "Q": (1, 2, 5),
     "K": (2, 8, 17, 129),
 }  # fmt: skip
 #: The most logits of such a call.
@@ -55,7 +61,8 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
-    seen += _crossed(run)
+    seen += _crossed(run, CROSSED)
+    seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
     state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
     state.kept_result(
@@ -114,32 +121,32 @@ def _whole_grids(run: Run) -> tuple[Size, ...]:
     return sizes
 
 
-def _crossed(run: Run) -> list[JudgedCall]:
+def _crossed(run: Run, levels: Mapping[str, tuple[int, ...]]) -> list[JudgedCall]:
     """Judge calls in which every two sizes meet; return them."""
     if getattr(run.encoding, "grid", None) is not None:
         return []  # its tokens are those of one grid
-    crossing = Crossing(CROSSED, _allowed, run.settings.seed, ("query heads per key head",))
-    run.ledger.crossings.append(crossing)
+    fixed = getattr(run.encoding, "num_heads", None) or getattr(run.encoding, "heads", None)
+    if fixed:  # the number of key heads decides the group
+        few = next((n for n in (2, 3, 1) if fixed % n == 0 and n < fixed), None)
+        heads = (fixed, few) if few else (fixed,)
+        levels = {n: heads if n == _KEYS else v for n, v in levels.items() if n != _GROUP}
+    crossing = Crossing(levels, _allowed, run.settings.seed, (_KEYS,) if fixed else (_GROUP,))
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    seen: list[JudgedCall] = []
-    for row in crossing.rows():
-        b, heads, group, n_q, n_k = row.values()
-        wanted = (b, heads * group, n_q, n_k)
+
+    def probe(row: Row) -> Probe | None:
+        heads, group = row[_KEYS], row.get(_GROUP, (fixed or 1) // row[_KEYS])
+        wanted = (row["B"], heads * group, row["Q"], row["K"])
         call = of(run, wanted)
         if call is None or (*call.q.shape[:3], call.k.shape[2]) != wanted:
-            continue  # the encoding allows other sizes only
+            return None  # the encoding allows other sizes only
         keys = call.k[:, ::group]
         call = call.replace(k=np.repeat(keys, group, axis=1), group=group)
-        case = f"B, H, Q, K = {b}, {heads * group}, {n_q}, {n_k}"
+        case = "B, H, Q, K = " + ", ".join(map(str, wanted))
         case += f", {heads} key {'head' if heads == 1 else 'heads'}" * (group > 1)
         words = "fewer key heads than query heads" if group > 1 else case
-        found = drive(run, [Probe("logits", case, call, False, words)], partial(_asked, run))
-        if found:
-            crossing.saw(row)
-            seen += found
-        elif found is None or not crossing.refused(row):
-            break
-    return seen
+        return Probe("logits", case, call, False, words)
+
+    return drive_crossed(run, crossing, probe, partial(_asked, run))
 
 
 def _allowed(row: Row) -> bool:

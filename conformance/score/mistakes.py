@@ -18,6 +18,7 @@ from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import changes_of_bias
 from .changed import Change, OfCall, mistakes_of
+from .term_mistakes import LAST
 
 
 def logit_mistakes(declared: Any) -> Iterator[Mistake]:
@@ -33,6 +34,7 @@ def _changes(declared: Any) -> Iterator[Change]:
             "position-axis",
             "the head index is used as the position",
             lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k)).parts(),
+            "Take the position from the axis of tokens, not from that of heads.",
         )
     missing = "amplitude"
     if isinstance(declared, XPos):
@@ -59,12 +61,15 @@ def _positions(code: str) -> Iterator[Change]:
         ).parts()
 
     for message, place in QUERIES:
-        yield code, message, moved(q_at=place)
+        yield code, message, moved(q_at=place), LAST
     text = "the positions of queries are 1 too large"
-    yield "position-origin", text, moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
+    change = moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
+    yield "position-origin", text, change, "Subtract 1 from the positions of queries."
     text = "the positions of keys are 1 too large"
-    yield "position-origin", text, moved(k_at=lambda n_q, n_k: np.arange(n_k) + 1)
-    yield "wrong-row", REVERSED_KEYS, moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
+    change = moved(k_at=lambda n_q, n_k: np.arange(n_k) + 1)
+    yield "position-origin", text, change, "Subtract 1 from the positions of keys."
+    change = moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
+    yield "wrong-row", REVERSED_KEYS, change, "Key j has position j: count keys from the first."
 
 
 def _rotary(declared: Rotary) -> Iterator[Change]:

@@ -26,6 +26,7 @@ def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
         (code, "is (max_position - 1) / buckets", (e.max_position - 1) / e.buckets),
         (code, "is max_position - 1", e.max_position - 1.0),
         (code, "is max_position", 1.0 * e.max_position),
+        right=f"Divide the logarithm of |r| / mid by log((max_position - 1) / mid), mid = {mid}.",
     )
     steps = s.number("the number of logarithmic buckets", mid - 1, code)
     size = np.abs(r)
@@ -39,6 +40,8 @@ def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
         bucket,
         (code, "of small offsets is logarithmic too", far * np.sign(r)),
         (code, "is the offset itself, without a logarithm", r),
+        right=f"Give offsets up to {mid} a bucket of their own; larger ones get a "
+        "logarithmic bucket.",
     )
 
 
@@ -52,7 +55,12 @@ def deberta(call: Scored, s: Steps) -> Terms:
         text = "the row of the table"
         clamped = s.clip(text, _deberta_bucket(e, r, s) + shift, 0, 2 * span - 1)
         wrapped = f"is that of the plain offset, modulo {2 * span}, in place of being clamped"
-        return s.pick(text, clamped, ("bucket-clamp", wrapped, (r + span) % (2 * span)))
+        return s.pick(
+            text,
+            clamped,
+            ("bucket-clamp", wrapped, (r + span) % (2 * span)),
+            right=f"Clamp the bucket + {span} to 0 .. {2 * span - 1}.",
+        )
 
     found = {"content-content": content(call)}
     r = offsets(call, s)
@@ -95,6 +103,7 @@ def transformer_xl(call: Scored, s: Steps) -> Terms:
         r,
         ("relative-shift", "is 1 too small for keys after the query", np.where(r < 0, r - 1, r)),
         ("relative-shift", "is 1 too large for keys after the query", np.where(r < 0, r + 1, r)),
+        right="Use the sinusoid of query - key for keys after the query too.",
     )
     if e.clamp is not None:
         r = s.clip("the distance query - key", r, -e.clamp, e.clamp)
@@ -104,6 +113,7 @@ def transformer_xl(call: Scored, s: Steps) -> Terms:
         table,
         ("future-keys", "of keys after the query are 0", table * (q_at >= k_at)[..., None]),
         ("wrong-row", "of all queries are those of the last query", 0 * table + table[-1:]),
+        right="Use R(query - key) for every query and key, later keys included.",
     )
     projection = s.array("projection", e.projection, ("head", "channel", "column"))
 
@@ -120,8 +130,18 @@ def transformer_xl(call: Scored, s: Steps) -> Terms:
     axes, code = ("head", "channel"), "wrong-row"
     first = s.array("content_bias u", both[0], axes)
     second = s.array("position_bias v", both[1], axes)
-    first = s.pick("content_bias u", first, (code, "is replaced by position_bias v", second))
-    second = s.pick("position_bias v", second, (code, "is replaced by content_bias u", both[0]))
+    first = s.pick(
+        "content_bias u",
+        first,
+        (code, "is replaced by position_bias v", second),
+        right="Add content_bias u to the queries in the content term, q . k.",
+    )
+    second = s.pick(
+        "position_bias v",
+        second,
+        (code, "is replaced by content_bias u", both[0]),
+        right="Add position_bias v to the queries in the position term, q . R.",
+    )
     if u is not None:
         found["position-content"] = (
             first[:, None, :] @ np.swapaxes(call.k, -1, -2) * call.scale
@@ -151,6 +171,8 @@ def espnet(call: Scored, s: Steps) -> Terms:
             "the key after the query",
             none,
             ("relative-shift", "has a position term, declared 0", np.zeros_like(none)),
+            right="Leave out the position term of the key right after the query: the "
+            "legacy shift puts 0 there.",
         )[..., None]
     )
     projection = s.array("projection", e.projection, ("head", "channel", "column"))
@@ -159,6 +181,8 @@ def espnet(call: Scored, s: Steps) -> Terms:
         "the query of keys two or more places after it",
         np.where(past < -1, np.minimum(own + 1, n_q - 1), own),
         ("relative-shift", "is the query itself, not the next one", own),
+        right="Use the next query for keys two or more places after the query, as the "
+        "legacy shift does.",
     )
     v = e.position_bias
     x = call.q if v is None else call.q + np.asarray(v, np.float64)[:, None, :]

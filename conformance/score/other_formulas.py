@@ -32,6 +32,7 @@ def gated(call: Scored, s: Steps) -> Terms:
         (code, "is 2 + a (s r + 1)", 2 + a * (scale * r + 1)),
         (code, "is 2 + (1 - a) (s r - 1)", 2 + (1 - a) * (scale * r - 1)),
         (code, "is 2 + r (s a - 1)", 2 + r * (scale * a - 1)),
+        right="Compute the gate as 2 + a (s r - 1): s multiplies r only.",
     )
     bias = t5(e.bias, *call.grid, s)
     return {"content-content": content(call), "content-position": gate[..., None] * bias}
@@ -54,6 +55,8 @@ def tupe(call: Scored, s: Steps) -> Terms:
         ("wrong-row", "is others_to_cls, not cls_to_others", np.where(corner, column, cls)),
         ("wrong-row", "is 0", np.where(corner, 0.0, cls)),
         ("wrong-row", "is the sum of both", np.where(corner, row + column, cls)),
+        right="Use cls_to_others for position 0 with itself: fill the row of position "
+        "0 after its column.",
     )
     return found
 
@@ -72,6 +75,7 @@ def cope(call: Scored, s: Steps) -> Terms:
         gates * seen,
         ("future-keys", "of keys after the query are counted", gates),
         ("score-term", "are 1: positions count keys", seen + 0 * gates),
+        right="Use sigmoid(q . k * scale) of the keys up to the query, and 0 for keys after it.",
     )
     back = np.cumsum(gates[..., ::-1], axis=-1)[..., ::-1]
     front = np.cumsum(gates, axis=-1)
@@ -84,12 +88,14 @@ def cope(call: Scored, s: Steps) -> Terms:
         ("position-origin", "leaves out the query's own gate",
          back - np.take_along_axis(gates, np.broadcast_to(np.minimum(q_at, gates.shape[-1] - 1),
                                                          (*gates.shape[:-1], 1)), -1)),
+        right="Sum the gates from the key to the query, both included, and none after it.",
     )  # fmt: skip
     table = s.array("the embedding", e.embedding, ("row", "channel"))
     top = len(table) - 1
     p = s.pick("the position", np.minimum(p, top),
                ("bucket-clamp", f"is clamped to {top - 1}, not to {top}", np.minimum(p, top - 1)),
-               ("bucket-clamp", f"wraps round modulo {top + 1}", p % (top + 1)))  # fmt: skip
+               ("bucket-clamp", f"wraps round modulo {top + 1}", p % (top + 1)),
+               right=f"Limit the sum of gates to {top}, the last row of the table.")  # fmt: skip
     low = np.floor(p).astype(int)
     high = np.minimum(low + 1, top)
     by_row = call.q @ table.T
@@ -104,8 +110,14 @@ def cope(call: Scored, s: Steps) -> Terms:
         (code, "is left out: the position is rounded up", np.where(part > 0, two, one)),
         (code, "is left out: the position is rounded to the nearest row",
          np.where(part >= 0.5, two, one)),
-    )  # fmt: skip
-    value = s.pick("the position term", value, (code, "is scaled like q.k", value * call.scale))
+         right="Give row floor(p) the weight 1 - (p - floor(p)) and the row above it p "
+         "- floor(p).")  # fmt: skip
+    value = s.pick(
+        "the position term",
+        value,
+        (code, "is scaled like q.k", value * call.scale),
+        right="Use q . e(p) itself: the position term is not multiplied by the scale.",
+    )
     return {"content-content": logits, "content-position": value}
 
 
@@ -121,7 +133,8 @@ def decomposed(call: Scored, s: Steps) -> Terms:
          (q_at % h - k_at % h, q_at // h - k_at // h)),
         ("token-order", f"are split by the height {h}, not by the width {w}",
          (q_at // h - k_at // h, q_at % h - k_at % h)),
-    )  # fmt: skip
+         right=f"Split a token's index by the width {w}: row = index // {w}, column = "
+         f"index % {w}.")  # fmt: skip
     dy, dx = s.number("the row offset", dy), s.number("the column offset", dx)
     tables = {"height": e.height_table, "width": e.width_table}
     up, across = (
@@ -150,7 +163,8 @@ def pope(call: Scored, s: Steps) -> Terms:
          e.base ** -(2 * (index % (d // 2)) / d)),
         ("exponent", f"is base ** (-(c + 1) / {d})", e.base ** -((index + 1) / d)),
         ("denominator", f"is base ** (-c / {d - 1})", e.base ** -(index / max(d - 1, 1))),
-    )  # fmt: skip
+        right=f"Use base ** (-c / {d}) for channel c: every channel has a frequency of "
+        "its own.")  # fmt: skip
     r = -offsets(call, s)
     angle = r[..., None] * waves
     if e.phases is not None:

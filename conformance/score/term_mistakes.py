@@ -13,16 +13,21 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 from .changed import Change, OfCall
 
+#: What to do about queries at wrong positions.
+LAST = "Query i has the position K - Q + i: the last of Q queries is at the last of K keys."
+
 
 def changes_of_any(declared: Score) -> Iterator[Change]:
     """Yield the changes that are mistakes of every score encoding."""
     if declared.relative:
         yield from _offsets()
     for message, place in QUERIES:
-        yield "bias-alignment", message, _placed(place)
-    yield "wrong-row", REVERSED_KEYS, lambda call: call.terms(None, call.grid[1][:, ::-1])
+        yield "bias-alignment", message, _placed(place), LAST
+    backwards = lambda call: call.terms(None, call.grid[1][:, ::-1])  # noqa: E731
+    yield "wrong-row", REVERSED_KEYS, backwards, "Key j has position j: count keys from the first."
     if declared.heads is not None:
-        yield "head-order", "the heads are in reverse order", _heads
+        remedy = "Use the learned numbers of head h for head h."
+        yield "head-order", "the heads are in reverse order", _heads, remedy
 
 
 def _placed(queries: Callable[[int, int], np.ndarray]) -> OfCall:
@@ -49,32 +54,40 @@ def by_offset(change: Callable[[np.ndarray], np.ndarray]) -> OfCall:
 
 
 def _offsets() -> Iterator[Change]:
-    yield "bucket-sign", "relative positions have the opposite sign", by_offset(lambda r: -r)
+    remedy = "Reverse the sign of the relative position."
+    text = "relative positions have the opposite sign"
+    yield "bucket-sign", text, by_offset(lambda r: -r), remedy
     for name in ("content-position", "position-content", "position-position"):
         yield (
             "bucket-sign",
             f"relative positions have the opposite sign in the term {name}",
             lambda call, name=name: _one(call, name, lambda r: -r),
+            f"Reverse the sign of the relative position in the term {name}.",
         )
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"
-        yield "relative-symmetric", text, by_offset(lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
+        remedy = "Keep the sign of key - query: take no absolute value."
+        yield "relative-symmetric", text, by_offset(lambda r, s=sign: s * np.abs(r)), remedy  # type: ignore[misc]
     for by, words in ((1, "large"), (-1, "small")):
         text = f"the positions of keys are 1 too {words}"
-        yield "position-origin", text, by_offset(lambda r, by=by: r + by)  # type: ignore[misc]
+        remedy = f"{'Subtract 1 from' if by > 0 else 'Add 1 to'} the positions of keys."
+        yield "position-origin", text, by_offset(lambda r, by=by: r + by), remedy  # type: ignore[misc]
     for words, place in ABSOLUTE:
         text = f"the {words} is used in place of key - query"
         for sign in (1, -1):
             change = absolute(lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
-            yield "relative-absolute", text, change
+            remedy = "Use the relative position of key and query, one for every pair of both."
+            yield "relative-absolute", text, change, remedy
     yield (
         "relative-absolute",
         "the key's position relative to the last key is used in place of key - query: the relative "
         "shift is missing",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
+        "Shift the row of query i by i, so that the last column of its row is its own key.",
     )
     text = "the causal relative shift is applied without a causal mask: later keys have wrong rows"
-    yield "relative-shift", text, _left_over
+    remedy = "Use the rows of 2K - 1 offsets, of both signs, if queries see later keys."
+    yield "relative-shift", text, _left_over, remedy
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:

@@ -64,6 +64,8 @@ def cache_mistakes() -> Iterator[Mistake]:
             "scaling-parameter",
             f"the frequencies of all keys are those for {text}",
             with_lengths(lambda call, of=length: [of(call)] * len(call.chunks)),  # type: ignore[misc]
+            "Choose the frequencies of all keys by the length of the whole cache, the last chunk "
+            "included.",
         )
     for message, times in (
         ("the whole cache is rotated again with every chunk", lambda t: t.count - t.chunk),
@@ -85,7 +87,15 @@ def cache_mistakes() -> Iterator[Mistake]:
     yield from mistakes(
         "stale-cache",
         _unrotated,
-        ("only the keys of the last chunk are rotated", lambda t: t.chunk < t.count - 1),
-        ("only the keys of the first chunk are rotated", lambda t: t.later),
+        (
+            "only the keys of the last chunk are rotated",
+            lambda t: t.chunk < t.count - 1,
+            "Rotate the keys of every chunk, each to its own position; earlier ones are raw now.",
+        ),
+        (
+            "only the keys of the first chunk are rotated",
+            lambda t: t.later,
+            "Rotate the keys of every chunk, each to its own position; later ones are raw now.",
+        ),
     )
     yield from chunk_mistakes()

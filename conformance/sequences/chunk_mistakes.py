@@ -140,43 +140,110 @@ def _earlier(chunks: np.ndarray) -> np.ndarray:
 
 Map = Callable[[ChunkTokens], np.ndarray]
 
-OFFSETS: tuple[tuple[str, Map], ...] = (
-    ("every chunk is rotated as if it started at 0", lambda t: t.index),
-    ("the offset of a chunk counts the chunk's own tokens", lambda t: t.position + t.size),
+#: What is right for every chunk.
+START = (
+    "Rotate token i of a chunk to start + i, where start is the number of tokens in all earlier "
+    "chunks"
+)
+_KEY = "Keep cos and sin under the chunk's start as well as its length, or compute them anew."
+
+OFFSETS: tuple[tuple[str, Map, str], ...] = (
+    (
+        "every chunk is rotated as if it started at 0",
+        lambda t: t.index,
+        f"{START}; the function leaves the start out.",
+    ),
+    (
+        "the offset of a chunk counts the chunk's own tokens",
+        lambda t: t.position + t.size,
+        f"{START}: read the length of the cache before the chunk is added to it.",
+    ),
     (
         "the offset of a chunk counts the chunk's own tokens, except for the first chunk",
         lambda t: t.position + t.size * t.later,
+        f"{START}: read the length of the cache before the chunk is added to it.",
     ),
-    ("chunks after the first start one position late", lambda t: t.position + t.later),
-    ("chunks after the first start one position early", lambda t: t.position - t.later),
-    ("every chunk adds one position too many to later chunks", lambda t: t.position + t.chunk),
-    ("every chunk adds one position too few to later chunks", lambda t: t.position - t.chunk),
-    ("the offset of a chunk is the number of earlier chunks", lambda t: t.chunk + t.index),
+    (
+        "chunks after the first start one position late",
+        lambda t: t.position + t.later,
+        f"{START}: do not add 1 after the first chunk.",
+    ),
+    (
+        "chunks after the first start one position early",
+        lambda t: t.position - t.later,
+        f"{START}: do not subtract 1 after the first chunk.",
+    ),
+    (
+        "every chunk adds one position too many to later chunks",
+        lambda t: t.position + t.chunk,
+        f"{START}: advance by the length of each chunk, without adding 1.",
+    ),
+    (
+        "every chunk adds one position too few to later chunks",
+        lambda t: t.position - t.chunk,
+        f"{START}: advance by the length of each chunk, without subtracting 1.",
+    ),
+    (
+        "the offset of a chunk is the number of earlier chunks",
+        lambda t: t.chunk + t.index,
+        f"{START}: count tokens, not chunks.",
+    ),
     (
         "the offset of a chunk is the number of earlier chunks times the chunk's own length",
         lambda t: t.chunk * t.size + t.index,
+        f"{START}: add up the lengths of the earlier chunks, which may differ.",
     ),
-    ("all later chunks start where the first one ends", lambda t: t.prompt * t.later + t.index),
+    (
+        "all later chunks start where the first one ends",
+        lambda t: t.prompt * t.later + t.index,
+        f"{START}: advance the start by the length of every chunk, not of the first one only.",
+    ),
     (
         "the offset of a chunk is the length of the previous chunk alone",
         lambda t: _before(t) * t.later + t.index,
+        f"{START}: add the length of a chunk to the start, do not replace the start by it.",
     ),
     (
         "each chunk after the first adds 1 to the offset, not its length",
         lambda t: (t.prompt + t.chunk - 1) * t.later + t.index,
+        f"{START}: advance by the length of each chunk, not by 1.",
     ),
-    ("all tokens of a chunk get its first position", lambda t: t.start),
-    ("all tokens of a chunk get its last position", lambda t: t.start + t.size - 1),
+    (
+        "all tokens of a chunk get its first position",
+        lambda t: t.start,
+        f"{START}: add the index in the chunk, arange(length).",
+    ),
+    (
+        "all tokens of a chunk get its last position",
+        lambda t: t.start + t.size - 1,
+        f"{START}: each token has its own index i, not the last one.",
+    ),
     (
         "single tokens are rotated as if they stood at 0",
         lambda t: np.where((t.size == 1) & t.later, 0, t.position),
+        f"{START}, also in chunks of one token.",
     ),
 )
-STATES: tuple[tuple[str, Map], ...] = (
-    ("a chunk gets the angles of the first equally long chunk", lambda t: _equal(t) + t.index),
+STATES: tuple[tuple[str, Map, str], ...] = (
+    (
+        "a chunk gets the angles of the first equally long chunk",
+        lambda t: _equal(t) + t.index,
+        _KEY,
+    ),
     (
         "a later chunk gets the angles of the first equally long chunk after the prompt",
         lambda t: _equal(t, 1) * t.later + t.index,
+        _KEY,
+    ),
+    (
+        "a chunk gets the angles of the chunk before, if both are equally long",
+        lambda t: _run(t) + t.index,
+        _KEY,
+    ),
+    (
+        "a chunk after the second gets the angles of the chunk before, if both are equally long",
+        lambda t: _run(t, 1) + t.index,
+        _KEY,
     ),
 )
 
@@ -195,6 +262,20 @@ def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
     later = t.chunk >= since
     first = {int(n): int(t.start[later & (t.size == n)][0]) for n in set(t.size[later].tolist())}
     return np.array([first.get(int(n), 0) for n in t.size])
+
+
+def _run(t: ChunkTokens, since: int = 0) -> np.ndarray:
+    """Return, for each token, the start of the first of equally long chunks in succession.
+
+    The first ``since`` chunks begin no such run.
+    """
+    sizes = np.bincount(t.chunk, minlength=t.count)
+    starts = np.cumsum(sizes) - sizes
+    first = starts.copy()
+    for j in range(since + 1, sizes.size):
+        if sizes[j] == sizes[j - 1]:
+            first[j] = first[j - 1]
+    return np.asarray(first[t.chunk])
 
 
 def _single(axis: int) -> Callable[[Chunked], Truth]:
@@ -224,9 +305,12 @@ def chunk_mistakes() -> Iterator[Mistake]:
     yield from mistakes("state", at, *STATES)
     yield from of_any_start("the start of a chunk", HALVES)
     text = "in chunks of one token, the {} index is added to the position"
-    yield Mistake("position-axis", text.format("head"), _single(1))
-    yield Mistake("row-offset", text.format("row"), _single(0))
+    remedy = f"{START}, for all rows and heads alike."
+    yield Mistake("position-axis", text.format("head"), _single(1), remedy)
+    yield Mistake("row-offset", text.format("row"), _single(0), remedy)
     yield from only_first_row()
+    remedy = "Choose the frequencies of a chunk by {}."
+    up_to = "the number of tokens up to the end of the chunk, earlier chunks included"
     for code, what, lengths in (
         ("scaling-parameter", "the length of the chunk alone", lambda c: c.chunks),
         ("state", "the length of the first chunk", lambda c: c.chunks[:1] * len(c.chunks)),
@@ -239,4 +323,4 @@ def chunk_mistakes() -> Iterator[Mistake]:
         ),
     ):
         text = f"the frequencies of every chunk are those for {what}"
-        yield Mistake(code, text, with_lengths(lengths))
+        yield Mistake(code, text, with_lengths(lengths), remedy.format(up_to))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from posenc_ref.conformance.diagnosis.drive import Probe, drive
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.run import Run
@@ -38,18 +38,7 @@ def crossed(run: Run, ask: Callable[[Probe], Sequence[JudgedCall]]) -> list[Judg
     forms = tuple(form for form in CROSSED["positions"] if seen or form != PER_ROW)
     levels = CROSSED | {"positions": forms}
     crossing = Crossing(levels, _allowed, run.settings.seed, tuple(CROSSED)[3:])
-    run.ledger.crossings.append(crossing)
-    for row in crossing.rows():
-        probe = _probe(run, row)
-        if probe is None:
-            continue
-        found = drive(run, [probe], ask)
-        if found:
-            crossing.saw(row)
-            seen += found
-        elif found is None or not crossing.refused(row):
-            break
-    return seen
+    return seen + drive_crossed(run, crossing, lambda row: _probe(run, row), ask)
 
 
 def _allowed(row: Row) -> bool:

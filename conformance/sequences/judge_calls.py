@@ -11,12 +11,13 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.drive import Probe, drive
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.rule import Variables
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
@@ -26,10 +27,10 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
+from .grown_state import name_growth
+from .kept_tables import Call, kept_tables
 from .offset_mistakes import Offset, offset_mistakes
 
-#: One call: the sizes (B, H, S), and the position of the first token.
-Call = tuple[tuple[int, int, int], int]
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
 SEQUENCES: dict[str, tuple[Call, ...]] = {
@@ -46,6 +47,8 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 }
 
 
+#: Sizes and offsets of single calls of which every two meet.
+CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 13, 31), "offset": (0, 7, 64, 129)}
 #: Sequences that could refute a rule found in the others.
 FURTHER: dict[str, tuple[Call, ...]] = {
     "other lengths, other offsets": (
@@ -64,6 +67,12 @@ class InTurn(Offset):
 
     index: int
     sequence: tuple[Call, ...]
+    earlier_sequences: tuple[Call, ...] = ()  #: the calls of the run before this sequence
+
+    def before(self, *, whole: bool) -> tuple[Call, ...]:
+        """Return the calls up to this one, of the sequence or of the ``whole`` run."""
+        own = self.sequence[: self.index + 1]
+        return self.earlier_sequences + own if whole else own
 
     @property
     def earlier(self) -> int:
@@ -99,7 +108,8 @@ def judge(run: Run) -> None:
     """
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
-    ask = partial(_ask, run, encoding)
+    made: list[Call] = []
+    ask = partial(_ask, run, encoding, made)
     probes = (
         Probe("alone", "alone", calls, words=f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}")
         for calls in ALONE
@@ -111,7 +121,12 @@ def judge(run: Run) -> None:
     if not (by_itself and run.report.codes):
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
-            _name_state(run, turns)
+            _name_state(run, turns, ask)
+    # Later than the sequences, because an instance may keep what one call of a length computes.
+    if not (run.failures or run.settings.reduced):
+        crossing = Crossing(CROSSED, seed=run.settings.seed)
+        alone += drive_crossed(run, crossing, _crossed, ask)
+        match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])
     state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
     if run.report.codes or name_positions(run, alone, "decode-offset"):
@@ -121,15 +136,25 @@ def judge(run: Run) -> None:
         name_place(run, alone, "decode-offset", "calls with an offset give wrong results")
 
 
-def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
-    """Make the calls of one sequence; return them with their expected results."""
+def _crossed(row: Row) -> Probe:
+    size = (row["B"], row["H"], row["S"])
+    words = f"fn([(x, {row['offset']})]) with x {size}"
+    return Probe("alone", "alone", ((size, row["offset"]),), False, words)
+
+
+def _ask(run: Run, encoding: Rotary, made: list[Call], probe: Probe) -> list[JudgedCall]:
+    """Make the calls of one sequence; return them with their expected results.
+
+    ``made`` lists the calls of the run before, and then these as well.
+    """
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
     inputs = []
     for i, (size, start) in enumerate(calls):
         at = i if name == "one position, other x" else first[size, start]
         x = run.random((*size, encoding.head_dim), sum(size) + at)
-        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls))
+        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls, tuple(made)))
+    made += calls
     outputs = _called(run, inputs)
     seen = []
     for i, (one, y) in enumerate(zip(inputs, outputs, strict=True)):
@@ -173,25 +198,31 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     }
 
 
-def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
+def _name_state(
+    run: Run, seen: Sequence[JudgedCall], ask: Callable[[Probe], list[JudgedCall]]
+) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
-    if not wrong or match(run, seen, _state_mistakes(), parts=False):
+    if not wrong or match(run, seen, _state_mistakes(), parts=False, whole=True):
         return
-    if name_positions(run, seen, "state", partial(_further, run, seen[0].facts.encoding)):
+    if name_growth(run, seen):
+        return
+    if name_positions(run, seen, "state", partial(_further, ask)):
         return
     run.add(
         "state",
         f"a call that is right by itself is wrong after other calls{run.where()}",
         f"{len(wrong)} calls, {wrong[0].case} first",
+        remedy="Compute what this call needs from its own x and offset. If cos and sin are kept, "
+        "keep them under all that they depend on, and do not write to the kept ones.",
         by=None,
     )
 
 
-def _further(run: Run, encoding: Rotary) -> Iterator[JudgedCall]:
+def _further(ask: Callable[[Probe], list[JudgedCall]]) -> Iterator[JudgedCall]:
     """Make sequences of calls that could refute a rule for positions."""
     for name, calls in FURTHER.items():
-        yield from _ask(run, encoding, Probe("sequences", name, calls))
+        yield from ask(Probe("sequences", name, calls))
 
 
 def _state_mistakes() -> Iterator[Mistake]:
@@ -208,6 +239,7 @@ def _state_mistakes() -> Iterator[Mistake]:
         "state",
         "a call gets the angles of the first equally long call",
         at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
+        "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
     )
     yield Mistake(
         "state",
@@ -218,9 +250,24 @@ def _state_mistakes() -> Iterator[Mistake]:
     yield from mistakes(
         "state",
         at_offset,
-        ("the tokens of earlier calls are added to the offset", lambda c: c.offset[0] + c.earlier),
-        ("a call goes on where the one before it ended", lambda c: c.earlier),
-        ("the offset of the first call is kept", lambda c: c.sequence[0][1]),
+        (
+            "the tokens of earlier calls are added to the offset",
+            lambda c: c.offset[0] + c.earlier,
+            "Use the offset that is passed: it counts the earlier tokens of its own sequence.",
+        ),
+        (
+            "a call goes on where the one before it ended",
+            lambda c: c.earlier,
+            "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
+        ),
+        (
+            "the offset of the first call is kept",
+            lambda c: c.sequence[0][1],
+            "Use the offset that is passed with each call, not the one of the first call.",
+        ),
+    )
+    yield from kept_tables(
+        lambda positions, whole: lambda call: call.at(positions(call.before(whole=whole)))
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
+from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.phases.positions_used import name_positions
@@ -31,6 +33,13 @@ CHUNKS: tuple[tuple[int, ...], ...] = (
     (1, 6, 1, 5),
     (33, 1, 1, 1, 1),
 )
+#: Sizes of short sequences, and what follows the prompt, of which every two meet.
+CROSSED: dict[str, tuple[Any, ...]] = {
+    "B": (1, 2, 3), "H": (1, 2, 5), "prompt": (1, 3, 8, 17),
+    "then": ((1, 1), (4,), (1, 4), (4, 1), (8, 3)),
+}  # fmt: skip
+#: Chunks that could refute a known mistake which explains those above.
+REFUTING: tuple[tuple[int, ...], ...] = ((2, 1, 3, 1), (6, 2, 2, 1, 6))
 #: Chunks that could refute a rule found in the others.
 FURTHER: tuple[tuple[int, ...], ...] = (
     (16, *(1,) * 20),
@@ -69,15 +78,29 @@ def _judge(
     calls = drive(run, required, ask)
     if calls is None:
         return
-    if not (match(run, calls, known(), parts=False) and run.report.codes):
+    if not run.settings.reduced:
+        crossing = Crossing(CROSSED, seed=run.settings.seed)
+        calls += drive_crossed(run, crossing, partial(_crossed, run, encoding, cache), ask)
+    if failed(run, calls):
+        again = (_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in REFUTING)
+        calls += drive(run, again, ask) or []
+    if not (match(run, calls, known(), parts=False, whole=True) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []
         further = partial(_further, run, encoding, cache, ask)
-        found = match(run, calls, known(), parts=False) and run.report.codes
+        found = match(run, calls, known(), parts=False, whole=True) and run.report.codes
         if not found and not name_positions(run, calls, _code(cache), further):
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
+        if run.failures and not run.report.codes:
+            match(run, calls, known(), parts=False)
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")
+
+
+def _crossed(run: Run, encoding: Rotary, cache: bool, row: Row) -> Probe:
+    chunks = (row["prompt"], *row["then"])
+    one = _probe(run, encoding, cache, (row["B"], row["H"]), chunks, sum(chunks))
+    return replace(one, case=f"B, H = {(row['B'], row['H'])}, {one.case}")
 
 
 def _code(cache: bool) -> str:

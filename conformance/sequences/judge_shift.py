@@ -12,12 +12,13 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -29,6 +30,8 @@ from .call import called, scaled
 
 #: Positive deltas, and negative ones as in a context shift; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
+#: Sizes and deltas of which every two meet in a call.
+CROSSED = {"B": (1, 3), "H": (1, 2), "S": (1, 7, 13, 70), "delta": (1, -7)}
 #: The largest delta when judged as ``apply``, where each token takes a call.
 _LONGEST = 8191
 
@@ -61,8 +64,8 @@ class Moved:
         return {
             DECLARED: delta,
             "the size of delta": np.abs(delta),
-            "the key's index": index,
-            "the number of keys": 0 * index + index.size,
+            "the index in the call": index,
+            "the length of the call": 0 * index + index.size,
             "the batch row": row,
             "the head": head,
         }
@@ -86,6 +89,9 @@ def judge(run: Run) -> None:
         state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
         return
     calls += drive(run, _wide(run, encoding), ask) or []
+    if not run.settings.reduced:
+        crossing = Crossing(CROSSED, seed=run.settings.seed)
+        calls += drive_crossed(run, crossing, partial(_crossed, run, encoding), ask)
     further = partial(_further, run, encoding)
     if name_positions(run, calls, "stale-cache", further, noun="shift"):
         return
@@ -119,6 +125,15 @@ def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
         yield Probe("shifts", case, call, False, f"B, H, S = {size}")
 
 
+def _crossed(run: Run, encoding: Rotary, row: Row) -> Probe | None:
+    *size, delta = row.values()
+    if not run.settings.allows(abs(delta)):
+        return None
+    call = Moved(encoding, run.random((*size, encoding.head_dim), sum(size)), delta)
+    words = f"B, H, S = {tuple(size)}, delta {delta}"
+    return Probe("shifts", words, call, False)
+
+
 def _further(run: Run, encoding: Rotary) -> Iterator[JudgedCall]:
     """Make calls that could refute a rule for deltas."""
     ask = one_result(partial(_called, run))
@@ -145,20 +160,34 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     def by(delta: Callable[[Moved], Any]) -> Callable[[Moved], Truth]:
         return lambda call: call.by(np.broadcast_to(delta(call), call.x.shape[2]))
 
-    yield Mistake("sign", "keys move the other way: by -delta", by(lambda call: -call.delta))
+    yield Mistake(
+        "sign",
+        "keys move the other way: by -delta",
+        by(lambda call: -call.delta),
+        "Rotate every key by +delta, with the sign that delta has.",
+    )
+    remedy = "Rotate every key by delta with its sign: a negative delta moves keys back."
+    yield from mistakes(
+        "sign",
+        by,
+        ("the sign of delta is lost: keys move by |delta|", lambda call: abs(call.delta), remedy),
+        ("a negative delta moves no key", lambda call: max(call.delta, 0), remedy),
+    )
     yield from mistakes(
         "stale-cache",
         by,
-        ("keys stay where they are", lambda call: 0),
+        ("keys stay where they are", lambda call: 0, "Rotate every key by delta positions."),
         (
             "keys are rotated anew, to delta + index, although they are rotated already",
             lambda call: call.delta + np.arange(call.x.shape[2]),
             "Rotate cached keys by delta alone: they are at their old positions already.",
         ),
     )
-    yield Mistake("position-scale", "delta is applied twice", by(lambda call: 2 * call.delta))
-    text = "keys move one position too far"
-    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1))
+    remedy = "Rotate every key by delta, once."
+    text = "delta is applied twice"
+    yield Mistake("position-scale", text, by(lambda call: 2 * call.delta), remedy)
+    text, remedy = "keys move one position too far", "Rotate every key by delta, without adding 1."
+    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1), remedy)
     if encoding.offset:
         yield Mistake(
             "position-origin",

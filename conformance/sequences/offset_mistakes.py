@@ -88,30 +88,71 @@ class Offset:
         }
 
 
+#: What is right for every call.
+ROTATE = "Rotate token i of a call to offset + i"
+OWN = "Rotate token i of row b to offset[b] + i: every row has its own offset."
+AXES = f"{ROTATE}, for all rows and heads alike: i counts along the axis of tokens, axis 2 of x."
+
+
 def offset_mistakes() -> Iterator[Mistake]:
     """Yield the known mistakes of calls with an offset, likely ones first."""
     yield Mistake(
-        "decode-offset", "the offset is not used: every call starts at 0", at(lambda t: t.index)
+        "decode-offset",
+        "the offset is not used: every call starts at 0",
+        at(lambda t: t.index),
+        f"{ROTATE}: the function leaves the offset out.",
     )
     yield from mistakes(
         "row-offset",
         at,
-        ("every row starts where the first one does", lambda t: t.start[:1] + t.index),
-        ("every row starts where the last one does", lambda t: t.start[-1:] + t.index),
-        ("every row starts at the largest offset", lambda t: t.start.max() + t.index),
-        ("every row starts at the smallest offset", lambda t: t.start.min() + t.index),
-        ("row b starts at the offset of row b + 1", lambda t: np.roll(t.start, -1, 0) + t.index),
-        ("row b starts at the offset of row b - 1", lambda t: np.roll(t.start, 1, 0) + t.index),
-        ("the rows' offsets are taken in the reverse order", lambda t: t.start[::-1] + t.index),
+        ("every row starts where the first one does", lambda t: t.start[:1] + t.index, OWN),
+        ("every row starts where the last one does", lambda t: t.start[-1:] + t.index, OWN),
+        ("every row starts at the largest offset", lambda t: t.start.max() + t.index, OWN),
+        ("every row starts at the smallest offset", lambda t: t.start.min() + t.index, OWN),
+        (
+            "row b starts at the offset of row b + 1",
+            lambda t: np.roll(t.start, -1, 0) + t.index,
+            OWN,
+        ),
+        (
+            "row b starts at the offset of row b - 1",
+            lambda t: np.roll(t.start, 1, 0) + t.index,
+            OWN,
+        ),
+        (
+            "the rows' offsets are taken in the reverse order",
+            lambda t: t.start[::-1] + t.index,
+            OWN,
+        ),
     )
     yield from mistakes(
         "decode-offset",
         at,
-        ("the offset is used as the position of every token", lambda t: t.start),
-        ("the offset of a call counts the call's own tokens", lambda t: t.position + t.size),
-        ("the offset counts calls, not tokens", lambda t: t.start * t.size + t.index),
-        ("calls with an offset start one position late", lambda t: t.position + (t.start > 0)),
-        ("calls with an offset start one position early", lambda t: t.position - (t.start > 0)),
+        (
+            "the offset is used as the position of every token",
+            lambda t: t.start,
+            f"{ROTATE}: add the index, arange(length).",
+        ),
+        (
+            "the offset of a call counts the call's own tokens",
+            lambda t: t.position + t.size,
+            f"{ROTATE}: use the offset that is passed, without the length of the call.",
+        ),
+        (
+            "the offset counts calls, not tokens",
+            lambda t: t.start * t.size + t.index,
+            f"{ROTATE}: the offset counts tokens; do not multiply it by the length of the call.",
+        ),
+        (
+            "calls with an offset start one position late",
+            lambda t: t.position + (t.start > 0),
+            f"{ROTATE}: do not add 1.",
+        ),
+        (
+            "calls with an offset start one position early",
+            lambda t: t.position - (t.start > 0),
+            f"{ROTATE}: do not subtract 1.",
+        ),
     )
     yield from of_any_start("the offset", HALVES)
     yield from mistakes(
@@ -122,12 +163,14 @@ def offset_mistakes() -> Iterator[Mistake]:
         (
             "the head index is added to the offset, in place of the token index",
             lambda head, row, t: t.start + head,
+            AXES,
         ),
-        ("the head index is used as the position", lambda head, row, t: head),
-        ("the row index is used as the position", lambda head, row, t: row),
+        ("the head index is used as the position", lambda head, row, t: head, AXES),
+        ("the row index is used as the position", lambda head, row, t: row, AXES),
         (
             "tokens are counted through all rows of the batch",
             lambda head, row, t: t.position + row * t.size,
+            f"{ROTATE}: count the tokens of each row on their own.",
         ),
     )
     yield from only_first_row()

@@ -85,6 +85,16 @@ def xpos_rows(
     return y
 
 
+def declared_decay(e: XPos) -> str:
+    """Return the declared decay as an instruction."""
+    return (
+        f"Declared: queries at position p are multiplied by zeta ** ((p - {e.centre:g}) / "
+        f"{e.scale_base:g}), keys by its inverse, with zeta = (2k/{e.head_dim} + {e.gamma:g}) / "
+        f"{1 + e.gamma:g} for pair k, k = 0 .. {e.head_dim // 2 - 1}; p is the position of the "
+        "token itself."
+    )
+
+
 def xpos_steps(first: Side) -> Iterator[Mistake]:
     """Yield the mistake of every changed step of xPos; ``first`` is one of the judged sides."""
 
@@ -94,7 +104,10 @@ def xpos_steps(first: Side) -> Iterator[Mistake]:
         assert isinstance(side.encoding, XPos)
         return xpos_rows(side.encoding, side.x, side.positions, side.keys, middle, s)
 
-    for code, message, change in changes(plain_steps(lambda s: run(first, s))):
+    e = first.encoding
+    assert isinstance(e, XPos)
+    remedy = declared_decay(e)
+    for code, message, _, change in changes(plain_steps(lambda s: run(first, s))):
 
         def predict(side: Side, change: Any = change) -> Truth | None:
             value = computed(lambda s: run(side, s), change)
@@ -105,4 +118,4 @@ def xpos_steps(first: Side) -> Iterator[Mistake]:
             size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
             return replace(truth, value=value, terms=size)
 
-        yield Mistake(code, message, predict)
+        yield Mistake(code, message, predict, remedy)

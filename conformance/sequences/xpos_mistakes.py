@@ -14,6 +14,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, mistake
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
+from .xpos_formula import declared_decay
 
 #: Values of scale_base that are published, or likely mistakes.
 SCALE_BASES = (512.0, 256.0, 1024.0, 2048.0, 128.0, 64.0, 4096.0, 1.0)
@@ -52,7 +53,12 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
     )
     yield Mistake("sign", "the rotation turns the other way", _turned)
     for code, message, encoding in xpos_variants(declared):
-        yield Mistake(code, message, changed(lambda s, encoding=encoding: {"encoding": encoding}))  # type: ignore[misc]
+        yield Mistake(
+            code,
+            message,
+            changed(lambda s, encoding=encoding: {"encoding": encoding}),  # type: ignore[misc]
+            declared_decay(declared) if code == "amplitude" else "",
+        )
     for what, centre in _CENTRES:
         yield Mistake(
             "amplitude",

@@ -91,12 +91,12 @@ class Batch(Survey):
     def exit_code(self) -> int:
         """Return 1 if one deviates or passes unexpectedly, else 2 for wrong settings, else 3 or 0.
 
-        3 means that a function crashed, or that a required check, or everything, was not judged.
+        3 means that a function crashed, a required check was not judged, or there is no function.
         """
         codes = {one.exit_code for one in self.checked}
         if 1 in codes or 2 in codes:
             return min(codes - {0})
-        return 0 if codes == {0} and any(o.executed for o in self.outcomes) else 3
+        return 0 if codes == {0} else 3
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready data."""

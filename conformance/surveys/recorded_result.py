@@ -33,6 +33,8 @@ _CHECK_FOOTER = {
 _FOOTER: dict[str, Any] = dict.fromkeys(_CHECK_FOOTER, "") | {"crossed": {}}
 #: Fields of reports that files of earlier versions lack.
 _OLDER = {"error": "", "printed": "", "crossed": {}}
+#: The field of accuracies and outcomes that they lack: no claim about smaller positions.
+_OLDER_ACCURACY = {"degrades_first": False}
 
 
 def recorded_result(
@@ -58,7 +60,7 @@ def recorded_result(
             header["subject"], header["surface"], header["declared"], header["backend"],
             header["dtype"],
             findings=[_made(Finding, e) for e in of["finding"]],
-            accuracy=next((_made(Accuracy, e) for e in of["accuracy"]), None),
+            accuracy=next((_made(Accuracy, _OLDER_ACCURACY | e) for e in of["accuracy"]), None),
             limits=[e["text"] for e in of["limit"]],
             executed={e["name"]: e["executed"] for e in of["check"] if e["executed"]},
             required=tuple(e["name"] for e in of["check"] if e["required"]),
@@ -72,7 +74,9 @@ def recorded_result(
     if header["kind"] == "verify":
         from .verify import Verification
 
-        found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
+        found = Verification(
+            [_made(Outcome, _OLDER_ACCURACY | e) for e in of["outcome"]], footer["seconds"]
+        )
     else:
         found = Batch([case_of(e) for e in of["case"]], footer["seconds"])
     return found, (found.counts, found.exit_code)
@@ -86,7 +90,10 @@ def case_of(event: Mapping[str, Any]) -> Checked:
         return Checked.failed(event["name"], event["reason"], event["exit_code"])
     if not isinstance(body, Mapping):
         raise ValueError(f"the report of a case must be an object or null, got {shown(body)}")
-    return Checked.of(event["name"], report_of({**_OLDER, **body}), number(event["seconds"]))
+    body = {**_OLDER, **body}
+    if isinstance(body.get("accuracy"), Mapping):
+        body["accuracy"] = {**_OLDER_ACCURACY, **body["accuracy"]}
+    return Checked.of(event["name"], report_of(body), number(event["seconds"]))
 
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:

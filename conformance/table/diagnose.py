@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Learned, Sinusoidal
+from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.diagnosis.match import explains, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
@@ -19,10 +19,10 @@ from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
-from posenc_ref.conformance.phases.precision import rounded
 from posenc_ref.conformance.phases.properties import perturbation
 
 from .formulas import changed_steps
+from .remedies import columns_of, of_step
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
@@ -141,6 +141,8 @@ def arrangement(
     if (rows == rows[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16")
         return None
+    if encoding.dim % 2 and encoding.odd == "zero-pad" and _changed_step(run, access, encoding):
+        return None
     if _rows_moved(run, access, encoding):
         return None
     found = quadrature(access, run.coarse, encoding.dim % 2 == 1 and encoding.odd == "extra-sin")
@@ -154,6 +156,7 @@ def arrangement(
             "layout",
             f"{found[0].size} sine and cosine pairs were found, declared {cosines.size}",
             "columns whose squares add up to a constant",
+            remedy=columns_of(encoding),
         )
         return None
     wanted = sorted(zip(sines.tolist(), cosines.tolist(), strict=True))
@@ -165,6 +168,7 @@ def arrangement(
             "phase-order",
             f"{'cos' if encoding.first == 'sin' else 'sin'} comes first, declared {encoding.first}",
             f"column {got[0][0]} is a sine, column {got[0][1]} its cosine",
+            remedy=columns_of(encoding),
             values={"declared": encoding.first},
         )
         return found
@@ -178,7 +182,7 @@ def arrangement(
         else f"columns are not {declared}",
         f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
         f"{wanted[0][1]}",
-        remedy="Arrange the columns as declared, or declare the measured 'layout' and 'first'.",
+        remedy=columns_of(encoding),
         values={"declared": encoding.layout, "measured": measured or None},
     )
     return found
@@ -291,7 +295,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
         "exponent",
         text,
         f"column {c} turns by {w[c]:.6g} rad per position, declared {declared[c]:.6g}",
-        remedy="Columns 2k and 2k + 1 share the exponent 2k/d.",
+        remedy=of_step(encoding, "the exponent"),
         equivalent=("frequency-spacing",),
     )
 
@@ -306,39 +310,3 @@ def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
     return False
-
-
-def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
-    """Report how the rows of a learned table are wrong: shifted, exchanged, or other values."""
-    weight = run.driver.rounded(np.asarray(encoding.weight, dtype=np.float64))
-    count = encoding.rows - max(encoding.offset, 0)
-    got = access.rows(np.arange(count))
-    used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
-    shift = used - np.arange(count)
-    evidence = f"position 0 gets row {used[0]}, declared row {encoding.offset}"
-    if (shift == shift[0]).all() and shift[0] != encoding.offset:
-        run.add(
-            "position-origin",
-            f"rows are shifted by {shift[0]}, declared {encoding.offset}",
-            evidence,
-            values={"declared": encoding.offset, "measured": int(shift[0])},
-        )
-        return
-    wrong = np.flatnonzero(used != np.arange(count) + encoding.offset)
-    if wrong.size:
-        p = int(wrong[0])
-        evidence = f"position {p} gets row {used[p]}, declared row {p + encoding.offset}"
-        run.add(
-            "wrong-row", f"{wrong.size} of {count} positions get wrong rows" + run.where(), evidence
-        )
-    else:
-        p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
-        evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
-        for half in ("float16", "bfloat16"):
-            if np.array_equal(rounded(weight[used], half), got):
-                text = f"the rows of the table are rounded to {half}"
-                run.add("table-precision", text, evidence, values={"measured": half})
-                return
-        run.add(
-            "inaccurate", f"the values are not those of the table's rows{run.where()}", evidence
-        )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from posenc_ref import Sinusoidal
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.match import fits
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
@@ -68,6 +68,57 @@ def reversed_length(encoding: Sinusoidal, first: np.ndarray, least: int) -> int 
         away = np.abs(encoding.scale * function(angle) - first[columns[pairs]])
         misfit = np.maximum(misfit, away.max(axis=1, initial=0.0))
     return int(last[np.argmin(misfit)]) + 1
+
+
+def accumulated(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report rows that are computed one from another; return whether they are.
+
+    Each row is the one before, turned by the frequencies, to a few roundings; but the rows depart
+    from the declared ones by much more, and neither by another frequency nor at once: the lengths
+    of the pairs drift, or their angles do so unevenly.
+    """
+    at = access.within(np.arange(_STEPS))
+    rows = access.rows(at)
+    if at.size < _FEW or not np.isfinite(rows).all() or not encoding.scale:
+        return False
+    sines, cosines = encoding.columns()
+    z = (rows[:, cosines] + 1j * rows[:, sines[: cosines.size]]) / encoding.scale
+    truth = encoding.truth(at).value
+    exact = (truth[:, cosines] + 1j * truth[:, sines[: cosines.size]]) / encoding.scale
+    w = np.asarray(encoding.frequencies()[: cosines.size], np.float64)
+    u = ROUNDOFF[run.coarse]
+    step = np.abs(z[1:] - z[:-1] * np.exp(1j * w))
+    exactly = ~(step > _ROUNDINGS * u).any(axis=0)
+    if not exactly.any() or (step > _LOOSE * u).any():
+        return False
+    ratio = z / exact
+    if (np.abs(ratio[0] - 1) > _ROUNDINGS * u).any():
+        return False
+    length, angle = np.abs(ratio) - 1, np.unwrap(np.angle(ratio), axis=0)
+    slope = (at[:, None] * angle).sum(0) / max(float((at * at).sum()), 1.0)
+    uneven = np.maximum(np.abs(length), np.abs(angle - at[:, None] * slope)) * exactly
+    if uneven.max() < _DRIFT * u:
+        return False
+    k = int(np.argmax(uneven.max(axis=0)))
+    off = float(np.abs(ratio[-1, k] - 1))
+    run.add(
+        "range-reduction",
+        "rows are computed one from another, so that rounding errors add up: each row is the one "
+        f"before turned by the frequencies, to {step[:, k].max() / u:.2g} roundings",
+        f"pair {k}: at position {at[-1]} off by {off:.2g}, {off / u:.0f} roundings",
+        remedy="Compute every row from its own angle, position * frequency, not from the row "
+        "before; or add up in float64.",
+        equivalent=("inaccurate",),
+    )
+    return True
+
+
+#: The number of rows that are compared with the one before, and the fewest that suffice.
+_STEPS, _FEW = 2048, 256
+#: The roundings of one step of a pair, and of the pair whose steps are the least exact.
+_ROUNDINGS, _LOOSE = 4.0, 2048.0
+#: The least drift, in roundings.
+_DRIFT = 64.0
 
 
 def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:

@@ -24,7 +24,10 @@ from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, pla
 from posenc_ref.conformance.harness.run import Run
 
 from . import other_formulas, wave_formulas
+from .remedies import of_step
 
+#: Tables with learned rows, which results must equal to the last bit.
+_LEARNED = (AxialLearned, Hybrid)
 #: Returns rows (S, dim), given the table, positions (S,) or (A, S), or a grid (h, w), and steps.
 Formula = Callable[[Any, Any, Steps], np.ndarray]
 
@@ -43,7 +46,9 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     formula = formula_of(declared)
     if formula is None:
         return
-    for code, message, change in changes(plain_steps(lambda s: formula(declared, first, s))):
+    for code, message, remedy, change in changes(
+        plain_steps(lambda s: formula(declared, first, s))
+    ):
 
         def predict(at: Any, change: Any = change) -> Truth | None:
             try:
@@ -55,11 +60,14 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
             if value.shape != truth.value.shape:
                 return None
             copied = (truth.terms == 0) & (truth.angle == 0)
-            value = np.where(copied, run.driver.rounded(value), value)
-            size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
-            return Truth(value, size, truth.angle, truth.amplitude)
+            if isinstance(declared, _LEARNED):
+                value = np.where(copied, run.driver.copied(value), value)
+                size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
+                return Truth(value, size, truth.angle, truth.amplitude)
+            angle = np.where(copied, truth.angle.max(axis=-1, keepdims=True), truth.angle)
+            return Truth(value, np.maximum(truth.terms, np.abs(value)), angle, truth.amplitude)
 
-        yield Mistake(code, message, predict)
+        yield Mistake(code, message, predict, of_step(declared, message) or remedy)
 
 
 _FORMS: tuple[tuple[Any, Formula], ...] = (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Learned, Rotary, Sinusoidal
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import (
@@ -27,11 +27,13 @@ from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
+from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
-from . import diagnose_rows, judge_features
+from . import diagnose_lookup, diagnose_rows, judge_features
 from .judge_features import read_rows
 from .mistakes import Rows
+from .rows_used import SeenRows, name_rows, rule_of
 
 _LENGTHS = (5, 1, 64)
 
@@ -71,6 +73,15 @@ def judge_cos_sin(run: Run) -> None:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     if not run.failures or run.report.findings or not columns.size:
         return
+    still = np.flatnonzero(encoding.frequencies() == 0)
+    if still.size:
+        sines = diagnose_table.tables_of(access, (still + pairs, still))(np.arange(1, 3))[1]
+        if np.abs(sines).max() > run.budget * ROUNDOFF[run.coarse]:
+            k = int(still[np.argmax(np.abs(sines).max(axis=0))])
+            text = f"pair {k} turns, but its declared frequency is 0"
+            where = f"sin at position 1: {sines[0, k - still[0]]:.6g}"
+            run.add("proportional", text, where, remedy=stand_still(encoding))
+            return
     cos, sin = tables(np.arange(1))
     if np.abs(cos).max() < 0.5 < np.abs(sin).min():
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
@@ -89,7 +100,11 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
         "interleaved": (table[:, ::2], table[:, 1::2]),
     }
     declared = getattr(run.encoding, "layout", "half")
-    fits = {name for name, (one, two) in arrangements.items() if np.array_equal(one, two)}
+    fits = {
+        name
+        for name, (one, two) in arrangements.items()
+        if np.array_equal(one, two, equal_nan=True)
+    }
     run.count("arrangement")
     if fits and declared not in fits:
         run.add(
@@ -132,10 +147,25 @@ def judge_table(run: Run) -> None:
     if run.failures and not run.report.findings and not nonfinite:
         if diagnose_rows.whole_rows(run, access, encoding):
             return
+        if _rows_by_rule(run, access) or diagnose_rows.accumulated(run, access, encoding):
+            return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
             tables = diagnose_table.tables_of(access, columns)
             _diagnose(run, tables, declared)
+
+
+def _rows_by_rule(run: Run, access: TableAccess) -> bool:
+    """Report a rule with a condition or a quotient; others are measured from the angles."""
+    seen = []
+    for at in (access.within(np.arange(520)), access.within(GENERIC)):
+        rows, case = access.rows(at), f"positions {at[0]}..{at[-1]}"
+        seen.append(SeenRows(case, rows, np.zeros(1), at))
+    for some, only in ((seen, ""), (seen[:1], f"at {seen[0].case}, ")):  # rounding may add up
+        found = rule_of(run, some)
+        if found and not found[0].code and (found[0].where or "//" in found[0].text):
+            return name_rows(run, some, only)
+    return False
 
 
 def _judge_lookup(run: Run) -> None:
@@ -146,7 +176,7 @@ def _judge_lookup(run: Run) -> None:
 
     def truth(positions: np.ndarray) -> Truth:
         table = np.asarray(encoding.table(positions), dtype=np.float64)
-        return identical(run.driver.rounded(table))
+        return identical(run.driver.copied(table))
 
     access = TableAccess(run, read=partial(read_rows, run))
     first = _required(run, access, truth, min(5, rows))
@@ -156,7 +186,7 @@ def _judge_lookup(run: Run) -> None:
     run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
     _state(run, access, first)
     if run.failures:
-        diagnose_table.lookup_rows(run, access, encoding)
+        diagnose_lookup.lookup_rows(run, access, encoding)
 
 
 def _required(

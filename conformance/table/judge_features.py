@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import (
-    AxialLearned,
     BoxSine,
     DETRSine,
     FourierFeatures,
-    Hybrid,
-    Learned,
-    StandardizedSinusoidal,
     Table,
     Time2Vec,
 )
@@ -32,36 +28,17 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
+from .column_order import report_order
 from .formulas import changed_steps
 from .half_precision_mistakes import half_positions, half_rows
-from .mistakes import Rows, changed_tables, looked_up
+from .mistakes import Rows, changed_tables, changed_twice, looked_up
+from .places_used import name_places
+from .reference import longest, rows_of
+from .remedies import restored
 
 Inputs = Iterator[tuple[str, str, np.ndarray]]
 #: The numbers of positions in the first calls.
 _SIZES = (5, 1, 64)
-
-
-def longest(encoding: Table) -> int:
-    """Return the number of positions on one axis of the table."""
-    if isinstance(encoding, Learned):
-        return encoding.rows - max(encoding.offset, 0)
-    if isinstance(encoding, StandardizedSinusoidal):
-        return encoding.length
-    if isinstance(encoding, AxialLearned):
-        return encoding.rows if encoding.flat else min(t.shape[0] for t in encoding.tables)
-    if isinstance(encoding, Hybrid):
-        return min(map(longest, encoding.parts))
-    return 2**40
-
-
-def rows_of(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
-    """Return the reference at ``positions``; rows that are looked up are rounded to the dtype."""
-    truth = encoding.truth(positions)
-    looked_up = (truth.terms == 0) & (truth.angle == 0)
-    if not looked_up.any():
-        return truth  # type: ignore[no-any-return]
-    value = np.where(looked_up, run.driver.rounded(truth.value), truth.value)
-    return Truth(value, truth.terms, truth.angle, truth.amplitude)
 
 
 def judge_table(run: Run) -> None:
@@ -82,10 +59,12 @@ def judge_table(run: Run) -> None:
     known = chain(_mistakes(run), likely(run, calls, changed_steps(run, first.facts)))
     if match(run, calls, known) and run.report.codes:
         return
+    if run.encoding.num_axes > 1 and name_places(run, calls):
+        return
     if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
         order = _columns(run, calls)
         if order is not None:
-            run.add("layout", "the columns are permuted", f"the declared columns {order}")
+            report_order(run, order)
 
 
 def _declared(run: Run) -> Rows:
@@ -93,38 +72,48 @@ def _declared(run: Run) -> Rows:
 
 
 def table_mistakes(
-    run: Run, positions: Callable[[Table, Any], np.ndarray] = lambda table, at: at
+    run: Run,
+    positions: Callable[[Table, Any], np.ndarray] = lambda table, at: at,
+    *,
+    twice: bool = False,
 ) -> Iterator[Mistake]:
-    """Yield mistakes with one field of the declaration changed.
+    """Yield mistakes with one field of the declaration changed; ``twice``: the axes as well.
 
     ``positions(table, facts)`` returns the positions in a call; ``facts`` are the call's arguments.
     """
-    for code, message, table in changed_tables(run.encoding):
+    for code, message, table in (changed_twice if twice else changed_tables)(run.encoding):
         predict = looked_up(partial(rows_of, run, table), partial(positions, table))
-        yield Mistake(code, message, predict)
+        yield Mistake(code, message, predict, restored(run.encoding, table))
 
 
 def _mistakes(run: Run) -> Iterator[Mistake]:
     moved = partial(looked_up, _declared(run))
     yield from table_mistakes(run)
+    yield from table_mistakes(run, twice=True)
     if run.encoding.num_axes > 1:
+        remedy = "Take the positions of axis a from row a of the argument, positions[a]."
         yield from mistakes(
             "axis-order",
             moved,
-            ("the axes of positions are in reverse order", lambda p: p[::-1]),
-            ("all axes have the positions of axis 0", lambda p: np.broadcast_to(p[:1], p.shape)),
+            ("the axes of positions are in reverse order", lambda p: p[::-1], remedy),
+            (
+                "all axes have the positions of axis 0",
+                lambda p: np.broadcast_to(p[:1], p.shape),
+                remedy,
+            ),
         )
+    remedy = "Use the positions as they are passed: do not {} them."
     yield from mistakes(
         "position-origin",
         moved,
-        ("positions are 1 too large", lambda p: p + 1),
-        ("positions are 1 too small", lambda p: p - 1),
-        ("positions are 2 too large", lambda p: p + 2),
+        ("positions are 1 too large", lambda p: p + 1, remedy.format("add 1 to")),
+        ("positions are 1 too small", lambda p: p - 1, remedy.format("subtract 1 from")),
+        ("positions are 2 too large", lambda p: p + 2, remedy.format("add 2 to")),
     )
     yield from half_positions(run.encoding, _declared(run))
 
 
-def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
+def _columns(run: Run, calls: list[JudgedCall]) -> list[int] | None:
     """Return the declared index of each column, if the result only permutes columns, or None."""
 
     def whole(truth: Truth) -> Truth:
@@ -140,7 +129,7 @@ def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
     for one in calls:
         if not fits(run, one, each_part(whole(one.truth), lambda part: part[:, order])):
             return None
-    return str(order[:16])
+    return order
 
 
 def read_rows(run: Run, result: Any, count: int) -> np.ndarray:

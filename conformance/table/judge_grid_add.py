@@ -15,24 +15,33 @@ import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.crossing import Crossing
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
 from .formulas import changed_steps
-from .judge_features import longest, read_rows, rows_of, table_mistakes
+from .judge_features import read_rows, table_mistakes
 from .mistakes import Rows, looked_up
+from .places_used import name_places
+from .reference import longest, rows_of
+from .remedies import of_step, row_of
+from .rows_used import SeenRows, name_rows
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 #: (B, S) of larger calls, which may be refused.
 LONG = ((1, 130), (2, 600), (1, 2050))
+#: Sizes of small calls of which every two meet in a call.
+CROSSED = {"B": (1, 2, 5), "S": (1, 3, 8, 13, 31, 45, 127)}
+#: Sizes of small grids of which every two meet.
+CROSSED_GRIDS = {"height": (1, 2, 3, 7, 16), "width": (1, 2, 3, 7, 16)}
 #: (height, width): wide and high grids, so that exchanged axes show.
 GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24, 32))
 
@@ -66,29 +75,39 @@ def judge_add(run: Run) -> None:
     driver.keeps_dtype = True
     last = min(longest(encoding) - 1, run.settings.up_to(2**40))
 
-    def probes() -> Iterator[Probe]:
-        for b, s in (*SIZES, *LONG):
-            if s <= last + 1:
-                x = run.random((b, s, encoding.dim), b + s)
-                call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
-                yield Probe("sums", f"x of shape {x.shape}", call, (b, s) in SIZES)
+    def probe(b: int, s: int) -> Probe:
+        x = run.random((b, s, encoding.dim), b + s)
+        call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
+        return Probe("sums", f"x of shape {x.shape}", call, (b, s) in SIZES)
 
-    calls = drive(run, probes(), one_result(lambda call: _sum(run, call.x)))
+    ask = one_result(lambda call: _sum(run, call.x))
+    calls = drive(run, (probe(b, s) for b, s in (*SIZES, *LONG) if s <= last + 1), ask)
     if not calls:
         return
+    sizes = {**CROSSED, "S": tuple(s for s in CROSSED["S"] if s <= last + 1)}
+    if not run.settings.reduced:
+        crossing = Crossing(sizes, seed=run.settings.seed)
+        calls += drive_crossed(run, crossing, lambda row: probe(row["B"], row["S"]), ask)
 
     def zeros(length: int) -> Any:
         x = np.zeros((1, length, encoding.dim))
         return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device))[0]
 
     known = chain(_sum_mistakes(encoding), likely(run, calls, _sum_steps(run, calls[0].facts)))
-    if not (match(run, calls, known) and run.report.codes):
+    explained = match(run, calls, known) and run.report.codes
+    if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
     state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
+
+
+def _seen_rows(one: JudgedCall) -> SeenRows:
+    """Return the rows that were added in a call."""
+    x = one.facts.x
+    return SeenRows(one.case, one.actual - x, np.abs(x), np.arange(x.shape[1]))
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:
@@ -121,8 +140,9 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         at(lambda b, s: np.arange(b)[:, None]),
         "x is (B, S, dim) here: cut the table to x.shape[1].",
     )
-    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
-        yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))))  # type: ignore[misc]
+    offset = getattr(encoding, "offset", 0)
+    for code, message, change in other_rows(offset):
+        yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))), row_of(offset))  # type: ignore[misc]
     root = float(encoding.dim) ** 0.5
     for message, x, pe in (
         ("x is multiplied by sqrt(dim)", root, 1.0),
@@ -136,7 +156,8 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("x is missing: only the encoding is returned", 0.0, 1.0),
         ("x is added twice", 2.0, 1.0),
     ):
-        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe))  # type: ignore[misc]
+        remedy = "Return x + PE: add the rows once, and multiply neither x nor the rows."
+        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe), remedy)  # type: ignore[misc]
 
 
 def _sum_steps(run: Run, first: Added) -> Iterator[Mistake]:
@@ -154,35 +175,48 @@ def judge_grid(run: Run) -> None:
     """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
-    seen: list[JudgedCall] = []
-    for h, w in GRIDS:
+    ask = one_result(
+        lambda size: _patches(run, *size),
+        lambda size: rows_of(run, encoding, encoding.grid_positions(*size)),
+    )
+
+    def probe(h: int, w: int) -> Probe | None:
         if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
-            continue
+            return None
+        return Probe("grids", f"a grid of {h} x {w}", (h, w), False)
+
+    seen: list[JudgedCall] = []
+    everywhere = True
+    for one in filter(None, (probe(*size) for size in GRIDS)):
         try:
-            actual = _patches(run, h, w)
+            found = ask(one)
         except Refused as error:
-            run.limit(f"a grid of {h} x {w}: refused ({error})")
+            run.limit(f"{one.case}: refused ({error})")
+            everywhere = False
             continue
         except Malformed as error:
             if run.failures:  # the table is wrong, and too short for this grid
+                everywhere = False
                 break
-            run.add(error.code, str(error), f"a grid of {h} x {w}")
+            run.add(error.code, str(error), one.case)
             return
         if not run.floats_only():
             return
-        truth = rows_of(run, encoding, encoding.grid_positions(h, w))
-        one = JudgedCall(f"a grid of {h} x {w}", actual, truth, (h, w))
-        seen.append(judge_call(run, "grids", one))
+        seen += [judge_call(run, "grids", call) for call in found]
     if not seen:
         run.add("raises", "all grids are refused", run.report.limits[-1])
         return
+    if everywhere and not run.settings.reduced:
+        crossing = Crossing(CROSSED_GRIDS, seed=run.settings.seed)
+        seen += drive_crossed(run, crossing, lambda row: probe(row["height"], row["width"]), ask)
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
     every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
     steps = likely(run, seen, changed_steps(run, seen[0].facts))
-    if match(run, seen, chain(every, steps)) and run.report.codes:
+    twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
+    if match(run, seen, chain(every, steps, twice)) and run.report.codes:
         return
-    if not run.failures or run.report.codes or _reordered(run, seen):
+    if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
         return
     if isinstance(encoding, Sinusoidal | Learned):
         view = _from_zero(run, lambda width: run.driver.fn(1, width))
@@ -198,7 +232,10 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
         found = each_part(one.truth, lambda part: np.broadcast_to(part, rows.shape)[order])  # noqa: B023
         if len(set(order)) < len(order) or not fits(run, one, found):
             return False
-        run.add("token-order", "the patches are permuted", f"{one.case}: {order[:12]}")
+        remedy = of_step(run.encoding, "the patches")
+        run.add(
+            "token-order", "the patches are permuted", f"{one.case}: {order[:12]}", remedy=remedy
+        )
     return True
 
 
@@ -226,9 +263,7 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         token = y * w + x
         return np.asarray((token % h) * w + token // h)
 
-    yield from mistakes(
-        "token-order",
-        at,
+    rows = (
         ("patches are numbered column by column", lambda y, x, h, w: x * h + y),
         ("tokens are listed column by column", by_columns),
         ("patch (y, x) has the number y * height + x", lambda y, x, h, w: y * h + x),
@@ -238,12 +273,21 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
             "patches are numbered from the last to the first",
             lambda y, x, h, w: h * w - 1 - y * w - x,
         ),
+        (
+            "every other row of patches comes from right to left",
+            lambda y, x, h, w: y * w + np.where(y % 2 == 1, w - 1 - x, x),
+        ),
         ("the numbers of each row of patches start at 0", lambda y, x, h, w: x),
         ("the numbers of each column of patches start at 0", lambda y, x, h, w: y),
     )
+    remedy = of_step(run.encoding, "the patches")
+    yield from mistakes("token-order", at, *((*row, remedy) for row in rows))
     text = "every patch has the next row of the table, as if row 0 belonged to a [CLS] token"
-    yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1))
+    remedy = "Give patch n row n of the table; a [CLS] token is not among the patches here."
+    yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1), remedy)
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:
         text = f"the table's offset {offset} is missing"
-        yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
+        yield Mistake(
+            "table-offset", text, at(lambda y, x, h, w: y * w + x - offset), row_of(offset)
+        )

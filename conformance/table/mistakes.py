@@ -60,20 +60,23 @@ def looked_up(
 
 
 def changed_tables(declared: Table) -> Iterator[Changed]:
-    """Yield tables with one mistake, then tables with exchanged axes and one more mistake."""
-    single = list(_single(declared))
-    yield from single
-    orders = [(message, table) for code, message, table in single if code == "axis-order"]
-    if len(orders) == 1 and isinstance(declared, Sinusoidal2D | DETRSine):
-        ((exchanged, turned),) = orders
-        for code, message, table in _single(turned):
-            if table != declared:
-                yield code, f"{exchanged}; {message}", table
-
-
-def _single(declared: Table) -> Iterator[Changed]:
+    """Yield tables with one mistake."""
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
     return _valid(declared, chain.from_iterable(forms))
+
+
+def changed_twice(declared: Table) -> Iterator[Changed]:
+    """Yield tables with exchanged axes and one more mistake."""
+    orders = [
+        (message, table)
+        for code, message, table in changed_tables(declared)
+        if code == "axis-order"
+    ]
+    if len(orders) == 1 and isinstance(declared, Sinusoidal2D | DETRSine):
+        ((exchanged, turned),) = orders
+        for code, message, table in changed_tables(turned):
+            if table != declared:
+                yield code, f"{exchanged}; {message}", table
 
 
 def _valid(declared: Any, changes: Iterable[Change]) -> Iterator[Changed]:
@@ -103,6 +106,18 @@ def _of_axes(declared: Any) -> Iterator[Change]:
         n = {"dim": pairs, "half-1": pairs - 1}.get(part.denominator, part.denominator)
         text = "the denominator of the exponent counts the pairs of all axes, not of one axis"
         yield "denominator", text, {"denominator": float(2 * n)}
+        each = {one.dim // 2 for _, one in declared.parts()}
+        for n_pairs in dict.fromkeys(
+            (declared.dim / 2 / declared.num_axes, declared.dim / 2, *each) if len(each) > 1 else ()
+        ):
+            text = f"the exponent of pair k is k/{n_pairs:.6g} for every axis"
+            yield "denominator", text, {"denominator": float(n_pairs)}
+        if isinstance(declared, Sinusoidal3D):
+            for sections in dict.fromkeys(permutations(declared.sections)):
+                widths = ", ".join(
+                    f"{said[a]} {n}" for a, n in zip(declared.axes, sections, strict=True)
+                )
+                yield "sections", f"the columns of the axes are {widths}", {"sections": sections}
         yield "exponent", "the exponent is doubled", {"denominator": n / 2}
         yield "exponent", "the exponent is halved", {"denominator": 2 * n}
         for m, power in ((1, "k"), (2, "2 k"), (3, "3 k")):
@@ -212,13 +227,68 @@ def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
 
 def _fourier(declared: FourierFeatures) -> Iterator[Change]:
     words = {"radian": "nothing", "half-turn": "pi", "turn": "2 pi"}
+    bands = ((declared.matrix != 0).sum(axis=1) == 1).all()
+    late = {("half-turn", "turn"): "late", ("turn", "half-turn"): "early"}
     for unit, word in words.items():
         text = f"angles are multiplied by {word}, declared {words[declared.unit]}"
+        if bands and (declared.unit, unit) in late:
+            text += (
+                f"; or bands of powers of 2 begin one {late[declared.unit, unit]}: the same values"
+            )
         yield "position-scale", text, {"unit": unit}
     yield from _arranged(declared)
     for order in permutations(range(declared.num_axes)):
         text = f"coordinates are taken in the order {order}"
         yield "axis-order", text, {"matrix": declared.matrix[:, list(order)]}
+    yield from _bands(declared)
+
+
+def _bands(declared: FourierFeatures) -> Iterator[Change]:
+    """Yield matrices whose rows, one coordinate each, have other frequencies than declared."""
+    matrix = np.asarray(declared.matrix)
+    if ((matrix != 0).sum(axis=1) != 1).any() or (matrix < 0).any():
+        return
+    axis = np.argmax(matrix != 0, axis=1)
+    place = [np.flatnonzero(axis == a) for a in range(declared.num_axes)]
+    if min(map(len, place)) < 2:
+        return
+
+    def of(frequencies: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
+        other = matrix.copy()
+        for a, rows in enumerate(place):
+            other[rows, a] = frequencies(matrix[rows, a])
+        return {"matrix": other}
+
+    def number(w: np.ndarray) -> np.ndarray:
+        return np.arange(w.size, dtype=np.float64)
+
+    ways: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+        ("are spaced geometrically from the first to the last", lambda w: np.geomspace(
+            w[0], w[-1], w.size)),
+        ("are spaced linearly from the first to the last", lambda w: np.linspace(
+            w[0], w[-1], w.size)),
+        ("are spaced linearly, and end before the last", lambda w: np.linspace(
+            w[0], w[-1], w.size, endpoint=False)),
+        ("are spaced linearly from 0 to the last", lambda w: np.linspace(0, w[-1], w.size)),
+        ("are multiples of the first: 1, 2, 3, ... times", lambda w: w[0] * (number(w) + 1)),
+        ("are the first times powers of 2", lambda w: w[0] * 2.0 ** number(w)),
+        ("are the first times powers of 10", lambda w: w[0] * 10.0 ** number(w)),
+        ("come in the reverse order", lambda w: w[::-1]),
+        ("end at twice the last", lambda w: np.linspace(w[0], 2 * w[-1], w.size)),
+        ("end at half the last", lambda w: np.linspace(w[0], w[-1] / 2, w.size)),
+        ("begin with the second, and one more follows", lambda w: np.r_[
+            w[1:], w[-1] * w[1] / w[0]]),
+        ("are the square roots", lambda w: np.sqrt(np.abs(w))),
+        ("are squared", lambda w: w * w),
+    )  # fmt: skip
+    for words, change in ways:
+        yield (
+            "exponent",
+            f"the frequencies of the bands {words}",
+            lambda c=change: (  # type: ignore[misc]
+                declared.replace(**of(c))
+            ),
+        )
 
 
 def _axial(declared: AxialLearned) -> Iterator[Change]:
@@ -236,7 +306,7 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
         for missing, left in zip((1, 0), declared.parts, strict=True):
             yield "amplitude", f"the encoding parts[{missing}] is not added", lambda left=left: left  # type: ignore[misc]
     for i, part in enumerate(declared.parts):
-        inner = _sinusoid(part) if isinstance(part, Sinusoidal) else _single(part)
+        inner = _sinusoid(part) if isinstance(part, Sinusoidal) else changed_tables(part)
         for code, message, table in inner:
             parts = tuple(table if j == i else p for j, p in enumerate(declared.parts))
             yield code, f"parts[{i}]: {message}", {"parts": parts}
@@ -264,10 +334,10 @@ def _sinusoid(part: Sinusoidal) -> Iterator[Changed]:
 
 _FORMS: tuple[tuple[Any, Callable[[Any], Iterator[Change]]], ...] = (
     (Sinusoidal2D | Sinusoidal3D | DETRSine | BoxSine, _of_axes),
+    (FourierFeatures, _fourier),
     (Sinusoidal2D | FourierFeatures, _placed),
     (DETRSine, _detr),
     (BoxSine, _box),
-    (FourierFeatures, _fourier),
     (Time2Vec, _time2vec),
     (StandardizedSinusoidal, _standardized),
     (AxialLearned, _axial),

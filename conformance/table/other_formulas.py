@@ -91,15 +91,24 @@ def axial(e: AxialLearned, at: Any, s: Steps) -> np.ndarray:
         at = np.asarray(e.grid_positions(*at))
     if e.flat:
         at = np.asarray(at)
-        divisor = s.pick(
-            "the divisor of flat positions",
-            sizes[-1],
-            ("index-collision", f"is the rows of the first table, {sizes[0]}, not of the last, "
-             f"{sizes[-1]}", sizes[0]),
-        )  # fmt: skip
         if len(sizes) != 2:
             return np.asarray(e.truth(at).value)
-        index = [at // divisor, at % divisor]
+        first, last = sizes
+        code = "axis-order"
+        index = s.pick(
+            "the split of flat positions",
+            (at // last, at % last),
+            ("index-collision", f"divides by the rows of the first table, {first}, not of the "
+             f"last, {last}", (at // first, at % first)),
+            (code, f"takes the remainder by {first} for the first table and the quotient for the "
+             "second: the first axis runs fastest", (at % first, at // first)),
+            (code, f"exchanges quotient and remainder: p % {last} selects the row of the first "
+             f"table, p // {last} that of the second", (at % last, at // last)),
+            ("index-collision", "divides by the number of columns, not of rows",
+             (at // tables[-1].shape[1], at % tables[-1].shape[1])),
+            ("wrong-row", f"takes the remainder by {first}, but the quotient by {last}",
+             (at // last, at % first)),
+        )  # fmt: skip
     else:
         index = [s.number(f"the position on axis {a}", p).astype(int) for a, p in enumerate(at)]
     assert e.order is not None

@@ -149,7 +149,46 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     )  # fmt: skip
     value[..., sines] = scales[0] * each[0] * np.sin(at * waves[0])
     value[..., cosines] = scales[1] * each[1] * np.cos(at * waves[1])
+    if e.dim % 2 and e.odd == "zero-pad":
+        value = _odd(e, value, at, w, s)
     return value
+
+
+def _odd(e: Sinusoidal, value: np.ndarray, at: Any, w: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the rows with the last column, which is declared to be zeros."""
+    known: dict[Any, float] = {"dim": e.dim / 2, "half-1": e.dim // 2 - 1}
+    n = known.get(e.denominator, e.denominator)
+    more = at[..., 0] * e.position_scale * e.base ** (-w.size / float(n))
+    body, last = value[..., :-1], value[..., -1:]
+
+    def ending(column: np.ndarray) -> np.ndarray:
+        return np.concatenate([body, np.broadcast_to(column[..., None], last.shape)], axis=-1)
+
+    def after(column: int) -> np.ndarray:
+        return np.concatenate([body[..., :column], last, body[..., column:]], axis=-1)
+
+    moved = s.pick(
+        "the column of zeros",
+        value,
+        ("layout", f"is column {w.size}, between sines and cosines, not the last one",
+         after(w.size)),
+        ("layout", "is the first one, not the last one", after(0)),
+    )  # fmt: skip
+    return np.asarray(
+        s.pick(
+            "the last column",
+            moved,
+            ("layout", f"holds sines of one more frequency, pair {w.size}, not zeros",
+             ending(e.scale * np.sin(more))),
+            ("layout", f"holds cosines of one more frequency, pair {w.size}, not zeros",
+             ending(e.scale * np.cos(more))),
+            ("layout", "holds the last sines again, not zeros",
+             ending(value[..., e.columns()[0][-1]])),
+            ("layout", "holds the last cosines again, not zeros",
+             ending(value[..., e.columns()[1][-1]])),
+            ("layout", "holds ones, not zeros", ending(np.ones(value.shape[:-1]))),
+        )
+    )  # fmt: skip
 
 
 def sinusoidal(e: Sinusoidal, at: Any, s: Steps) -> np.ndarray:

@@ -112,11 +112,13 @@ for layout in ("half", "interleaved"):
         assert np.array_equal(np.asarray(y), np.asarray(turned(np.asarray(x))))
 # The heads of a rank keep their slopes and their sharding.
 by_head = NamedSharding(mesh, P("rows", ("heads", "tokens"), None, None))
-q = jax.device_put(np.asarray(x), by_head)
+# Products of small integers, 1/sqrt(16) and these slopes are exact: the order of sums is free.
+plain = np.round(np.asarray(x)[..., :16])
+q = jax.device_put(plain, by_head)
 logits = jax.jit(lambda q: pr.scores(pr.ALiBi(4), q, q, range(8), range(8)))
 assert logits(q).sharding.is_equivalent_to(by_head, 4), logits(q).sharding
 assert not any(word in logits.lower(q).compile().as_text() for word in gathers)
-whole = np.asarray(logits(np.asarray(x)))
+whole = np.asarray(logits(plain))
 for shard in logits(q).addressable_shards:
     assert shard.data.shape == (1, 1, 8, 8)
     assert np.array_equal(np.asarray(shard.data), whole[shard.index])

@@ -3,7 +3,7 @@
 from posenc_ref import RoPE
 from posenc_ref.conformance import ExpectedFailure, check
 from posenc_ref.conformance.surveys.batch import Batch, Checked
-from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.verify import Verification
 from tests.conformance.handwritten import HEAD_DIM, rope

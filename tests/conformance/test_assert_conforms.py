@@ -137,14 +137,17 @@ def test_an_expected_failure_needs_a_reason():
 # --- too little was judged ----------------------------------------------------------------
 
 
-def test_a_function_that_refuses_everything_is_not_an_expected_failure():
+def test_a_function_that_raises_in_every_call_is_an_expected_failure():
+    """The expected error leaves no case to judge; another one, or more that is asked for, fails."""
     known = {"code": "raises", "reason": "no kernel yet"}
-    report = check(refusing, HALF, "apply")
+    report = assert_conforms(refusing, HALF, "apply", expected_failure=known)
     assert report.codes == ["raises"]
     assert not report.executed
-    text = failing(refusing, HALF, "apply", expected_failure=known)
+    text = failing(refusing, HALF, "apply", expected_failure=BASE)
     assert "too little was judged: 0 cases, at least 1 must be" in text
     assert "skip the test" in text
+    for asked in ({"minimum_executed": 2}, {"required": ("values",)}):
+        assert failing(refusing, HALF, "apply", expected_failure=known, **asked)
 
 
 def test_too_few_cases_fail():

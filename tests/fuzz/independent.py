@@ -285,7 +285,9 @@ def linspace_positions(out, height, width, stop, start=(0.0, 0.0), frames=None):
         want = [a + row[axis] * (b - a) / n for row in rows]
         scale = max(abs(a), abs(b))
         for got, w in zip(out[axis].tolist(), want, strict=True):
-            assert abs(Fraction(got) - w) <= scale * Fraction(1, 2**50), (got, float(w))
+            # 2**-1074 is the smallest number of float64.
+            bound = max(scale * Fraction(1, 2**50), Fraction(1, 2**1074))
+            assert abs(Fraction(got) - w) <= bound, (got, float(w))
 
 
 def patch_centres(out, height, width):

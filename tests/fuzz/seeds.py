@@ -157,7 +157,7 @@ def _recorded(kind):
 
     from posenc_ref.conformance import check
     from posenc_ref.conformance.surveys.batch import Batch, Checked
-    from posenc_ref.conformance.surveys.ndjson import recording
+    from posenc_ref.conformance.surveys.ndjson_writer import recording
 
     right = pr.RoPE(8, layout="half")
     for wrong in (right, pr.RoPE(8, layout="interleaved")):

@@ -17,7 +17,7 @@ from posenc_ref.conformance.harness.expected import ExpectedFailure
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.surveys.batch import Checked
 from posenc_ref.conformance.surveys.junit import junit_file
-from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 
 from .apart import NoVerdict, Printed, Started, judged, lost
 from .loading import UsageError

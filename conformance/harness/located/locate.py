@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -85,31 +85,23 @@ def _rules(records: Sequence[Record]) -> tuple[list[Rule], Table]:
         if record.failed or held <= _SEARCHED:
             kept.append(record)
     table = Table(kept)
-    return table.rules(table.wrong, ~table.wrong), table
+    return table.rules(table.wrong, table.right), table
 
 
 def _two(table: Table) -> list[Rule]:
     """Return two rules, of which one or both hold for every wrong element; empty if none do."""
-    wrong, right = table.wrong, ~table.wrong
-    ends = np.cumsum(
-        [0, *(r.wrong.size if r.live is None else r.live.sum() for r in table.records)]
-    )
+    first = next(i for i, mask in enumerate(table.wrong) if mask.any())
+    some = [mask if i == first else np.zeros_like(mask) for i, mask in enumerate(table.wrong)]
     best: list[Rule] = []
-    for start, end in pairwise(ends):
-        some = np.zeros_like(wrong)
-        some[start:end] = wrong[start:end]
-        if not some.any():
+    for one in table.rules(some, table.right)[:4]:
+        explained = table.predicts(one, table.wrong)
+        left = [mask & ~found for mask, found in zip(table.wrong, explained, strict=True)]
+        if not any(mask.any() for mask in left):
             continue
-        for one in table.rules(some, right)[:4]:
-            left = wrong & ~np.concatenate(
-                [one.predicts(r)[... if r.live is None else r.live].ravel() for r in table.records]
-            )
-            for other in table.rules(left, right)[:1] if left.any() else ():
-                if (one.cost + other.cost <= _DEAREST and not best) or one.cost + other.cost < sum(
-                    r.cost for r in best
-                ):
-                    best = [one, other]
-        break
+        for other in table.rules(left, table.right)[:1]:
+            price = one.cost + other.cost
+            if price <= _DEAREST and (not best or price < sum(rule.cost for rule in best)):
+                best = [one, other]
     return best
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
 
 import numpy as np
@@ -21,6 +21,14 @@ FURTHER = 0.5
 _PAIRS, _TRIPLES = 150, 40
 #: The most rules returned.
 _BEST = 16
+#: About how many right elements are drawn; rules that hold for none of them are tried on all.
+_DRAWN = 2**13
+#: The most right elements that are added for each rule that was wrong, and how often.
+_ADDED, _ROUNDS = 64, 12
+#: For each record, which of its elements are meant.
+Masks = Sequence[np.ndarray]
+#: A mask without some of its axes.
+Reduced = dict[tuple[int, ...], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -46,55 +54,141 @@ class Rule:
 
 @dataclass(frozen=True)
 class Table:
-    """The features of all elements of several records, one row each."""
+    """The elements of several records, and their features."""
 
     records: Sequence[Record]
 
     @cached_property
-    def live(self) -> np.ndarray:
-        """Return which elements were compared."""
-        return np.concatenate(
-            [
-                np.ones(r.wrong.size, bool) if r.live is None else r.live.ravel()
-                for r in self.records
-            ]
-        )
-
-    @cached_property
-    def wrong(self) -> np.ndarray:
+    def wrong(self) -> Masks:
         """Return which of the compared elements are wrong."""
-        return np.asarray(np.concatenate([r.wrong.ravel() for r in self.records])[self.live])
+        return [r.wrong if r.live is None else r.wrong & r.live for r in self.records]
 
     @cached_property
-    def columns(self) -> dict[Name, np.ndarray]:
-        """Return the value of every feature for each compared element; NaN where it has none."""
-        each = [features(record) for record in self.records]
-        names = list(dict.fromkeys(name for found in each for name in found))
-        columns = {}
-        for name in names:
-            parts = [
-                np.broadcast_to(found.get(name, np.array(np.nan)), record.wrong.shape).ravel()
-                for found, record in zip(each, self.records, strict=True)
-            ]
-            columns[name] = np.concatenate(parts).astype(np.float64)[self.live]
-        return columns
+    def right(self) -> Masks:
+        """Return which of the compared elements are right."""
+        return [~r.wrong if r.live is None else ~r.wrong & r.live for r in self.records]
 
-    def rules(self, wrong: np.ndarray, right: np.ndarray) -> list[Rule]:
-        """Return the cheapest rules that hold for all of ``wrong`` and for none of ``right``."""
-        if not right.any():
+    @cached_property
+    def features(self) -> Sequence[dict[Name, np.ndarray]]:
+        """Return the features of each record."""
+        return [features(record) for record in self.records]
+
+    def predicts(self, rule: Rule, masks: Masks) -> Iterator[np.ndarray]:
+        """Yield those elements of ``masks`` for which the rule holds, for each record."""
+        for known, mask in zip(self.features, masks, strict=True):
+            held = [(a.holds(v), ~np.isnan(v)) for a in rule.atoms for v in [_value(known, a.name)]]
+            yield np.asarray(reduce(np.logical_and, (p for pair in held for p in pair), mask))
+
+    def rules(self, wrong: Masks, right: Masks) -> list[Rule]:
+        """Return the cheapest rules that hold for all of ``wrong`` and for none of ``right``.
+
+        The search knows some of the right elements only. A rule that holds for others as well adds
+        them to the search, which is repeated.
+        """
+        if not any(mask.any() for mask in right):
             return [Rule()]
-        found: list[tuple[Atom, np.ndarray]] = []
-        for name, column in self.columns.items():
-            values, others = column[wrong], column[right]
-            if np.isnan(values).any():
+        size = sum(mask.size for mask in right)
+        drawn = [_drawn(mask, size) for mask in right]
+        columns, every = self._columns(drawn), size <= _DRAWN
+        if every:
+            seen, others = self._columns([np.flatnonzero(mask) for mask in wrong]), columns
+        else:
+            seen, others = self._values(wrong), self._values(right)
+        found = [
+            atom
+            for name, values in seen.items()
+            if not np.isnan(values).any()
+            for atom in atoms(name, values, others[name][~np.isnan(others[name])])
+        ]
+        found.sort(key=lambda atom: atom.cost)
+        for _ in range(_ROUNDS):
+            held = [(a, a.holds(columns[a.name]) & ~np.isnan(columns[a.name])) for a in found]
+            rules = _cheapest([(atom, _packed(bits)) for atom, bits in held])
+            if every:
+                return rules
+            more = [np.flatnonzero(some) for rule in rules for some in self.predicts(rule, right)]
+            if not any(at.size for at in more):
+                return rules
+            for i, at in enumerate(more):
+                drawn[i % len(drawn)] = np.union1d(drawn[i % len(drawn)], _spread(at, _ADDED))
+            columns = self._columns(drawn)
+        return [rule for rule in rules if not any(m.any() for m in self.predicts(rule, right))]
+
+    def values(self, name: Name, masks: Masks) -> np.ndarray:
+        """Return the distinct values of a feature in each record, for the elements of masks."""
+        known = [_value(known, name) for known in self.features]
+        return np.concatenate(list(map(_distinct, known, masks, [{} for _ in known])))
+
+    @cached_property
+    def names(self) -> Sequence[Name]:
+        """Return the names of the features that some record has."""
+        return list(dict.fromkeys(name for known in self.features for name in known))
+
+    def _values(self, masks: Masks) -> dict[Name, np.ndarray]:
+        """Return the distinct values of every feature in each record, for the elements of masks."""
+        each: dict[Name, list[np.ndarray]] = {name: [] for name in self.names}
+        for known, mask in zip(self.features, masks, strict=True):
+            reduced: Reduced = {}
+            for name, values in each.items():
+                values.append(_distinct(_value(known, name), mask, reduced))
+        return {name: np.concatenate(values) for name, values in each.items()}
+
+    def _columns(self, some: Sequence[np.ndarray]) -> dict[Name, np.ndarray]:
+        """Return the values of every feature for some elements of each record, by flat index."""
+        columns: dict[Name, list[np.ndarray]] = {name: [] for name in self.names}
+        for known, record, at in zip(self.features, self.records, some, strict=True):
+            if not at.size:
                 continue
-            for atom in atoms(name, values, others[~np.isnan(others)]):
-                found.append((atom, _packed(atom.holds(others) & ~np.isnan(others))))
-        found.sort(key=lambda pair: pair[0].cost)
-        best: list[Rule] = []
-        for deep, most in zip(range(1, DEEPEST + 1), (len(found), _PAIRS, _TRIPLES), strict=True):
-            best += _sets(found[:most] if deep < DEEPEST else _fewest(found, most), deep, best)
-        return sorted(best, key=lambda rule: rule.cost)[:_BEST]
+            each, first = np.unravel_index(at, record.wrong.shape), np.zeros_like(at)
+            for name, column in columns.items():
+                value = known.get(name)
+                if value is None or not value.ndim:
+                    column.append(np.full(at.size, np.nan if value is None else value, float))
+                    continue
+                place = tuple(i if n > 1 else first for i, n in zip(each, value.shape, strict=True))
+                column.append(value[place].astype(np.float64))
+        return {name: np.concatenate(column or [np.zeros(0)]) for name, column in columns.items()}
+
+
+def _value(known: dict[Name, np.ndarray], name: Name) -> np.ndarray:
+    """Return the values of a feature, NaN if there is none."""
+    return np.asarray(known.get(name, np.nan))
+
+
+def _distinct(value: np.ndarray, mask: np.ndarray, reduced: Reduced) -> np.ndarray:
+    """Return the distinct values of a feature for the elements of a mask."""
+    gone = tuple(d for d in range(mask.ndim) if not value.ndim or value.shape[d] == 1)
+    if gone not in reduced:
+        reduced[gone] = np.asarray(mask.any(axis=gone, keepdims=True))
+    if not value.ndim:
+        return np.full(int(reduced[gone].any()), value, np.float64)
+    some = value[reduced[gone]]
+    if some.dtype.kind not in "iu" or some.size < _DRAWN:
+        return np.unique(some).astype(np.float64)
+    low, high = int(some.min()), int(some.max())
+    if high - low > 4 * some.size:
+        return np.unique(some).astype(np.float64)
+    seen = np.zeros(high - low + 1, bool)
+    seen[some - low] = True
+    return (np.flatnonzero(seen) + low).astype(np.float64)
+
+
+def _drawn(mask: np.ndarray, size: int) -> np.ndarray:
+    """Return some of the elements of a mask, more of a larger one, but all of a small one."""
+    return _spread(np.flatnonzero(mask), max(_DRAWN * mask.size // size, _ADDED))
+
+
+def _spread(at: np.ndarray, most: int) -> np.ndarray:
+    """Return at most so many of the given indices, at random."""
+    return at if at.size <= most else np.random.default_rng(at.size).choice(at, most)
+
+
+def _cheapest(found: list[tuple[Atom, np.ndarray]]) -> list[Rule]:
+    """Return the cheapest rules for which no right element meets all conditions."""
+    best: list[Rule] = []
+    for deep, most in zip(range(1, DEEPEST + 1), (len(found), _PAIRS, _TRIPLES), strict=True):
+        best += _sets(found[:most] if deep < DEEPEST else _fewest(found, most), deep, best)
+    return sorted(best, key=lambda rule: rule.cost)[:_BEST]
 
 
 def _fewest(found: list[tuple[Atom, np.ndarray]], most: int) -> list[tuple[Atom, np.ndarray]]:
@@ -114,18 +208,17 @@ def _sets(found: list[tuple[Atom, np.ndarray]], deep: int, known: list[Rule]) ->
     smaller = [{*rule.atoms} for rule in known]
     single = {next(iter(s)) for s in smaller if len(s) == 1}
     found = [(a, bits) for a, bits in found if a not in single]
+    if deep == 1 or len(found) < deep:
+        return [Rule((a,)) for a, bits in found if deep == 1 and not bits.any()]
+    every = np.stack([bits for _, bits in found])
     best: list[Rule] = []
-    if deep == 1:
-        return [Rule((a,)) for a, bits in found if not bits.any()]
-    for some in combinations(found, deep):
-        bits = some[0][1] & some[1][1]
-        for _, more in some[2:]:
-            bits = bits & more
-        if bits.any():
-            continue
-        chosen = tuple(a for a, _ in some)
-        if not any(s <= {*chosen} for s in smaller):
-            best.append(Rule(chosen))
+    for first in combinations(range(len(found)), deep - 1):
+        start = first[-1] + 1
+        met = (every[start:] & np.bitwise_and.reduce(every[[*first]], axis=0)).any(axis=1)
+        for last in np.flatnonzero(~met):
+            chosen = tuple(found[i][0] for i in (*first, start + int(last)))
+            if not any(s <= {*chosen} for s in smaller):
+                best.append(Rule(chosen))
     return best
 
 

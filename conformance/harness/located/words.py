@@ -158,7 +158,7 @@ def _nearest(atom: Atom, table: Table | None) -> str:
     """Return the nearest tried value beyond a threshold, if there is a gap."""
     if table is None or atom.op not in ("from", "to"):
         return ""
-    column = table.columns[atom.name]
+    column = table.values(atom.name, table.right)
     value, sign = atom.values[0], 1 if atom.op == "from" else -1
     beyond = column[~np.isnan(column)]
     beyond = beyond[sign * beyond < sign * value]

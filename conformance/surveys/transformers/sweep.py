@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
-from posenc_ref.conformance.surveys.ndjson import recorded_outcomes, recording
+from posenc_ref.conformance.surveys.ndjson import recorded_outcomes
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 from posenc_ref.conformance.surveys.record import Outcome, Survey
 from posenc_ref.conformance.surveys.runner import Progress, run
 from posenc_ref.conformance.surveys.worker import Judge

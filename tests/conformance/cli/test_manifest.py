@@ -93,7 +93,7 @@ def test_one_report_of_many_functions(ci, tmp_path):
         (
             '[[check]]\ntarget = "port.py:refusing"\nsurface = "apply"\n'
             'expect = "raises"\nreason = "issue 12"\n',
-            3,
+            0,
         ),
         (RIGHT + WRONG.replace("other_base", "nothing") + 'expect = "base"\nreason = "n"\n', 2),
     ],

@@ -97,7 +97,7 @@ def test_output_is_read_where_a_pipe_cannot_be_asked(monkeypatch):
     os.write(writer, b"one\ntwo\n")
     os.close(writer)
     capture.close(5)
-    assert b"".join(shown) == b"one\ntwo\n"
+    assert "".join(shown) == "| one\n| two\n"
     assert capture.last(1) == ["two"]
 
 

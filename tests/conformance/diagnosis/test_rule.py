@@ -54,3 +54,19 @@ def test_one_wrong_number_is_too_little_for_a_constant_and_a_condition():
     used[-1] += 7
     rule = find_rule(used, AT)
     assert rule is None or rule.constants <= 0
+
+
+@pytest.mark.parametrize(
+    ("used", "remedy"),
+    [
+        (START + INDEX + 3, f"Subtract 3: use {DECLARED} itself."),
+        ((START + INDEX) // 4 * 4, f"Do not round {DECLARED} down to a multiple of 4: to divide it "
+         "by 4, use /, not //."),
+        (INDEX, f"Use {DECLARED}, in place of the index."),
+        (np.where(INDEX % 2 == 1, INDEX, START + INDEX),
+         f"Use {DECLARED}, also where the index modulo 2 is 1, in place of the index."),
+        (START + INDEX - CALL, f"Do not subtract the call: use {DECLARED} itself."),
+    ],
+)  # fmt: skip
+def test_the_remedy_of_a_rule(used, remedy):
+    assert find_rule(used, AT).remedy == remedy

@@ -66,7 +66,7 @@ def test_each_change_is_made_alone_and_exchanged_values_are_those_of_the_other_s
         return s.number("a", np.array([1, 2])) * 100 + s.number("b", np.array([3, 4]))
 
     assert formula(Steps()).tolist() == [103, 204]
-    found = {message: change for _, message, change in changes(plain_steps(formula))}
+    found = {message: change for _, message, _, change in changes(plain_steps(formula))}
     assert computed(formula, found["a has the opposite sign"]).tolist() == [-97, -196]
     assert computed(formula, found["b is doubled"]).tolist() == [106, 208]
     assert computed(formula, found["a and b are exchanged"]).tolist() == [301, 402]

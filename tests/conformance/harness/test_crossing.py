@@ -4,7 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from posenc_ref.conformance.harness.crossing import Crossing
+from posenc_ref.conformance.harness.crossing import Crossing, cross
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 
 LEVELS = {"B": (1, 2, 5), "S": (1, 3, 8, 129), "form": ("shared", "rows"), "x": ("c", "t", "s")}
 
@@ -75,3 +76,33 @@ def test_the_larger_numbers_go_with_a_refused_number():
     crossing = Crossing({"B": (1, 2), "group": (1, 2, 4)}, optional=("group",))
     assert crossing.refused({"B": 1, "group": 4})
     assert {row["group"] for row in crossing.rows()} <= {1}
+
+
+class FewRun:
+    """As much of a run as the loop over crossed calls needs."""
+
+    def __init__(self):
+        self.ledger, self.limits, self.found = self, [], []
+        self.crossings = []
+        self.limit = self.limits.append
+
+    def add(self, *finding):
+        self.found.append(finding)
+
+
+def test_the_loop_keeps_what_was_judged_and_says_what_was_refused():
+    def call(row):
+        if row["S"] == 8:
+            raise Refused("too long")
+        if row["S"] == 129:
+            raise Malformed("another shape")
+        return None if row["B"] == 5 else row
+
+    run, crossing = FewRun(), Crossing(LEVELS, small)
+    seen = cross(run, crossing, call, lambda row: f"S = {row['S']}")
+    assert {row["S"] for row in seen} == {1, 3}
+    assert {row["B"] for row in seen} == {1, 2}
+    assert run.crossings == [crossing]
+    assert crossing.calls == len(seen)
+    assert run.limits == ["S = 8: refused (str: too long)"]
+    assert run.found[0][1:] == ("another shape", "S = 129")

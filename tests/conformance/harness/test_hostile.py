@@ -108,6 +108,19 @@ def test_a_keyboard_interrupt_ends_the_check():
         check(hostile.raises(KeyboardInterrupt()), hostile.ROPE, "apply")
 
 
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_keyboard_interrupt_while_a_result_is_read_ends_the_check(pair):
+    class Interrupts(np.lib.mixins.NDArrayOperatorsMixin):
+        shape, dtype = (1, 1, 5, 64), np.dtype("float32")
+
+        def __array__(self, *args, **kwargs):
+            raise KeyboardInterrupt
+
+    result = (Interrupts(), Interrupts()) if pair else Interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        check(lambda *args: result, hostile.ROPE, "cos_sin" if pair else "apply")
+
+
 def test_the_constructor_of_a_class_may_exit():
     class Exits:
         def __init__(self):

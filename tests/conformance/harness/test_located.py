@@ -6,6 +6,7 @@ import pytest
 from posenc_ref.conformance.harness.located.ask import Wanted
 from posenc_ref.conformance.harness.located.locate import locate
 from posenc_ref.conformance.harness.located.record import Call, Evidence, Record, recorded
+from posenc_ref.conformance.harness.located.search import Table
 from tests.conformance.harness.planted import Facts, agree, draw, judged, made, others
 from tests.night import by_day
 
@@ -172,3 +173,16 @@ def test_facts_are_those_of_the_call():
     facts = Facts((2, 3, 4), np.arange(4) + 5, True, 6)
     assert (facts.B, facts.H, facts.S, facts.number) == (2, 3, 4, 6)
     assert facts.end.ravel().tolist() == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("wide", [100, 60000])
+def test_one_right_element_refutes_a_rule_of_many(wide):
+    """The search draws some of the right elements; a rule is tried on all of them."""
+    wrong = np.zeros((1, 4, wide), bool)
+    wrong[:, :, wide // 2 :] = True
+    for exception in (False, True):
+        wrong[0, 2, wide - 30] = not exception
+        table = Table([Record("one", AXES, wrong)])
+        rules = table.rules(table.wrong, table.right)
+        assert bool(rules) is not exception
+        assert not any((rule.predicts(table.records[0]) & ~wrong).any() for rule in rules)

@@ -9,7 +9,7 @@ import pytest
 from posenc_ref.conformance import __main__ as command
 from posenc_ref.conformance import cli
 from posenc_ref.conformance.isolation.child import _text
-from posenc_ref.conformance.isolation.show import show_output
+from posenc_ref.conformance.isolation.show import marked, show_output
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
@@ -84,7 +84,7 @@ def test_an_error_that_cannot_be_said_is_no_deviation(arguments, ends, monkeypat
 def test_output_that_a_thread_loses_is_lost(ends, monkeypatch):
     def loud(arguments):
         with suppress(command.Unwritable):
-            show_output(b"x" * 100_000)  # more than a buffer keeps
+            show_output("x" * 100_000)  # more than a buffer keeps
         return 0
 
     monkeypatch.setattr(command, "_run", loud)
@@ -102,7 +102,7 @@ def test_a_reader_that_leaves_is_no_deviation(arguments, ends, capsys):
 
 
 def test_output_cannot_pass_for_a_verdict_or_control_a_terminal(capsys):
-    show_output("CONFORMS\n\x1b[2J\rx\u202e\u2028\x9b\ty\n".encode() + b"\xff")
+    show_output(marked("CONFORMS\n\x1b[2J\rx\u202e\u2028\x9b\ty\n".encode() + b"\xff"))
     assert capsys.readouterr().err == (
         "| CONFORMS\n| \\x1b[2J\\rx\\u202e\\u2028\\x9b\\ty\n| \\xff\n"
     )

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.phases.explain import explain
 from posenc_ref.conformance.phases.frequencies import (
     PUBLISHED_BASES,
     Schedule,
     agree,
-    explain,
     round_bfloat16,
 )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import posenc_ref
+import posenc_ref.backends
 from posenc_ref import from_dict
 from posenc_ref.conformance.registry import entries, entry_of
 from tests.night import by_day

@@ -7,9 +7,9 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
-from posenc_ref.conformance.rotary.diagnose import _token_index
-from posenc_ref.conformance.rotary.diagnose_length import _rules
 from posenc_ref.conformance.rotary.judge_equivalence import order_of
+from posenc_ref.conformance.rotary.length_rules import length_rules
+from posenc_ref.conformance.rotary.structure import _token_index
 
 HALF = pr.RoPE(16, layout="half")
 OTHER = HALF.replace(layout="interleaved")
@@ -63,7 +63,7 @@ def test_the_explanation(case):
 
 
 def test_the_length_that_a_rule_sees():
-    early, late, never = list(_rules(HALF.replace(scaling=pr.DynamicNTK(2.0, 64)), [64]))[:3]
+    early, late, never = list(length_rules(HALF.replace(scaling=pr.DynamicNTK(2.0, 64)), [64]))[:3]
     assert [early.seen(n) for n in (1, 64)] == [2, 65]
     assert [late.seen(n) for n in (1, 64)] == [1, 63]
     assert [never.seen(n) for n in (1, 64)] == [0, 0]

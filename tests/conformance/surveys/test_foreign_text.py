@@ -16,8 +16,9 @@ from posenc_ref.conformance.cli import app
 from posenc_ref.conformance.cli.options.output import say
 from posenc_ref.conformance.surveys.batch import Checked
 from posenc_ref.conformance.surveys.junit import junit
-from posenc_ref.conformance.surveys.ndjson import read_ndjson, recording
+from posenc_ref.conformance.surveys.ndjson import read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 
 RIGHT, WRONG = RoPE(8, layout="half"), RoPE(8, layout="interleaved")
 #: Text that is a verdict in a report, clears a terminal, reverses text, and is a page in a page.

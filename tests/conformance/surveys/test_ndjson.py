@@ -17,8 +17,8 @@ from posenc_ref.conformance.surveys.ndjson import (
     NdjsonError,
     read_ndjson,
     recorded_outcomes,
-    recording,
 )
+from posenc_ref.conformance.surveys.ndjson_writer import recording
 from posenc_ref.conformance.surveys.verify import failed_group
 from posenc_ref.conformance.surveys.whole import CERTIFICATE, GOLDEN, golden_vectors
 from tests.conformance.recorded import (

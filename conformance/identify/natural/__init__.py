@@ -1,0 +1,1 @@
+"""Calls that libraries make of functions which no surface describes."""

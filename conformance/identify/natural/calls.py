@@ -1,0 +1,136 @@
+"""The ways to ask a function of another library for a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.calling.signatures import signature_of
+from posenc_ref.conformance.harness.foreign import NotTried
+
+from .foreign import Foreign
+from .rows import Parts, tokens_of
+
+#: The number of rows of a trial call, and the most rows that are asked for.
+ROWS, MOST_ROWS = 11, 2**14
+#: The channels of images in calls, the usual ones first.
+CHANNELS = (64, 32, 16, 128, 256, 3, 768)
+#: Returns the arrays of a call for a grid, in any shape.
+GridCall = Callable[[int, int], Parts]
+#: Returns the arrays of a call for positions (S,), or for coordinates (A, S).
+RowCall = Callable[[np.ndarray], Parts]
+
+
+def require_rows(positions: np.ndarray, *, relative: bool = False) -> None:
+    """Raise an exception unless positions are those of a table that the suite asks for."""
+    if positions.dtype.kind not in "iu" or (positions.min(initial=0) < 0 and not relative):
+        raise ValueError("positions must be integers from 0: the function takes a length")
+    if np.abs(positions).max(initial=0) >= MOST_ROWS:
+        raise NotTried(f"the suite makes no table longer than {MOST_ROWS} rows")
+
+
+def row_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
+    """Yield the ways to ask for rows at positions (S,)."""
+
+    def indexed(call: Callable[[int], Parts]) -> RowCall:
+        def ask(positions: np.ndarray) -> Parts:
+            require_rows(positions)
+            n = max(int(positions.max(initial=0)) + 1, ROWS)
+            if np.array_equal(positions, np.arange(n)):
+                return call(n)
+            return tuple(p[positions] for p in tokens_of(call(n), (n,)))
+
+        return ask
+
+    roles = {role_of(name) for name in signature_of(fn.function).parameters}
+    if "positions" in roles:
+        yield from _at_positions(fn)
+    yield "the number of rows", indexed(lambda n: fn(n, length=n))
+    for channels in CHANNELS:
+        for shape in ((1, -1, channels), (1, 1, -1, channels), (-1, channels)):
+
+            def of_x(n: int, shape: tuple[int, ...] = shape) -> Parts:
+                x = np.zeros([n if side == -1 else side for side in shape])
+                return fn(x, x=x)
+
+            yield f"x of shape {shape}, where -1 stands for S", indexed(of_x)
+    yield "tokens (1, S)", indexed(lambda n: fn(np.full((1, n), 2), tokens=np.full((1, n), 2),
+                                                x=np.full((1, n), 2)))  # fmt: skip
+    if "positions" not in roles:
+        yield from _at_positions(fn)
+
+
+def _at_positions(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
+    """Yield the calls with positions, alone and with an x of some channels."""
+    for words, lead in (("(S,)", ()), ("(1, S)", (1,))):
+        for channels in (None, 64, 32):
+
+            def ask(
+                positions: np.ndarray,
+                lead: tuple[int, ...] = lead,
+                channels: int | None = channels,
+            ) -> Parts:
+                p = positions.reshape((*lead, positions.size))
+                x = {} if channels is None else {"x": np.zeros((1, 1, 1, channels))}
+                return fn(p, positions=p, **x)
+
+            yield f"positions {words}", ask
+
+
+def point_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
+    """Yield the ways to ask for rows at coordinates (A, S)."""
+    forms: tuple[tuple[str, Callable[[np.ndarray], Any]], ...] = (
+        ("(1, S, A)", lambda p: p.T[None]),
+        ("(S, A)", lambda p: p.T),
+        ("(A, S)", lambda p: p),
+        ("(A, 1, S)", lambda p: p[:, None]),
+    )
+    for words, form in forms:
+
+        def ask(p: np.ndarray, form: Callable[[np.ndarray], Any] = form) -> Parts:
+            return fn(form(p), positions=form(p), x=np.zeros((1, 1, 64)))
+
+        yield f"coordinates {words}", ask
+
+
+def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
+    """Yield the ways to ask for the table of a grid."""
+    yield "height and width", lambda h, w: fn(grid_height=h, grid_width=w, side=h)
+    for kind in (tuple, list):
+
+        def pair(h: int, w: int, kind: type = kind) -> Parts:
+            return fn(kind((h, w)), grid=kind((h, w)), image_size=kind((h, w)))
+
+        yield "one pair (height, width)", pair
+
+    def square(h: int, w: int) -> Parts:
+        if h != w:
+            raise ValueError("the function takes one side")
+        return fn(h, grid=h, image_size=h, side=h)
+
+    yield "the side of a square", square
+    for channels in CHANNELS:
+        for shape in ((1, channels, "h", "w"), (1, "h", "w", channels)):
+
+            def image(h: int, w: int, shape: tuple[Any, ...] = shape) -> Parts:
+                side = {"h": h * fn.patch, "w": w * fn.patch}
+                x = np.zeros([side.get(n, n) for n in shape])
+                return fn(x, x=x, image=x)
+
+            yield f"an image {shape}".replace("'", ""), image
+
+
+def patch_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
+    """Yield the ways to ask for the table of a square by its patches."""
+    for channels in CHANNELS[:3]:
+
+        def flat(h: int, w: int, channels: int = channels) -> Parts:
+            if h != w:
+                raise ValueError("the function takes the patches of a square")
+            x = np.zeros((1, h * w, channels))
+            return fn(x, x=x)
+
+        yield f"the patches of a square (1, S, {channels})", flat

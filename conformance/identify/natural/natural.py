@@ -1,0 +1,145 @@
+"""The calls of a function that are tried if it is no function of a surface.
+
+Each call is seen as a function of the surface that its result belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import RoPE
+from posenc_ref.conformance.calling import NoConvention, bind
+from posenc_ref.conformance.harness.foreign import Refused
+from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.card import Card
+
+from .biases import matrices
+from .foreign import Foreign, copied, foreigners
+from .tables import grids, lengths, one_length, own_grids, patches, points
+
+#: The surfaces that calling conventions are tried on, after the most likely one.
+_BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
+#: The size of a head, if nothing states it.
+_DIM = 64
+
+
+@dataclass
+class Called:
+    """What other calls of a function gave."""
+
+    #: The first card of an exact encoding; else the first one with a published rule, or None.
+    card: Card | None = None
+    tried: list[str] = field(default_factory=list)  #: the surfaces that calls were seen as
+    calls: list[str] = field(default_factory=list)  #: the calls that gave a result
+    broken: list[str] = field(default_factory=list)  #: the steps of ``identify`` that failed
+
+    @property
+    def words(self) -> list[str]:
+        """What was tried, for the reader of a card without an encoding, and what helps."""
+        if self.broken:
+            return []
+        if self.calls:
+            return [f"calls that gave a result, but no known encoding: {'; '.join(self.calls)}"]
+        return [
+            "no call with positions, a length, a grid, an image, tokens or logits gave a table, "
+            "cos and sin, or a bias: wrap the function in one with the arguments of a surface, "
+            "and pass surface="
+        ]
+
+
+def called(
+    target: Any,
+    card_of: Callable[[Implementation], Card],
+    head_dim: int | None,
+    axes: int,
+    surface: str | None,
+) -> Called:
+    """Return the card of the first call that is identified exactly, and what was tried."""
+    seen = Called()
+    for found in naturals(target, head_dim, axes, surface):
+        seen.tried += [found.surface] if found.surface not in seen.tried else []
+        seen.calls += [f"{found.surface} ({found.how})"] if found.how else []
+        try:
+            card = card_of(found)
+        except (ValueError, TypeError):
+            continue
+        seen.broken += [text for text in card.broken if text not in seen.broken]
+        if card.found and card.rule and card.exact:
+            seen.card = card
+            break
+        if card.found and card.rule and seen.card is None:
+            seen.card = card
+    return seen
+
+
+def naturals(
+    target: Any, head_dim: int | None, axes: int, surface: str | None
+) -> Iterator[Implementation]:
+    """Yield the calls of ``target`` as functions of a surface, or of the given one only."""
+    for found in _every(target, head_dim, axes, surface):
+        fits = surface in (None, found.surface) or {surface, found.surface} == {"add", "table"}
+        if fits or (surface == "cos_sin" and found.axes > 1):
+            yield found
+
+
+def _every(
+    target: Any, head_dim: int | None, axes: int, surface: str | None
+) -> Iterator[Implementation]:
+    for name in _BOUND:
+        if surface in (None, name) and axes == 1:
+            try:
+                yield bind(copied(target), None, name, head_dim=head_dim)
+            except (ValueError, TypeError, Refused):
+                continue
+    makers: list[Callable[[Foreign], Iterator[Implementation]]]
+    makers = [grids, lengths, patches, matrices, own_grids, one_length]
+    if axes > 1:
+        makers = [grids, lambda fn: points(fn, axes), patches, own_grids]
+    for maker in makers:
+        for fn in foreigners(copied(target), head_dim or _DIM):
+            yield from maker(fn)
+    if surface in (None, "apply", "apply_qk"):
+        yield from _with_tables(target, head_dim or _DIM, axes)
+
+
+def _with_tables(target: Any, head_dim: int, axes: int) -> Iterator[Implementation]:
+    """Yield a rotation with cos and sin of the base 10000, if it makes none itself."""
+    try:
+        bind(target, None, "apply", head_dim=head_dim, axes=axes)
+        return
+    except (NoConvention, ValueError, TypeError):
+        pass
+    for table in _TABLES if axes == 1 else ():
+        try:
+            yield bind(target, None, "apply", table=table, head_dim=head_dim)
+        except (NoConvention, ValueError, TypeError):
+            continue
+
+
+def _angles(dim: int, end: int) -> np.ndarray:
+    return np.asarray(np.arange(end)[:, None] * RoPE(dim, layout="half").frequencies())
+
+
+def halves(dim: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin of base 10000, both halves of the columns alike."""
+    both = np.tile(_angles(dim, end), 2)
+    return np.cos(both).astype(np.float32), np.sin(both).astype(np.float32)
+
+
+def adjacent(dim: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin of base 10000, adjacent columns alike."""
+    both = np.repeat(_angles(dim, end), 2, axis=1)
+    return np.cos(both).astype(np.float32), np.sin(both).astype(np.float32)
+
+
+def single(dim: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin of base 10000, one column for each pair."""
+    angles = _angles(dim, end)
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+_TABLES = (halves, adjacent, single)

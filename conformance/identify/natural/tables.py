@@ -1,0 +1,300 @@
+"""Tables that a call returns for a length, a grid or coordinates, as functions of a surface."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import numpy as np
+
+from posenc_ref.conformance.calling.grid_search import sides_of
+from posenc_ref.conformance.calling.grids import MOST_TOKENS
+from posenc_ref.conformance.harness.foreign import OwnLimit, Refused
+from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.identify.images.windows import TOKENS
+
+from .calls import (
+    CHANNELS,
+    ROWS,
+    GridCall,
+    RowCall,
+    grid_calls,
+    patch_calls,
+    point_calls,
+    require_rows,
+    row_calls,
+)
+from .foreign import Foreign
+from .rows import Parts, Turn, same, tokens_of, turned, turns
+
+#: A grid with sides that no other axis has, and a square for functions of one side.
+_GRID, _SQUARE = (5, 7), (6, 6)
+#: The grids to measure if rows depend on the size of the grid.
+_LARGE = ((16, 16), (14, 14), (12, 12))
+#: The sides of grids that a function may have without being asked for any.
+_OWN = tuple((n, n) for n in (*range(2, 33), 37, 48, 64))
+#: Returns the arrays for the sizes of a grid, or for coordinates (A, S), as (tokens, ...).
+Table = Callable[..., Parts]
+_NO_LAYOUT = (
+    "one column per pair does not show which channels form a pair: half-split pairs are taken"
+)
+
+
+def grids(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of a whole grid as a table of its patches, or as a rotation."""
+    yield from _of_grid(fn, grid_calls(fn))
+
+
+def patches(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of the patches of a square as a table of a grid, or as a rotation."""
+    yield from _of_grid(fn, patch_calls(fn))
+
+
+def own_grids(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of one grid, which its result shows, as a table or as a rotation."""
+    yield from _of_grid(fn, filter(_fixed, grid_calls(fn)), _OWN)
+
+
+def _fixed(call: tuple[str, GridCall]) -> bool:
+    """Return whether the shape of the result is the same for every grid."""
+    shapes = []
+    for sizes in (_GRID, _SQUARE):
+        with suppress(Refused, ValueError):
+            shapes.append([part.shape for part in call[1](*sizes)])
+    return bool(shapes) and all(shape == shapes[0] for shape in shapes)
+
+
+def _of_grid(
+    fn: Foreign,
+    calls: Iterator[tuple[str, GridCall]],
+    sizes_to_try: tuple[tuple[int, int], ...] = (_GRID, _SQUARE),
+) -> Iterator[Implementation]:
+    answered = _answered(list(calls), sizes_to_try)
+    if answered is None:
+        return
+    words, ask, sizes, parts = answered
+
+    @functools.lru_cache(maxsize=8)
+    def table(height: int, width: int) -> Parts:
+        return tokens_of(ask(height, width), (height, width))
+
+    if parts[0].dtype.kind in "iu" and len(parts) == 1:
+        yield from _indices(fn, table, sizes, words, parts[0])
+        return
+    one = parts[0] if len(parts) == 1 and parts[0].dtype.kind == "f" else np.zeros(0)
+    if one.ndim == 2 and one.shape[1] != math.prod(sizes):
+        yield Implementation(
+            lambda h, w: table(h, w)[0], "grid", fn.name, how=words, limits=_limits(fn)
+        )
+    turn = turns(parts)
+    if turn is None:
+        return
+    only = _one_size(table, sizes)
+    words += f"; a grid of {only[0]} x {only[1]}" if only else ""
+
+    def at(positions: np.ndarray) -> Parts:
+        if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
+            raise ValueError("positions must be cells of a grid: integers from 0")
+        ends = tuple(max(int(axis.max(initial=0)) + 1, 2) for axis in positions)
+        for height, width in [only] if only else _around(ends, sizes):
+            if height < ends[0] or width < ends[1] or height * width > MOST_TOKENS:
+                continue
+            try:
+                found = table(height, width)
+            except (Refused, ValueError):
+                continue
+            return tuple(part[positions[0] * width + positions[1]] for part in found)
+        cell = tuple(end - 1 for end in ends)
+        if math.prod(ends) > MOST_TOKENS:
+            raise OwnLimit(
+                f"positions must be in a grid of at most {MOST_TOKENS} tokens, not {cell}"
+            )
+        raise ValueError(f"no grid with the cell {cell} is taken")
+
+    yield rotation(fn, at, turn, parts, 2, words)
+
+
+def points(fn: Foreign, axes: int) -> Iterator[Implementation]:
+    """Yield a function of coordinates on several axes as the rotation by its cos and sin."""
+    given = np.stack([(np.arange(ROWS) * (a + 1)) % ROWS for a in range(axes)])
+    for words, ask in point_calls(fn):
+        try:
+            parts = tokens_of(ask(given), (ROWS,))
+        except (Refused, ValueError):
+            continue
+        turn = turns(parts)
+        if turn is None:
+            continue
+
+        def at(positions: np.ndarray, ask: RowCall = ask) -> Parts:
+            return tokens_of(ask(positions), (positions.shape[1],))
+
+        yield rotation(fn, at, turn, parts, axes, words)
+        return
+
+
+def rotation(
+    fn: Foreign, at: Table, turn: Turn, parts: Parts, axes: int, words: str
+) -> Implementation:
+    """Return the rotation by the rows ``at(positions (A, S))``."""
+    layout = turn.layout or "half"
+
+    def apply(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        p = np.asarray(positions)
+        p = p if p.ndim == 3 else np.broadcast_to(p, (axes, x.shape[0], x.shape[2]))
+        rows = [turn.read(at(p[:, b])) for b in range(p.shape[1])]
+        cos, sin = (np.stack(side) for side in zip(*rows, strict=True))
+        return turned(x, cos, sin, layout)
+
+    return Implementation(
+        apply, "apply", fn.name, head_dim=2 * turn.read(parts)[0].shape[1], axes=axes,
+        how=f"{words}; its cos and sin rotate {layout} pairs",
+        limits=() if turn.layout else (_NO_LAYOUT,),
+    )  # fmt: skip
+
+
+def lengths(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of a length, or of positions, as a table, or as cos and sin."""
+    for words, ask in row_calls(fn):
+        try:
+            found = ask(np.arange(ROWS))
+        except (Refused, ValueError):
+            continue
+        relative = not any(ROWS in part.shape for part in found)
+        try:
+            parts = tokens_of(found, (2 * ROWS - 1 if relative else ROWS,))
+        except ValueError:
+            continue
+        if any(part.ndim < 2 or part.shape[1] in (ROWS, 2 * ROWS - 1) for part in parts):
+            continue
+        if all((part == part[:1]).all() for part in parts):
+            continue
+        if relative:
+            words += "; row S-1-p is that of the relative position p, from S-1 to -(S-1)"
+        yield from _of_rows(fn, words, _rows_by(ask, relative), parts)
+        return
+
+
+def one_length(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of x (1, S, dim) that takes one S as the table that it has or adds."""
+    for channels, tokens in itertools.product(CHANNELS, TOKENS):
+        x = np.zeros((1, tokens, channels))
+        try:
+            parts = tokens_of(fn(x, x=x), (tokens,))
+        except (Refused, ValueError):
+            continue
+        one = parts[0]
+        if (
+            not same(fn(x, x=x), fn(x, x=x))
+            or one.ndim != 2
+            or one.dtype.kind != "f"
+            or (one == one[:1]).all()
+        ):
+            return
+
+        def rows(positions: np.ndarray, one: np.ndarray = one) -> Parts:
+            require_rows(positions)
+            if positions.max(initial=0) >= len(one):
+                raise ValueError(f"positions must be below {len(one)}, the only number of tokens")
+            return (one[positions],)
+
+        words = f"x of 0 of shape (1, {tokens}, {channels})"
+        yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words)
+        return
+
+
+def _limits(fn: Foreign) -> tuple[str, ...]:
+    """Return what is not known about the end of a table."""
+    text = "MLX returns any numbers past the end of a learned table: its last rows are not known"
+    return (text,) if fn.library.name == "mlx" else ()
+
+
+def _rows_by(ask: RowCall, relative: bool) -> Table:
+    """Return the function of positions (S,) whose rows a call returns."""
+
+    def rows(positions: np.ndarray) -> Parts:
+        if not relative:
+            return tokens_of(ask(positions), (len(positions),))
+        require_rows(positions, relative=True)
+        n = max(int(np.abs(positions).max(initial=0)) + 1, ROWS)
+        every = tokens_of(ask(np.arange(n)), (2 * n - 1,))
+        return tuple(part[n - 1 - positions] for part in every)
+
+    return rows
+
+
+def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Implementation]:
+    if len(parts) == 1 and parts[0].ndim == 2 and parts[0].dtype.kind == "f":
+        yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words, limits=_limits(fn))
+    turn = turns(parts)
+    if turn is None:
+        return
+
+    def cos_sin(positions: np.ndarray) -> Parts:
+        cos, sin = turn.read(rows(positions))
+        if turn.layout != "interleaved":
+            twice = 2 if turn.layout == "half" else 1
+            return np.tile(cos, twice), np.tile(sin, twice)
+        return np.repeat(cos, 2, axis=1), np.repeat(sin, 2, axis=1)
+
+    yield Implementation(cos_sin, "cos_sin", fn.name, how=words)
+
+
+def _answered(
+    calls: list[tuple[str, GridCall]], every: tuple[tuple[int, int], ...]
+) -> tuple[str, GridCall, tuple[int, int], Parts] | None:
+    """Return the first call that gives rows for a grid, the grid, and its arrays (tokens, ...)."""
+    for sizes in every:
+        for words, ask in calls:
+            try:
+                found = ask(*sizes)
+                parts = tokens_of(found, sizes)
+            except (Refused, ValueError):
+                continue
+            if every is _OWN and sizes not in sides_of(parts[0]):
+                continue
+            if not all((part == part[:1]).all() for part in parts) and same(found, ask(*sizes)):
+                return words, ask, sizes, parts
+    return None
+
+
+def _one_size(table: Table, sizes: tuple[int, int]) -> tuple[int, int] | None:
+    """Return one grid if the rows of a cell depend on the size of the grid, else None."""
+    for other in _LARGE:
+        try:
+            a, b = table(*sizes), table(*other)
+        except (Refused, ValueError):
+            continue
+        one, two = sizes[1] + 1, other[1] + 1  # row 1, column 1
+        same = all(np.array_equal(x[one], y[two]) for x, y in zip(a, b, strict=True))
+        return None if same else other
+    return None
+
+
+def _around(ends: tuple[int, ...], own: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield grids that have all cells: of unequal sides, a square, and the only one."""
+    height, width = ends
+    if height <= own[0] and width <= own[1]:
+        yield own
+    yield height, width + (height == width)
+    yield max(ends), max(ends)
+
+
+def _indices(
+    fn: Foreign, table: Table, sizes: tuple[int, int], words: str, found: np.ndarray
+) -> Iterator[Implementation]:
+    """Yield a function of integers as one of window offsets, or of the positions of a grid."""
+    count = int(np.prod(sizes))
+    if found.shape == (count, count):
+        yield Implementation(lambda window: table(*window)[0], "relative_index", fn.name, how=words)
+    elif found.shape == (count, 2):
+
+        def positions(height: int, width: int, merge: int) -> np.ndarray:
+            if merge != 1:
+                raise ValueError("the function takes no merge size")
+            return np.asarray(table(height, width)[0].T)
+
+        yield Implementation(positions, "grid_positions", fn.name, how=words)

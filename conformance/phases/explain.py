@@ -1,0 +1,281 @@
+"""Find the one change of the declaration that predicts all measured frequencies.
+
+An explanation is reported only if all its predicted frequencies match. Declared and published
+constants are tried before fitted numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.conformance.harness.run import Run
+
+from .frequencies import (
+    PUBLISHED_BASES,
+    SAME,
+    FrequencyMistake,
+    Period,
+    Schedule,
+    agree,
+    base_mistake,
+    few_digits,
+    half_precision,
+    other_pairs,
+    scaled,
+    shorter,
+    written_pi,
+)
+from .measure import shown
+
+#: Codes of mistakes of which several may give the same frequencies: all are named.
+_AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
+
+
+def explain(
+    measured: np.ndarray, sigma: np.ndarray, declared: Schedule, period: Period = None
+) -> list[FrequencyMistake]:
+    """Explain why ``measured`` frequencies (rad/position) differ from the declared ones.
+
+    The list is empty if they agree. Otherwise it has one explanation, which predicts every
+    frequency. If all frequencies are negative, ``sign`` comes first, and then an explanation of
+    their sizes if these are wrong too. The code of frequencies without an explanation is
+    ``frequency-spacing``. ``period`` is the difference of frequencies (one for each pair, or one
+    for all) that the measured positions cannot distinguish.
+    """
+    target = declared.declared
+    if agree(measured, target, sigma, period).all():
+        return []
+    turned = bool((measured < 0).all()) and bool((target > 0).all())
+    if turned or (period is not None and agree(measured, -target, sigma, period).all()):
+        rest = explain(-measured, sigma, declared, period)
+        sign = FrequencyMistake("sign", "the rotation turns the other way: by -angle", -target)
+        return [sign, *rest]
+    every = _candidates(measured, sigma, declared)
+    found = [c for c in every if agree(measured, c.predicted, sigma, period).all()]
+    if found:
+        best = found[0]
+        others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
+        others.pop(best.code, None)
+        scaled = best.code.startswith("scaling")
+        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
+        also = [text for text in dict.fromkeys(also) if not _says(best.message, text)][:2]
+        text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
+        text += ": the same frequencies" * (text != best.message)
+        return [replace(best, message=text, equivalent=tuple(others))]
+    if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
+        spacing = _spacing(measured, target, sigma)
+        text = f"the base is right, but another scaling is applied: {spacing.message}"
+        return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
+    neighbours = other_pairs(measured, sigma, declared) if period is None else None
+    return [neighbours or _spacing(measured, target, sigma)]
+
+
+def _says(message: str, other: str) -> bool:
+    """Return whether a message says what another one does, or the rule behind its bare ratio."""
+    return other in message or other.startswith("every frequency is ")
+
+
+def _likely(found: FrequencyMistake) -> bool:
+    """Return False for a base that nobody chooses: with 5 digits or more, and not published."""
+    base = found.values.get("measured", 0.0)
+    return found.code != "base" or base in PUBLISHED_BASES or float(f"{base:.3e}") == base
+
+
+def report(
+    run: Run,
+    found: list[FrequencyMistake],
+    measured: np.ndarray,
+    declared: Schedule,
+    evidence: str,
+) -> None:
+    """Report each mistake as a finding."""
+    for e in (_unfilled(e, measured, declared.declared) for e in found):
+        run.add(
+            e.code,
+            e.message,
+            evidence,
+            values=e.values,
+            equivalent=e.equivalent,
+            remedy=_remedy(e, declared),
+        )
+
+
+def _remedy(e: FrequencyMistake, declared: Schedule) -> str:
+    """Return what to change, with the declared frequencies."""
+    own = e.remedy
+    if e.code == "sign":
+        return ""
+    if e.code == "base" and not own:
+        if not e.equivalent:
+            return ""
+        own = "Pass the declared base, and use the declared exponents."
+    return f"{own} {declared.formula}".strip()
+
+
+def _unfilled(
+    found: FrequencyMistake, measured: np.ndarray, target: np.ndarray
+) -> FrequencyMistake:
+    """Return ``found``, with code ``uninitialised`` if the frequencies are 0 or unordered."""
+    if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
+        return found
+    steps = np.diff(np.abs(measured))
+    ordered = (steps <= 0).all() or (steps >= 0).all()
+    known = np.abs(measured[:, None] / np.where(target != 0, target, 1.0) - 1) <= SAME
+    if not measured.any():
+        return replace(found, code="uninitialised", message="every frequency is 0")
+    if ordered or known.any():
+        return found
+    return replace(
+        found,
+        code="uninitialised",
+        message=f"frequencies are unordered, and none is a declared one: {found.message}",
+        equivalent=("frequency-spacing",),
+    )
+
+
+def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
+    """Return whether the base is right, and only the scaling is wrong.
+
+    The ratios of measured to unscaled frequencies decide. If an eighth or more of the pairs have
+    the smallest or the largest declared ratio (1 / factor or 1), an eighth or more of the measured
+    ratios must equal one of these, too. The first pair does not count, because its frequency is 1
+    for every base. Otherwise, every measured ratio must be in the range of the declared ratios.
+    """
+    assert d.plain is not None
+    ratio, expected = measured / d.plain, d.declared / d.plain
+    low, high = expected.min(), expected.max()
+    if low == high:
+        return False
+    ends = agree(measured, low * d.plain, sigma) | agree(measured, high * d.plain, sigma)
+    flat = (np.abs(expected / low - 1) <= SAME) | (np.abs(expected / high - 1) <= SAME)
+    if 8 * flat[1:].sum() >= flat.size:
+        return bool(8 * ends[1:].sum() >= ends.size)
+    within = (ratio >= low * (1 - SAME)) & (ratio <= high * (1 + SAME))
+    return bool(within.all())
+
+
+def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
+    yield from d.variants()
+    if d.target is None:
+        yield from _geometric(d)
+    else:
+        for base in PUBLISHED_BASES:
+            if base != d.base and d.rebased is not None:
+                yield base_mistake(d, base)
+            if base != d.base and d.plain is not None:
+                yield FrequencyMistake(
+                    "base",
+                    f"the base is {base:.7g}, declared {d.base:.7g}, and the declared scaling is "
+                    "missing",
+                    d.plain ** (np.log(base) / np.log(d.base)),
+                    {"declared": d.base, "measured": base},
+                    ("scaling-missing",),
+                )
+    yield from _rounded(d.declared)
+    yield from d.late()
+    yield from _fitted(measured, sigma, d)
+
+
+def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
+    for name, rounded in half_precision(target):
+        yield _in_half("frequencies", name, rounded)
+    with np.errstate(divide="ignore"):
+        for name, rounded in half_precision(1 / target):
+            yield _in_half("timescales", name, 1 / rounded)
+    yield from few_digits(target)
+
+
+def _in_half(what: str, name: str, predicted: np.ndarray) -> FrequencyMistake:
+    remedy = f"Compute and keep the {what} in float32 or float64, not in {name}; cast results only."
+    return FrequencyMistake(
+        "angle-precision", f"{what} are rounded to {name}", predicted, remedy=remedy
+    )
+
+
+def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
+    if d.factor != 1.0:
+        scaling = f"the declared scaling by {d.factor:g} is"
+        product = f"positions are multiplied by the scaling factor {d.factor:g}, not divided"
+        for code, text, factor in (
+            ("scaling-missing", f"{scaling} missing", 1.0),
+            ("position-scale", f"{scaling} applied twice", d.factor**2),
+            ("position-scale", product, 1 / d.factor),
+        ):
+            values = {"declared": d.factor, "measured": factor}
+            remedy = f"Divide the frequencies, or the positions, by {d.factor:g} exactly once."
+            yield FrequencyMistake(code, text, d.values(factor=factor), values, remedy=remedy)
+    for name, n in d.denominators.items():
+        if n > 0 and n != d.n:
+            yield FrequencyMistake(
+                "denominator",
+                f"the exponent of pair k is k/{n:g} ({name}), not k/{d.n:g}",
+                d.values(n=n),
+                {"declared": d.n, "measured": n},
+                remedy=f"Divide the index k of the pair by {d.n:g}, not by {n:g} ({name}).",
+            )
+    for base in PUBLISHED_BASES:
+        if base != d.base:
+            yield base_mistake(d, base)
+    for name, shape, remedy in (
+        ("doubled", d.values(n=d.n / 2),
+         "Do not double the exponent: arange(0, d, 2) / d is already 2k/d."),
+        ("halved, as by one floor division (// 2) too many", d.values(n=d.n * 2),
+         "Double the exponent."),
+        ("counted from 1", d.values(shift=1), "Count pairs from 0: use k in place of k + 1."),
+        ("counted from -1", d.values(shift=-1), "Count pairs from 0: use k in place of k - 1."),
+        ("0 for every pair, as by a floor division (//)", np.ones(d.pairs) / d.factor,
+         "Divide k as floating point numbers (/), not as integers (//)."),
+        ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n),
+         "Negate the exponent, or divide positions by base ** (2k/d)."),
+    ):  # fmt: skip
+        text = f"the exponent of the frequencies is {name}"
+        yield FrequencyMistake("exponent", text, shape, remedy=remedy)
+
+
+def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
+    if not (measured > 0).all() or not (d.declared > 0).all():
+        return
+    # In coarse results, the frequencies of fast pairs are measured more accurately.
+    weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
+    ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
+    yield from written_pi(d.declared)
+    yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
+    if d.pairs < 2 or d.target is not None:
+        return
+    k = np.arange(d.pairs)
+    slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
+    # A fit with the first frequency as declared: only the base differs.
+    log = np.log(measured) + np.log(d.factor)
+    through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
+    if through < 0:
+        base = float(np.exp(-through * d.n))
+        yield from (base_mistake(d, short) for short in shorter(base, 7))
+    if slope < 0:
+        scale = float(np.exp(start)) * d.factor
+        base = float(np.exp(-slope * d.n))
+        if abs(np.log(base / d.base)) < SAME or abs(np.log(scale)) < SAME:
+            return  # a single change, which was tried before
+        yield FrequencyMistake(
+            "base",
+            f"the base is {base:.6g}, declared {d.base:.7g}, and positions are multiplied by "
+            f"{scale:.6g}",
+            np.exp(start + slope * k),
+            {"declared": d.base, "measured": base},
+            ("position-scale",),
+        )
+
+
+def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
+    wrong = np.flatnonzero(~agree(measured, target, sigma))
+    pairs = (
+        f"pair {k} has {shown(measured[k], sigma[k])}, declared {target[k]:.6g}" for k in wrong[:4]
+    )
+    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(pairs)}"
+    remedy = f"Correct the frequencies of pairs {ranges(wrong.tolist())}"
+    remedy += "; those of the others are right." if wrong.size < target.size else "."
+    return FrequencyMistake("frequency-spacing", text, measured, remedy=remedy)

@@ -1,0 +1,95 @@
+"""Wrong attention factors of scaled rotations: wrong forms of the declared formula."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import posenc_ref as pr
+from posenc_ref import Rotary
+from posenc_ref.accuracy import FACTOR_SLACK
+
+
+def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
+    """Return the factors on cos and sin that known mistakes give, by message."""
+    m = encoding.attention_factor(length)
+    found: dict[str, float] = {}
+    scaling: Any = getattr(encoding, "scaling", None)
+    if m != 1.0:
+        found |= {
+            "the attention factor is missing": 1.0,
+            "the attention factor is applied twice": m * m,
+            "the square root of the attention factor is applied": abs(m) ** 0.5,
+            "cos and sin are divided by the attention factor": 1 / m,
+        }
+    if isinstance(scaling, pr.YaRN | pr.LongRoPE):
+        formula = _yarn if isinstance(scaling, pr.YaRN) else _longrope
+        found |= {text: float(v) for text, v in formula(scaling).items()}
+    return {text: v for text, v in found.items() if abs(v - m) > FACTOR_SLACK * abs(m)}
+
+
+def named(encoding: Rotary, factor: float, length: int | None = None) -> str:
+    """Return the messages of the known mistakes that give this factor, joined; maybe empty."""
+    every = factors(encoding, length).items()
+    said = [text for text, value in every if abs(factor - value) <= FACTOR_SLACK * abs(value)]
+    return "; or ".join(said[:2])
+
+
+def remedy(encoding: Rotary, length: int | None = None) -> str:
+    """Return the declared factor as an instruction."""
+    m, s = encoding.attention_factor(length), getattr(encoding, "scaling", None)
+    text = f"Multiply both cos and sin by {m:.9g}, once"
+    if isinstance(s, pr.YaRN) and s.attention_factor is None:
+        top = 1.0 if s.mscale is None else s.mscale
+        text += f": 0.1 * {top:g} * ln({s.factor:g}) + 1"
+        if s.mscale_all_dim:
+            text += f", divided by 0.1 * {s.mscale_all_dim:g} * ln({s.factor:g}) + 1"
+    if isinstance(s, pr.LongRoPE) and s.attention_factor is None and m != 1.0:
+        ratio = math.exp((m * m - 1) * math.log(s.original_max_position))
+        text += f": sqrt(1 + ln({ratio:.6g}) / ln({s.original_max_position})), at every length"
+    return f"{text}." if m != 1.0 else "Remove the factor from cos and sin: the declared one is 1."
+
+
+def _yarn(s: Any) -> dict[str, float]:
+    log = math.log(s.factor)
+
+    def g(weight: float | None, of: float = log) -> float:
+        return 0.1 * (1.0 if weight is None else weight) * of + 1
+
+    found = {
+        "the logarithm of the factor is decimal": g(s.mscale, math.log10(s.factor)),
+        "the logarithm of the factor is binary": g(s.mscale, math.log2(s.factor)),
+        "1 is not added to 0.1 ln(factor)": g(s.mscale) - 1,
+        "the factor is 0.1 ln(factor) + 1, without mscale": g(1.0),
+        "the factor is ln(factor) + 1, without 0.1": log + 1,
+        "the factor is sqrt(0.1 ln(factor) + 1)": g(s.mscale) ** 0.5,
+        "the logarithm is that of the trained length": g(
+            s.mscale, math.log(s.original_max_position)
+        ),
+    }
+    if s.mscale is not None and s.mscale_all_dim:
+        found |= {
+            "mscale_all_dim is not divided by: the factor is that of mscale": g(s.mscale),
+            "the factor is that of mscale_all_dim": g(s.mscale_all_dim),
+            "the factor of mscale_all_dim is divided by that of mscale, not the reverse":
+                g(s.mscale_all_dim) / g(s.mscale),
+            "the factors of mscale and mscale_all_dim are multiplied, not divided":
+                g(s.mscale) * g(s.mscale_all_dim),
+        }  # fmt: skip
+    return found
+
+
+def _longrope(s: Any) -> dict[str, float]:
+    if not getattr(s, "factor", None) or s.factor <= 1:
+        return {}
+    factor, length = math.log(s.factor), math.log(s.original_max_position)
+    extended = math.log(s.original_max_position * s.factor)
+    return {
+        "ln(factor) is divided by the logarithm of the extended length, not of the original one":
+            math.sqrt(1 + factor / extended),
+        "the root is missing: the factor is 1 + ln(factor) / ln(L0)": 1 + factor / length,
+        "1 is not added under the root": math.sqrt(factor / length),
+        "the factor is 0.1 ln(factor) + 1, as in YaRN": 0.1 * factor + 1,
+        "the logarithm of the extended length is divided, not that of the factor":
+            math.sqrt(1 + extended / length),
+    }  # fmt: skip

@@ -1,0 +1,115 @@
+"""Frequencies of known mistakes in encodings with several position axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref.multi_axis import SPACINGS
+
+from .frequencies import PUBLISHED_BASES, FrequencyMistake
+from .schedule_mistakes import scaling_mistakes
+
+
+def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield doubled and halved exponents, tried after bases that give the same frequencies."""
+    w, scale = encoding.frequencies(), encoding.position_scale
+    for what, power, remedy in (
+        ("doubled", 2.0, "Halve the exponent."),
+        ("halved", 0.5, "Double the exponent: divide 2k by the channels of the axis's own section, "
+         "not by those of the whole head."),
+    ):  # fmt: skip
+        if isinstance(scale, float) and encoding.scaling is None:
+            shape = scale * (w / scale) ** power
+            text = f"the exponent of the frequencies is {what}"
+            yield FrequencyMistake("exponent", text, shape, remedy=remedy)
+
+
+def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield mistakes in the spacing, base or scale of a multi-axis encoding."""
+    for spacing in SPACINGS:
+        if spacing != encoding.spacing:
+            try:
+                other = encoding.replace(spacing=spacing)
+            except ValueError:
+                continue
+            text = f"frequencies are spaced as with spacing={spacing!r}, declared "
+            text += f"{encoding.spacing!r}"
+            remedy = f"Give the pairs their exponents by the {encoding.spacing!r} spacing."
+            predicted = other.frequencies()
+            yield FrequencyMistake("frequency-spacing", text, predicted, remedy=remedy)
+            yield from _on_one_axis(encoding, "frequency-spacing", text, predicted, remedy)
+    if encoding.spacing == "strided":
+        count = len(encoding.sections)
+        steps = (count - 1 - 2 * encoding.axes()) / sum(encoding.sections)
+        yield FrequencyMistake(
+            "frequency-spacing",
+            "the axes take their frequencies in the reverse order: the last axis has the fastest",
+            encoding.frequencies() * np.asarray(encoding.base) ** -steps,
+        )
+    yield from _other_bases(encoding)
+    if encoding.scaling is not None and encoding.spacing == "global":
+        # All pairs share one schedule, so the mistakes are those of a single axis.
+        assert isinstance(encoding.base, float)
+        flat = RoPE(
+            encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
+        )
+        scale = encoding.frequencies() / flat.frequencies()
+        for found in scaling_mistakes(flat):
+            yield replace(found, predicted=found.predicted * scale)
+    elif encoding.scaling is not None:
+        plain = encoding.replace(scaling=None).frequencies()
+        text = f"the declared scaling is missing: {encoding.scaling!r}"
+        yield FrequencyMistake("scaling-missing", text, plain)
+    if encoding.position_scale != 1.0:
+        plain = encoding.replace(position_scale=1.0).frequencies()
+        text = f"positions are not multiplied by the declared {encoding.position_scale}"
+        remedy = f"Multiply positions by {encoding.position_scale} first."
+        yield FrequencyMistake("position-scale", text, plain, remedy=remedy)
+    d = encoding.rotary_dim
+    if encoding.head_dim != d and encoding.scaling is None and encoding.position_scale == 1.0:
+        yield FrequencyMistake(
+            "denominator",
+            f"exponents are divided by head_dim = {encoding.head_dim}, not {d}",
+            encoding.frequencies() ** (d / encoding.head_dim),
+            remedy=f"Divide by {d}, the channels of all sections, not by {encoding.head_dim}.",
+        )
+
+
+def _on_one_axis(
+    encoding: MultiAxisRoPE, code: str, message: str, predicted: np.ndarray, remedy: str
+) -> Iterator[FrequencyMistake]:
+    """Yield the same mistake for the pairs of one axis only."""
+    for axis in range(len(encoding.sections)):
+        own = encoding.axes() == axis
+        yield FrequencyMistake(
+            code,
+            f"{message}, for the pairs of axis {axis} only",
+            np.where(own, predicted, encoding.frequencies()),
+            remedy=f"{remedy[:-1]}, on axis {axis} too.",
+        )
+
+
+def _other_bases(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield the bases of other axes, and published ones on one axis."""
+    count = len(encoding.sections)
+    bases = encoding.base if isinstance(encoding.base, tuple) else (encoding.base,) * count
+    for axis in range(count):
+        for base in dict.fromkeys([*bases, *PUBLISHED_BASES]):
+            if base == bases[axis]:
+                continue
+            changed = (*bases[:axis], base, *bases[axis + 1 :])
+            try:
+                predicted = encoding.replace(base=changed).frequencies()
+            except (ValueError, TypeError):
+                return
+            yield FrequencyMistake(
+                "base",
+                f"the base of axis {axis} is {base:g}, declared {bases[axis]:g}",
+                predicted,
+                {"declared": bases[axis], "measured": base},
+                remedy=f"Use the base {bases[axis]:g} for axis {axis}, not {base:g}.",
+            )

@@ -1,0 +1,112 @@
+"""Diagnose angles that do not grow linearly with the position."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.harness.run import Run
+
+from .angle_step import angle_step, interpolated, value_step
+from .declaration import Declaration, unit_size
+from .measure import Tables
+from .position_map import REDUCTION, report_quadrants
+
+#: Errors that grow start below this one, and follow the position with this correlation, at least.
+_SMALL, _ALIKE = 2.0**-8, 0.8
+
+
+def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
+    """Report why angles do not grow linearly with the position."""
+    at = np.arange(1, 33)
+    cos, sin = unit_size(tables, at, declared)
+    true_cos, true_sin = (
+        t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
+    )
+    angle = at[:, None] * declared.frequencies
+    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
+    fits = np.hypot(cos - true_cos, sin - true_sin) <= slack
+    n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
+    where = (
+        f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
+        f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
+    )
+    for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
+        one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
+        if m != 1.0 and (one <= slack).all():
+            text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
+            run.add("attention-factor", text, where, remedy=declared.factor_remedy)
+            return
+    seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
+    if found := value_step(run, seen, exact):
+        run.add("table-precision", found[0], where, remedy=found[1])
+        return
+    if found := interpolated(at, seen, lambda p: _signed(declared, p)):
+        run.add("table-precision", found[0], where, remedy=found[1])
+        return
+    size = np.hypot(cos, sin)
+    small = angle <= np.pi / 4
+    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
+    if (folded <= slack).all():
+        report_quadrants(run, (cos - true_cos, sin - true_sin), slack, where)
+    elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
+        text = "small angles are right, larger ones are not"
+        run.add("range-reduction", text, where, remedy=REDUCTION)
+    elif np.abs(size - 1).max() <= slack.max() and (step := angle_step(run, tables, declared)):
+        text, evidence = step
+        remedy = "Compute cos and sin of each angle, or interpolate between the steps."
+        run.add("angle-precision", text, evidence, remedy=remedy)
+    elif (
+        np.abs(size - 1).max() > slack.max()
+        and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01
+    ):
+        text = "the size of cos and sin changes with the position"
+        remedy = "Use cos and sin of the angle: cos ** 2 + sin ** 2 is 1 at every position."
+        turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max()
+        if turned > slack.max():  # neither the size nor the angle is right
+            off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
+            text = f"cos and sin are approximations, off by up to {off:.3g}"
+            remedy = "Use accurate cos and sin, such as numpy.cos and numpy.sin."
+        run.add("amplitude", text, where, remedy=remedy)
+    elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
+        remedy = "Take cos and sin of the same angle, p * theta_k, for every pair."
+        text = "cos and sin are not those of one angle p * theta"
+        run.add("not-a-rotation", text, where, remedy=remedy)
+    else:
+        run.add(
+            "uninitialised", "angles follow no frequency: they do not grow with the position", where
+        )
+
+
+def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:
+    """Return the exact cos and sin of the function's own sign and amplitude."""
+    cos, sin = declared.exact(at)
+    return np.stack([cos, declared.sign * sin]) * declared.amplitude
+
+
+def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
+    """Report errors that grow with the position, as of rotations that are added up."""
+    at = GENERIC[run.ledger.highest >= GENERIC]
+    cos, sin = unit_size(tables, at, declared)
+    angle = (at + declared.origin)[:, None] * declared.frequencies
+    off = np.abs(cos + 1j * sin - np.exp(1j * angle)).max(axis=1)
+    if (
+        at.size < 8
+        or not np.isfinite(off).all()
+        or off.min() <= 0
+        or off[:2].max() > _SMALL
+        or off[-2:].min() < 10 * off[0]
+    ):
+        return
+    if np.corrcoef(np.log(at), np.log(off))[0, 1] < _ALIKE:
+        return
+    run.add(
+        "angle-precision",
+        "the errors of cos and sin grow with the position, beyond those of float32 angles",
+        f"off by {off[0]:.2g} at position {at[0]}, {off[off.size // 2]:.2g} at "
+        f"{at[off.size // 2]}, {off[-1]:.2g} at {at[-1]}",
+        remedy="Compute the angle of each token as position * theta_k, in float32 or better: do "
+        "not add up angles, multiply rotations from token to token, or raise a rotation to a "
+        "power.",
+    )

@@ -1,0 +1,95 @@
+"""Judge the forms of inputs of ``apply``: those that every function accepts, and optional ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import RoPE
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import PER_ROW, SELDOM, SIZES
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+
+#: Positions of five rows, since a kernel may be unrolled for four.
+_FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
+
+
+def required_inputs(run: Run, dim: int) -> bool:
+    """Judge contiguous int64 positions from 0, in several sizes; return False to end the check."""
+    for size in SIZES:
+        x = run.random((*size, dim), sum(size))
+        positions = np.arange(size[-1])
+        case = f"B, H, S = {size}"
+        try:
+            y = run.driver.apply(x, positions)
+        except Refused as error:
+            case = f"x of shape {x.shape} with positions 0..{size[-1] - 1}"
+            slice_alone = _slice_alone(run)
+            run.raised(case, error, **({"remedy": slice_alone} if slice_alone else {}))
+            return False
+        except Malformed as error:
+            run.add(error.code, str(error), f"x of shape {x.shape}")
+            return False
+        if not run.floats_only():
+            return False
+        if not np.isfinite(y).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+            run.add("nonfinite", f"{y[at]} at index {at} for finite x", f"x of shape {x.shape}")
+            return False
+        if run.encoding is not None:
+            run.judge("required inputs", case, y, apply_truth(run.encoding, x, positions))
+        else:
+            run.count("required inputs")
+    return True
+
+
+def _slice_alone(run: Run) -> str:
+    """Return a remedy for functions that take only the rotated channels of latent attention."""
+    encoding = run.encoding
+    if not isinstance(encoding, RoPE) or not encoding.rotary_start:
+        return ""
+    d = encoding.rotary_dim
+    return (
+        f"If it takes the {d} rotated channels alone, not {encoding.head_dim}: judge it against "
+        f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0) (--part rope)."
+    )
+
+
+def optional_inputs(run: Run, dim: int) -> set[str]:
+    """Judge inputs that may be refused, but must be right if accepted; return the refused cases."""
+    rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
+    tries = {
+        PER_ROW: ((2, 3, 5, dim), rows),
+        f"{PER_ROW}, other values": ((2, 3, 5, dim), rows[::-1] + 2),
+        f"{PER_ROW}, B = H": ((2, 2, 5, dim), rows + 1),
+        f"{PER_ROW}, five rows": ((5, 3, 4, dim), _FIVE_ROWS),
+        "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
+        "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
+        "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
+        "fractional positions": ((1, 2, 4, dim), np.array([0.5, 1.25, 7.75, 33.5], np.float32)),
+        "no tokens": ((2, 3, 0, dim), np.arange(0)),
+        "an empty batch": ((0, 3, 4, dim), np.arange(4)),
+    }
+    refused: set[str] = set()
+    for case, (shape, positions) in tries.items():
+        # If positions (B, S) are refused, other sizes might be accepted by chance.
+        if case.startswith(PER_ROW) and PER_ROW in refused:
+            continue
+        x = run.random(shape, 7)
+        try:
+            y = run.driver.apply(x, positions)
+        except Refused as error:
+            run.limit(f"{case}: refused ({error})")
+            refused.add(case)
+            continue
+        except Malformed as error:
+            run.add(error.code, str(error), case)
+            continue
+        if run.encoding is None:
+            continue
+        truth = apply_truth(run.encoding, x, positions.astype(np.float64))
+        if case in SELDOM:
+            run.note(case, y, truth)
+        else:
+            run.judge("optional inputs", case, y, truth)
+    return refused

@@ -1,0 +1,173 @@
+"""Wrong ways in which frequencies may depend on the length of a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import posenc_ref as pr
+from posenc_ref import Rotary
+from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS, trained_field
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A wrong way in which frequencies may depend on the length."""
+
+    code: str
+    message: str
+    encoding: Rotary
+    seen: Callable[[int], int] = lambda n: n  #: the length used in a call of length n
+    at: Callable[[int], Rotary | None] | None = None  #: the encoding of a call, if they differ
+    remedy: str = ""
+
+
+def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
+    """Yield known rules for the frequencies of calls, likely ones first."""
+    scaling = encoding.scaling
+    name = type(scaling).__name__
+    field = trained_field(scaling)
+    start = getattr(scaling, field) if field else 1
+    for text, seen, remedy in (
+        (
+            f"one token early: a call of length {start} gets those of length {start + 1}",
+            lambda n: n + 1,
+            f"The length is the largest position plus 1, and counts as long if it is more than "
+            f"{start} (>, not >=).",
+        ),
+        (
+            f"one token late: a call of length {start + 1} gets those of length {start}",
+            lambda n: max(n - 1, 1),
+            "Take the largest position plus 1 for the length, not the largest position.",
+        ),
+        (
+            "token by token: they depend on the position, not the length of the call",
+            lambda n: 0,
+            "Choose the frequencies once for a call, by its largest position plus 1, and use them "
+            "for all its tokens.",
+        ),
+    ):
+        text = f"{name} changes the frequencies {text}"
+        yield Rule("scaling-parameter", text, encoding, seen, remedy=remedy)
+    for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
+        if hasattr(scaling, "short_factor") and end != start:
+            yield Rule(
+                "scaling-parameter",
+                f"{name} changes the frequencies after length {end}, declared {start}",
+                encoding,
+                lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
+                remedy=f"Compare the length of the call with {start}, not with {end}.",
+            )
+    for policy in ("static", "short", "long"):
+        text = f"the frequencies do not depend on the length: policy is {policy!r}, declared "
+        said = f"{text}{getattr(scaling, 'policy', '')!r}"
+        remedy = "Choose the frequencies by the length of each call: its largest position plus 1."
+        yield from _changed(encoding, said, remedy, policy=policy)
+    yield Rule(
+        "scaling-missing",
+        "the frequencies stay those of the original length in every call",
+        encoding,
+        lambda n: 1,
+        remedy="Compute the frequencies from the length of each call: its largest position plus 1.",
+    )
+    if hasattr(scaling, "short_factor"):
+        short, long = scaling.short_factor, scaling.long_factor
+        text = "short_factor and long_factor are exchanged"
+        remedy = f"Use short_factor up to length {start}, long_factor beyond."
+        yield from _changed(encoding, text, remedy, short_factor=long, long_factor=short)
+        text = "the lists short_factor and long_factor are reversed: slow pairs come first"
+        remedy = "Use both lists in their order: number k is for pair k."
+        yield from _changed(
+            encoding, text, remedy, short_factor=short[::-1], long_factor=long[::-1]
+        )
+    factor = getattr(scaling, "factor", None)
+    values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS] if field else []
+    if factor and field:
+        values = [(field, round(start * factor)), ("factor", factor**2), *values]
+    if factor:
+        values += [("factor", f) for f in FACTORS]
+    for key, value in values:
+        text = f"{key} is {value}, declared {getattr(scaling, key)}"
+        remedy = f"Pass {key} = {getattr(scaling, key)}, not {value}."
+        yield from _changed(encoding, text, remedy, **{key: value})
+    if isinstance(scaling, pr.QwenNTK):
+        yield from _steps(encoding, start)
+    if not factor:
+        return
+    for other in (pr.NTKScaling, pr.LinearScaling):
+        made = other(factor)
+        yield Rule(
+            "scaling-formula",
+            f"the scaling is {made!r} at every length, declared {name}",
+            encoding.replace(scaling=made),
+        )
+    if isinstance(scaling, pr.DynamicNTK):
+        yield from _dynamic(encoding, factor, start)
+
+
+def _steps(encoding: Any, start: int) -> Iterator[Rule]:
+    """Yield Qwen's dynamic NTK with its steps rounded in another way."""
+    roundings: tuple[tuple[str, Callable[[float], int]], ...] = (
+        ("down", math.floor), ("to the nearest integer", round),
+    )  # fmt: skip
+    for words, rounded in roundings:
+
+        def seen(n: int, rounded: Callable[[float], int] = rounded) -> int:
+            return start << max(rounded(math.log2(n / start)), 0)
+
+        yield Rule(
+            "scaling-formula",
+            f"QwenNTK: log2(L / train_length) is rounded {words}, declared up",
+            encoding,
+            seen,
+            remedy="Round log2(L / train_length) up (ceil).",
+        )
+
+
+def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
+    """Yield dynamic NTK with other numbers alpha, or another power of alpha, on the base."""
+    d = encoding.rotary_dim
+    right = f"factor * L / {start} - (factor - 1)"
+    powers = (("d/(d-2)", d / (d - 2)), ("1", 1.0), ("(d-2)/d", (d - 2) / d))
+    for what, alpha in (
+        (right, lambda n: factor * n / start - (factor - 1)),
+        (f"L / {start} - (factor - 1)", lambda n: n / start - (factor - 1)),
+        (f"L / {start}", lambda n: n / start),
+        (f"factor * L / {start}", lambda n: factor * n / start),
+        (f"factor * L / {start} - factor", lambda n: factor * n / start - factor),
+        (f"factor * (L / {start} - 1)", lambda n: factor * (n / start - 1)),
+        ("factor", lambda n: factor),
+    ):
+        for power, of in powers:
+            for shortest in (start, 1):
+                if what == right and power == "d/(d-2)" and shortest == start:
+                    continue  # as declared
+                short = "" if shortest > 1 else ", in calls up to the trained length too"
+                remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
+                remedy += f"least {start}."
+
+                def at(n: int, alpha: Any = alpha, of: float = of, least: int = shortest) -> Any:
+                    if n <= start and least == start:
+                        return encoding.replace(scaling=None)
+                    value = alpha(n)
+                    base = encoding.base * abs(value) ** of if value else 0.0
+                    return encoding.replace(scaling=None, base=base) if base > 1 else None
+
+                yield Rule(
+                    "scaling-formula",
+                    f"the base is multiplied by ({what}) ** {power}{short}",
+                    encoding,
+                    at=at,
+                    remedy=remedy,
+                )
+
+
+def _changed(encoding: Any, message: str, remedy: str = "", **changes: Any) -> Iterator[Rule]:
+    """Yield the mistake that changes fields of the scaling, unless the new scaling is invalid."""
+    try:
+        changed = encoding.replace(scaling=encoding.scaling.replace(**changes))
+    except (ValueError, TypeError):
+        return
+    yield Rule("scaling-parameter", message, changed, remedy=remedy)

@@ -1,0 +1,110 @@
+"""Report pairs that follow other position axes than declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+
+from posenc_ref import MultiAxisRoPE, Rotary
+from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.conformance.harness.run import Run
+
+
+def assignment(encoding: Rotary) -> str:
+    """Return the declared axis of every pair as an instruction."""
+    axes = encoding.axes()
+    if axes is None:
+        return ""
+    each = (f"pairs {ranges(np.flatnonzero(axes == a).tolist())} follow axis {a}"
+            for a in range(encoding.num_axes))  # fmt: skip
+    return f"Declared: {', '.join(each)}."
+
+
+def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> bool:
+    """Report pairs that follow other axes than ``wanted`` (pairs,); return whether there are any.
+
+    ``follows`` (A, pairs) says which axes turn each pair.
+    """
+    several = follows.sum(axis=0)
+    axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
+    if np.array_equal(axes, wanted):
+        return False
+    count = encoding.num_axes
+    k = int(np.flatnonzero(axes != wanted)[0])
+    seen = ", ".join(str(a) for a in np.flatnonzero(follows[:, k])) or "none"
+    evidence = (
+        f"pair {k} follows axis {seen}, declared {wanted[k]}; pairs by axis "
+        f"{[int((axes == a).sum()) for a in range(count)]}, declared "
+        f"{[int((wanted == a).sum()) for a in range(count)]}"
+    )
+    remedy = assignment(encoding)
+    if (several > 1).any():
+        run.add("sections", "pairs follow several axes at once", evidence, remedy=remedy)
+        return True
+    if (axes == axes[0]).all():
+        run.add(
+            "sections",
+            f"sections are ignored: every pair follows axis {axes[0]}",
+            evidence,
+            remedy=remedy,
+        )
+        return True
+    for order in permutations(range(count)):
+        if np.array_equal(np.array(order)[wanted], axes):
+            run.add(
+                "axis-order",
+                f"the axes are in the order {order}, declared {tuple(range(count))}",
+                evidence,
+                values={"declared": list(range(count)), "measured": list(order)},
+                remedy=remedy,
+            )
+            return True
+    run.add("sections", _arrangement(encoding, axes), evidence, remedy=remedy)
+    return True
+
+
+def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
+    """Return a message with the measured assignment of pairs to axes."""
+    for text, other in arrangements(encoding):
+        if np.array_equal(other, axes):
+            return text
+    if (axes < 0).all():
+        return "no pair follows any axis"
+    return "pairs follow other axes than declared"
+
+
+def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield known assignments of pairs to axes, each with its message."""
+    if not isinstance(encoding, MultiAxisRoPE):
+        return
+    for order in permutations(encoding.sections):
+        for arrangement in ("chunked", "interleaved"):
+            try:
+                other = encoding.replace(
+                    sections=order, arrangement=arrangement, spacing="global",
+                    base=10000.0, layout="half", output_layout=None, position_scale=1.0,
+                )  # fmt: skip
+            except ValueError:
+                continue
+            yield (
+                f"sections are {arrangement} {order}, declared "
+                f"{encoding.arrangement} {encoding.sections}",
+                other.axes(),
+            )
+    half = tuple(n // 2 for n in encoding.sections)
+    if all(n % 2 == 0 for n in encoding.sections):
+        yield (
+            f"the sections are halved and repeated: {half + half}, declared {encoding.sections}",
+            np.tile(np.repeat(np.arange(encoding.num_axes), half), 2),
+        )
+    yield (
+        f"the sections are in the reverse order: {encoding.sections[::-1]}, the last axis first",
+        np.repeat(np.arange(encoding.num_axes)[::-1], encoding.sections[::-1]),
+    )
+    count = sum(encoding.sections)
+    yield (
+        f"pairs cycle through the axes, declared {encoding.arrangement}",
+        np.arange(count) % encoding.num_axes,
+    )

@@ -1,0 +1,266 @@
+"""Diagnose the structure of a rotation: its pairs, its channels, and the map of every pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import MultiAxisRoPE, Proportional, RoPE, Rotary
+from posenc_ref.accuracy import FACTOR_SLACK
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import plural, ranges
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
+from posenc_ref.conformance.phases.frequencies import agree
+from posenc_ref.conformance.phases.measure import Measured
+
+from .diagnose_pairs import not_proportional, wrong_blocks
+from .wrong_rotations import pairs_of
+
+#: Largest finite float16.
+_FLOAT16_MAX = 65504.0
+
+
+def _token_index(run: Run, encoding: Rotary) -> bool:
+    """Report a function whose calls of single tokens all have position 0; return whether it does.
+
+    Where positions must be contiguous, each measured position is a call of one token.
+    """
+    at = np.array([9, 10, 11, 12])
+    x = run.random((1, 2, at.size, encoding.head_dim), 24)
+    try:
+        later, first = run.driver.apply(x, at), run.driver.apply(x, np.arange(at.size))
+    except (Refused, Malformed):
+        return False
+    if not np.array_equal(later, first) or np.array_equal(first, x):
+        return False
+    run.add(
+        "decode-offset",
+        "given positions are ignored: tokens are counted from 0 in every call",
+        "positions 9..12 have the results of positions 0..3",
+    )
+    return True
+
+
+def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Diagnose pairs, slice and rotation; return whether frequencies can be compared."""
+    first, second = live(encoding, encoding.pairs())
+    layout = getattr(encoding, "layout", "")
+    declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
+    found = {(p.a, p.b) for p in measured.pairs}
+    rotated = {c for pair in found for c in pair} | set(measured.odd)
+    wanted = {c for pair in declared for c in pair}
+    if not rotated and not measured.scaled:
+        if _token_index(run, encoding):
+            return False
+        run.add(
+            "frequency-spacing",
+            "nothing is rotated: every frequency is 0",
+            f"all {encoding.head_dim} channels pass through at positions "
+            f"{measured.positions.tolist()}",
+            remedy="Rotate x by the angles of its positions; here it is returned as it was passed.",
+        )
+        return False
+    if measured.moved:
+        c, at = next(iter(measured.moved.items()))
+        run.add(
+            "output-layout",
+            plural(
+                len(measured.moved),
+                "channel that is not rotated is copied to another channel",
+                "channels that are not rotated are copied to other channels",
+            ),
+            f"channel {c} is copied to channel {at}",
+            remedy=f"Return channels that are not rotated in their own places: {c} in {c}.",
+        )
+        return False
+    if measured.scaled and not set(measured.scaled) & wanted:
+        c = measured.scaled[0]
+        size, m = float(measured.matrices[0, c, c]), encoding.attention_factor()
+        own = m != 1.0 and abs(size - m) <= FACTOR_SLACK * m
+        run.add(
+            "attention-factor" if own else "amplitude",
+            f"channels outside the rotary slice are multiplied by {size:.6g}"
+            + (", the attention factor of the rotated ones" if own else ""),
+            f"channels {measured.scaled[:6]}",
+            remedy=f"Multiply the rotated channels only: return channels "
+            f"{ranges(sorted(measured.scaled))} as they were passed.",
+        )
+        return False
+    if rotated != wanted:
+        _slice(run, encoding, measured, rotated, wanted)
+        return False
+    if wrong_blocks(run, encoding, measured):
+        return False
+    if measured.odd:
+        columns = ", ".join(map(str, measured.odd[:4]))
+        text = f"channels {columns} are not rotated in pairs"
+        run.add("not-a-rotation", text, _support(measured), remedy=_rotate(encoding))
+        return False
+    if found != declared:
+        other = "half" if layout == "interleaved" else "interleaved"
+        got = measured.layout() or "neither layout's"
+        p = next(p for p in measured.pairs if (p.a, p.b) not in declared)
+        known = isinstance(encoding, RoPE) and measured.layout() == other
+        at = int(np.flatnonzero((first == p.a) | (second == p.a))[0])
+        run.add(
+            "layout",
+            f"pairs are {got}, declared {layout or 'others'}",
+            f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
+            remedy=_permutation(encoding, other) if known else _rotate(encoding),
+            values={"declared": layout, "measured": got},
+        )
+    _output(run, encoding, measured, same_pairs=found == declared)
+    return True
+
+
+def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
+    """Report pairs that are written to other channels than declared."""
+    first, second = live(encoding, encoding.pairs())
+    out1, out2 = live(encoding, encoding.output_pairs())
+    wanted = {
+        (int(a), int(b)): {int(c), int(d)}
+        for a, b, c, d in zip(first, second, out1, out2, strict=True)
+    }
+    moved = any({a, b} != out for (a, b), out in wanted.items())
+    if not same_pairs and measured.in_out() != moved:
+        return  # other pairs, moved (or not moved) as declared
+    wrong = [p for p in measured.pairs if wanted.get((p.a, p.b), {p.a, p.b}) != {p.out_a, p.out_b}]
+    if not wrong:
+        return
+    p = wrong[0]
+    expected = wanted.get((p.a, p.b))
+    if not moved:
+        read, written = measured.layout(), measured.output_layout()
+        run.add(
+            "output-layout",
+            "pairs are written to other channels than they are read from"
+            + (f": read {read}, written {written}" if read and written else ""),
+            f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
+            remedy=f"Write each pair back to the channels it was read from, such as {p.a} and "
+            f"{p.b}. If q and k are both permuted so, the logits equal the declared ones; cached "
+            "keys and tensors do not.",
+        )
+        return
+    run.add(
+        "output-layout",
+        "pairs are not written to the declared channels",
+        f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}"
+        + (f", declared {min(expected)} and {max(expected)}" if expected else ""),
+        remedy="Write each pair to the declared channels"
+        + (f", {min(expected)} and {max(expected)} for this one" if expected else "")
+        + ", not back to those it was read from. If q and k are both permuted, the logits equal "
+        "the declared ones; cached keys and tensors do not.",
+    )
+
+
+def _slice(
+    run: Run, encoding: Rotary, measured: Measured, rotated: set[int], wanted: set[int]
+) -> None:
+    low, high = min(rotated, default=0), max(rotated, default=0)
+    missing = sorted(wanted - rotated)
+    half = encoding.head_dim // 2
+    pairs = [(p.a, p.b) for p in measured.pairs]
+    if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
+        evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
+        expected, phases = nonzero_frequencies(encoding), measured.phases
+        if phases is not None and agree(phases.frequencies, expected, phases.sigma).all():
+            run.add(
+                "layout",
+                "pairs reach across the whole head, (k, k + head_dim/2), not across the slice; "
+                "frequencies are those of the slice",
+                evidence,
+                equivalent=("proportional", "rotary-dim"),
+                remedy=_rotate(encoding),
+            )
+            return
+        run.add(
+            "proportional",
+            f"the first {len(pairs)} pairs of the whole head are rotated, not the first "
+            f"{len(wanted)} channels",
+            evidence,
+            equivalent=("rotary-dim",),
+            remedy=f"{_rotate(encoding)} Divide their exponents by {len(wanted)}, not by "
+            f"{encoding.head_dim}.",
+        )
+        return
+    scaling = getattr(encoding, "scaling", None)
+    if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
+        return
+    first, second = live(encoding, encoding.pairs())
+    timescale = 1 / nonzero_frequencies(encoding)
+    lost = {
+        int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
+    }
+    if missing and set(missing) == lost and rotated < wanted:
+        run.add(
+            "overflow",
+            f"pairs with a timescale over {_FLOAT16_MAX:g} are not rotated: base ** x overflows "
+            "float16",
+            f"declared and not rotated: {missing[:6]}",
+            equivalent=("angle-precision",),
+        )
+        return
+    still = _still_axis(encoding, rotated)
+    run.add(
+        "rotary-dim",
+        f"{still}{len(rotated)} channels are rotated ({low}..{high}), declared {len(wanted)} "
+        f"({min(wanted)}..{max(wanted)}) of {encoding.head_dim}",
+        f"channels passed through: {len(measured.passed)}"
+        + (f"; declared and not rotated: {missing[:6]}" if missing else ""),
+        values={"declared": len(wanted), "measured": len(rotated)},
+        remedy=_channels(sorted(rotated), sorted(wanted)),
+    )
+
+
+def _still_axis(encoding: Rotary, rotated: set[int]) -> str:
+    """Return words for position axes whose pairs are not rotated at all, and no others."""
+    axes = encoding.axes() if isinstance(encoding, MultiAxisRoPE) else None
+    if axes is None:
+        return ""
+    first, second = encoding.pairs()
+    turned = np.isin(first, list(rotated)) & np.isin(second, list(rotated))
+    still = [a for a in range(encoding.num_axes) if not turned[axes == a].any()]
+    if not still or not turned[~np.isin(axes, still)].all():
+        return ""
+    return f"the pairs of axis {ranges(still)} are not rotated: "
+
+
+def _channels(rotated: list[int], wanted: list[int]) -> str:
+    """Return which channels to rotate, and which to leave."""
+    missing = sorted({*wanted} - {*rotated})
+    more = sorted({*rotated} - {*wanted})
+    parts = [f"rotate channels {ranges(missing)} too"] * bool(missing)
+    parts += [f"pass channels {ranges(more)} through unchanged"] * bool(more)
+    text = ", and ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _rotate(encoding: Rotary) -> str:
+    """Return the declared pairs as an instruction."""
+    if not hasattr(encoding, "layout"):
+        return ""
+    return f"Rotate the declared pairs: {pairs_of(encoding)}."
+
+
+def _permutation(encoding: Any, measured: str) -> str:
+    d = encoding.rotary_dim
+    perm = (
+        "[0, d/2, 1, d/2+1, ...]" if encoding.layout == "half" else "[0, 2, 4, ..., 1, 3, 5, ...]"
+    )
+    return (
+        f"Rotate {encoding.layout} pairs. Or keep the function and permute the weights of q and k "
+        f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
+        f"source={encoding.layout!r}, target={measured!r}"
+        + (f", rotary_dim={d}" if d != encoding.head_dim else "")
+        + (f", rotary_start={encoding.rotary_start}" if encoding.rotary_start else "")
+        + "). Or permute the channels of q and k before the function: x[..., perm] with perm = "
+        f"{perm}; the logits then equal the declared ones. Never permute v."
+    )
+
+
+def _support(measured: Measured) -> str:
+    c = measured.odd[0]
+    rows = np.flatnonzero((measured.matrices[:, :, c] != 0).any(axis=0))
+    return f"input channel {c} affects output channels {[int(r) for r in rows[:6]]}"

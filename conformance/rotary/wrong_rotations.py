@@ -1,0 +1,201 @@
+"""Wrong results of ``apply`` at the right positions: other rotations, other elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import MultiAxisRoPE, RoPE, Rotary
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.oracle.apply import apply_truth, identical
+
+Change = Callable[[np.ndarray], np.ndarray]
+#: The code of tokens and heads that are mixed up.
+ELEMENTS = "wrong-row"
+
+
+def rotations(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield wrong rotations that keep the positions, and wrong orders of elements.
+
+    Facts are calls with ``x`` (B, H, S, D), ``positions`` and ``memory``.
+    """
+    yield Mistake(
+        "frequency-spacing",
+        "nothing is rotated",
+        lambda call: identical(call.x),
+        "Rotate these tokens too, by the angles of their positions.",
+    )
+    yield from _turned(encoding)
+    yield from _reordered(encoding)
+
+
+def _turned(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield rotations backwards, of other pairs, without the scaling, and with other factors."""
+    if not isinstance(encoding, RoPE | MultiAxisRoPE):
+        return
+
+    def other(message: str, remedy: str, **change: object) -> Mistake:
+        changed = encoding.replace(**change)
+        predict = lambda c: apply_truth(changed, c.x, c.positions)  # noqa: E731
+        return Mistake("layout", message, predict, remedy)
+
+    yield other(
+        "the rotation turns the other way, by -angle",
+        "Rotate by +angle: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin."
+        if encoding.sign > 0
+        else "Rotate by -angle: y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin.",
+        sign=-encoding.sign,
+    )
+    if encoding.layout in ("half", "interleaved"):
+        layout = "half" if encoding.layout == "interleaved" else "interleaved"
+        text = f"pairs are {layout}, declared {encoding.layout}"
+        pairs = f"Rotate {encoding.layout} pairs: {pairs_of(encoding)}."
+        yield other(text, pairs, layout=layout, output_layout=None)
+        text += ", and the rotation turns the other way"
+        pairs += " Turn them by +angle." if encoding.sign > 0 else " Turn them by -angle."
+        yield other(text, pairs, layout=layout, output_layout=None, sign=-encoding.sign)
+    if isinstance(encoding, RoPE) and encoding.scaling is not None:
+        remedy = f"Use the declared frequencies, with {encoding.scaling!r}."
+        yield other("the declared scaling is missing", remedy, scaling=None)
+    m = encoding.attention_factor()
+    for words, factor in (("missing", 1 / m), ("applied twice", m)) if m != 1.0 else ():
+        yield Mistake(
+            "attention-factor",
+            f"the attention factor is {words}",
+            lambda c, by=factor: _times(encoding, apply_truth(encoding, c.x, c.positions), by),  # type: ignore[misc]
+            f"Multiply cos and sin by the declared factor {m:.9g} once.",
+        )
+
+
+def other_axes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield other positions (A, B, S) than declared, for encodings with several position axes."""
+    count = encoding.num_axes
+
+    def at(code: str, message: str, positions: Change, remedy: str) -> Mistake:
+        predict = lambda c: apply_truth(encoding, c.x, positions(c.positions))  # noqa: E731
+        return Mistake(code, message, predict, remedy)
+
+    own = "Use the position of the token on each axis."
+    for axis in range(count):
+        text = f"the position on axis {axis} is used on every axis"
+        yield at("sections", text, lambda p, a=axis: np.broadcast_to(p[a], p.shape), own)  # type: ignore[misc]
+    for one, two in combinations(range(count), 2):
+        order = list(range(count))
+        order[one], order[two] = two, one
+        text = f"axes {one} and {two} are exchanged"
+        yield at("axis-order", text, lambda p, order=order: p[order], own)  # type: ignore[misc]
+    for axis in range(count):
+        text = f"the position on axis {axis} is taken as 0"
+        still = np.arange(count)[:, None, None] == axis
+        yield at("sections", text, lambda p, still=still: np.where(still, 0, p), own)  # type: ignore[misc]
+    text = "every row has the positions of row 0"
+    yield at("row-offset", text, lambda p: np.broadcast_to(p[:, :1], p.shape),
+             "Use the positions of each row.")  # fmt: skip
+    text = "every token has the position of the first one"
+    yield at("decode-offset", text, lambda p: np.broadcast_to(p[..., :1], p.shape), own)
+    text = "the index in the call is used on every axis"
+    yield at("decode-offset", text, lambda p: 0 * p + np.arange(p.shape[-1]), own)
+
+
+def pairs_of(encoding: Any) -> str:
+    """Return the declared pairs in words, such as "channel k with channel k + 32"."""
+    (a, b) = encoding.pairs()
+    if encoding.layout == "interleaved":
+        return f"channel {a[0]} with {b[0]}, {a[1]} with {b[1]}, ..." if a.size > 1 else "0 with 1"
+    start = f" from {a[0]} on" if a[0] else ""
+    return f"channel k{start} with channel k + {b[0] - a[0]}"
+
+
+def _times(encoding: Rotary, truth: Truth, factor: float) -> Truth:
+    """Return a result with the rotated channels multiplied."""
+    scale = np.ones(encoding.head_dim)
+    scale[np.concatenate(encoding.output_pairs())] = factor
+    return replace(
+        truth,
+        value=truth.value * scale,
+        terms=truth.terms * np.abs(scale),
+        angle=truth.angle * np.abs(scale),
+    )
+
+
+def _joined(x: np.ndarray) -> np.ndarray:
+    """Return (B, H, S, D) from which heads and tokens were exchanged by a transpose, not undone."""
+    return x.transpose(0, 2, 1, 3).reshape(x.shape)
+
+
+def _split(x: np.ndarray) -> np.ndarray:
+    """Return (B, H, S, D) read as (B, S, H, D), with heads and tokens exchanged by a transpose."""
+    b, h, s, d = x.shape
+    return x.reshape(b, s, h, d).transpose(0, 2, 1, 3)
+
+
+def _reordered(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield results whose tokens, heads or rows were mixed up before or after the rotation."""
+    mixed = "are exchanged by a reshape: they are mixed up"
+    for what, of in (
+        ("the result", _joined),
+        ("the result", _split),
+        ("x", _joined),
+        ("x", _split),
+    ):
+        change = lambda part, call, of=of: of(part)  # noqa: E731
+        yield _mixed(
+            encoding,
+            f"heads and tokens of {what} {mixed}",
+            change if what == "x" else _kept,
+            _kept if what == "x" else change,
+            f"Exchange heads and tokens of {what} with a transpose, never with a reshape.",
+        )
+    remedy = "Read x by its strides, or make it contiguous first (contiguous(), ascontiguousarray)."
+    write = "Write the result by its own strides: an array made like x (empty_like) has the "
+    write += "strides of x."
+    as_if = "in the order of its memory, as if it were contiguous"
+    for message, before, after, mend in (
+        (f"a transposed x is read {as_if}", _as_it_lies, None, remedy),
+        (f"a transposed or sliced x is read {as_if}", _raw, None, remedy),
+        ("the result for a transposed x is written in the order of the memory of x", None,
+         _into_memory, write),
+        ("a transposed x is read, and the result written, in the order of the memory of x",
+         _as_it_lies, _into_memory, remedy),
+    ):  # fmt: skip
+        yield _mixed(encoding, message, before or _kept, after or _kept, mend)
+
+
+def _kept(x: np.ndarray, call: Any) -> np.ndarray:
+    return x
+
+
+def _as_it_lies(x: np.ndarray, call: Any) -> np.ndarray:
+    """Return the elements of x in the order of its memory, in its shape."""
+    return _joined(x) if call.memory == "transposed" else x
+
+
+def _raw(x: np.ndarray, call: Any) -> np.ndarray:
+    """Return the first elements of the memory of x, of which a sliced x has every other row."""
+    if call.memory == "sliced":
+        return np.concatenate([x, x], axis=-1).ravel()[: x.size].reshape(x.shape)
+    return _as_it_lies(x, call)
+
+
+def _into_memory(y: np.ndarray, call: Any) -> np.ndarray:
+    """Return the elements of y, written one after the other into memory that lies like x."""
+    return _split(y) if call.memory == "transposed" else y
+
+
+def _mixed(
+    encoding: Rotary,
+    message: str,
+    before: Callable[[np.ndarray, Any], np.ndarray],
+    after: Callable[[np.ndarray, Any], np.ndarray],
+    remedy: str,
+) -> Mistake:
+    def predict(call: Any) -> Truth:
+        truth = apply_truth(encoding, before(call.x, call), call.positions)
+        return each_part(truth, lambda part: after(np.broadcast_to(part, call.x.shape), call))
+
+    return Mistake(ELEMENTS, message, predict, remedy)

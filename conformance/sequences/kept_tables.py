@@ -1,0 +1,82 @@
+"""Known mistakes of tables that an instance keeps between calls: their key, and how they grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+
+#: One call: the sizes (B, H, S), and the position of the first token.
+Call = tuple[tuple[int, int, int], int]
+#: Returns the position that a table has in each of its rows, for every token of the last call.
+Positions = Callable[[Sequence[Call]], np.ndarray]
+
+#: Numbers of rows that a table may begin with.
+_FIRST = (0, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+#: How a table grows that is too short: its new length, from the old one and the one needed.
+_GROWTH: dict[str, Callable[[int, int], int]] = {
+    "": lambda old, needed: needed,
+    ", which doubles its length": lambda old, needed: max(2 * old, needed),
+    ", whose length is a power of 2": lambda old, needed: 1 << (needed - 1).bit_length(),
+}
+
+
+def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
+    """Yield mistakes of kept tables.
+
+    ``predict(positions, whole)`` returns the prediction of a mistake whose positions follow from
+    the calls of one sequence up to the present one, or of the whole run.
+    """
+    key = "Keep cos and sin under the offset of a call as well as its length, or compute them anew."
+    text = "a call gets the angles of the first equally long call of the instance"
+    yield Mistake("state", text, predict(_first, True), key)  # type: ignore[arg-type]
+    text = "a call gets the angles of the call before, if it is as long"
+    yield Mistake("state", text, predict(_before, True), key)  # type: ignore[arg-type]
+    remedy = (
+        "Number the rows that are added to a table from the rows that it has: arange(old, new), or "
+        "build the whole table anew."
+    )
+    for words, growth in _GROWTH.items():
+        for first in _FIRST:
+            for begins, least in (("begins with", 0), ("has at least", first)):
+                size = f" that {begins} {first} rows" * bool(first)
+                text = (
+                    f"rows that are added to a kept table{size}{words} are numbered from 0 again, "
+                    "not from its length"
+                )
+                positions = _grown(0 if least else first, least, growth)
+                for whole in (False, True):
+                    yield Mistake("state", text, predict(positions, whole), remedy)  # type: ignore[arg-type]
+
+
+def _own(call: Call) -> np.ndarray:
+    return np.asarray(call[1] + np.arange(call[0][2]))
+
+
+def _first(calls: Sequence[Call]) -> np.ndarray:
+    return _own(next(call for call in calls if call[0][2] == calls[-1][0][2]))
+
+
+def _before(calls: Sequence[Call]) -> np.ndarray:
+    """Return the positions of the first of equally long calls in succession."""
+    at = len(calls) - 1
+    while at and calls[at - 1][0][2] == calls[-1][0][2]:
+        at -= 1
+    return _own(calls[at])
+
+
+def _grown(first: int, least: int, growth: Callable[[int, int], int]) -> Positions:
+    """Return the rows of a table of ``first`` rows that grows to ``least`` rows at least."""
+
+    def positions(calls: Sequence[Call]) -> np.ndarray:
+        starts = [0, first]  # the table is made of ranges from 0; these are their bounds
+        for (_, _, n), offset in calls:
+            if offset + n > starts[-1]:
+                starts.append(max(growth(starts[-1], offset + n), offset + n, least))
+        bounds = np.array(starts)
+        own = _own(calls[-1])
+        return np.asarray(own - bounds[np.searchsorted(bounds, own, side="right") - 1])
+
+    return positions

@@ -1,0 +1,66 @@
+"""Name the order of the columns of a table whose columns are permuted."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import FourierFeatures
+from posenc_ref.conformance.harness.run import Run
+
+from .remedies import columns_of
+
+_KEYS = ("coordinate", "frequency", "function")
+
+
+def report_order(run: Run, order: list[int]) -> None:
+    """Report permuted columns: column j of the result is the declared column ``order[j]``.
+
+    The caller has compared every call with the permuted columns.
+    """
+    back = np.argsort(order).tolist()
+    words = _sorted_by(run.encoding, order)
+    message = f"the columns are {words}" if words else "the columns are permuted"
+    remedy = columns_of(run.encoding)
+    if len(order) <= _LISTED:
+        remedy += f" Tried: result[:, {back}] agrees in every call."
+    run.add("layout", message, f"the declared columns {order[:_LISTED]}", remedy=remedy)
+
+
+#: The most columns that a report lists.
+_LISTED = 16
+
+
+def _sorted_by(encoding: Any, order: list[int]) -> str:
+    """Return the keys by which the columns are sorted, in words; empty if there are none."""
+    if not isinstance(encoding, FourierFeatures):
+        return ""
+    matrix = np.asarray(encoding.matrix)
+    if ((matrix != 0).sum(axis=1) != 1).any():
+        return ""
+    coordinate = np.argmax(matrix != 0, axis=1)
+    size = np.abs(matrix).max(axis=1)
+    frequency = np.unique(np.round(size, 9), return_inverse=True)[1]
+    keys = np.full((3, encoding.dim), -1)
+    for function, columns in enumerate(encoding.columns()):
+        keys[:, columns] = coordinate, frequency, np.full(columns.size, function)
+    declared = [j for j in range(encoding.dim) if keys[0, j] >= 0]
+    extra = [j for j in range(encoding.dim) if keys[0, j] < 0]
+    for some in permutations(range(3)):
+        for sign in (1, -1):
+            by = [sign * keys[k, declared] if k == 2 else keys[k, declared] for k in some[::-1]]
+            found = [declared[i] for i in np.lexsort(by)]
+            if order == extra + found:
+                first, *others = (_KEYS[k] for k in some)
+                each = " and ".join(others)
+                return f"sorted by {first}, then by {each}: {_HINT[first]}"
+    return ""
+
+
+_HINT = {
+    "coordinate": "all columns of one coordinate come before those of the next",
+    "frequency": "all columns of one frequency come before those of the next",
+    "function": "all columns of one function, sine or cosine, come before those of the other",
+}

@@ -1,0 +1,81 @@
+"""Report how the rows of a learned table are wrong: shifted, exchanged, or other values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import Learned
+from posenc_ref.conformance.harness.reach import TableAccess
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.precision import rounded
+
+from .remedies import row_of
+from .rows_used import SeenRows, name_rows
+
+
+def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
+    """Report the rows that the function returns, or what their values are."""
+    weight = run.driver.copied(np.asarray(encoding.weight, dtype=np.float64))
+    offset = encoding.offset
+    every = np.arange(encoding.rows - max(offset, 0))
+    got = access.rows(every)
+    used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
+    shift = used - every
+    evidence = f"position 0 gets row {used[0]}, declared row {offset}"
+    if (shift == shift[0]).all() and shift[0] != offset:
+        run.add(
+            "position-origin",
+            f"rows are shifted by {shift[0]}, declared {offset}",
+            evidence,
+            remedy=row_of(offset),
+            values={"declared": offset, "measured": int(shift[0])},
+        )
+        return
+    wrong = np.flatnonzero(used != every + offset)
+    if wrong.size:
+        _moved(run, encoding, got, used, wrong)
+        return
+    p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
+    evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
+    for half in ("float16", "bfloat16"):
+        if np.array_equal(rounded(weight[used], half), got):
+            text = f"the rows of the table are rounded to {half}"
+            remedy = f"Keep and return the rows in {run.driver.dtype}, without a cast to {half}."
+            run.add("table-precision", text, evidence, remedy=remedy, values={"measured": half})
+            return
+    run.add("inaccurate", f"the values are not those of the table's rows{run.where()}", evidence)
+
+
+def _moved(
+    run: Run, encoding: Learned, got: np.ndarray, used: np.ndarray, wrong: np.ndarray
+) -> None:
+    """Report positions that get other rows than declared."""
+    offset, count = encoding.offset, used.size
+    last = count + offset - 1
+    p = int(wrong[0])
+    evidence = f"position {p} gets row {used[p]}, declared row {p + offset}"
+    away = np.unique((used - np.arange(count) - offset) % encoding.rows)
+    if away.size == 1:
+        by = int(away[0]) - encoding.rows * (2 * int(away[0]) > encoding.rows)
+        run.add(
+            "position-origin",
+            f"rows are taken {by:+d} rows from the declared ones, and wrap round at the end of the "
+            f"table's {encoding.rows} rows",
+            evidence,
+            remedy=row_of(offset),
+        )
+    elif wrong.size == 1 and p == count - 1 and used[p] == last - 1:
+        run.add(
+            "position-range",
+            f"the last position, {p}, gets row {used[p]}, as the position before it: consistent "
+            f"with row numbers that are clamped to at most {used[p]}",
+            evidence,
+            remedy=f"Do not clamp row numbers to {used[p]}: the last row of the table is {last}.",
+        )
+    elif not name_rows(run, [SeenRows("all positions", got, np.zeros(1), np.arange(count))]):
+        run.add(
+            "wrong-row",
+            f"{wrong.size} of {count} positions get wrong rows{run.where()}",
+            evidence,
+            remedy=f"{row_of(offset)} Here, {evidence}.",
+        )

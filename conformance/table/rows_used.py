@@ -1,0 +1,147 @@
+"""Decode which rows of a table a function returned, and find the rule behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.run import Run
+
+from .reference import longest, rows_of
+
+#: The most wrong rows that are decoded; equal ones count once.
+_MOST = 600
+#: The most candidates for a row.
+_REACH = 2**13
+#: Columns that are compared before all of them are.
+_COLUMNS = 24
+#: Sizes of tiles whose last one may be moved back so that it is full.
+_TILES = (4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class SeenRows:
+    """The rows of one call, (S, dim) or (B, S, dim), and their positions, (S,) or (B, S)."""
+
+    case: str
+    rows: np.ndarray
+    size: np.ndarray  #: the terms that are added to the rows, such as |x|; broadcasts to them
+    positions: np.ndarray
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for the positions."""
+        shape = self.rows.shape[:-1]
+        index, n = np.arange(shape[-1]), shape[-1]
+        found = {
+            DECLARED: np.broadcast_to(self.positions, shape),
+            "the index in the call": np.broadcast_to(index, shape),
+            "the length of the call": np.full(shape, n),
+        }
+        if len(shape) > 1:
+            found["the batch row"] = np.broadcast_to(np.arange(shape[0])[:, None], shape)
+            found["the number of batch rows"] = np.full(shape, shape[0])
+        for tile in _TILES:
+            found[f"the start of the last {tile} tokens"] = np.full(shape, n - tile)
+        return found
+
+
+def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
+    """Report the rule that gives the row of every position; return whether there is one.
+
+    Every wrong row must equal another row of the declared table, and the rule must predict the
+    rows of all calls. ``only`` says which rows these are, if others are not known.
+    """
+    found = rule_of(run, seen)
+    if found is None:
+        return False
+    rule, where, wrong = found
+    words = rule.words
+    text = f"{only}the row used is that of {words}".replace(DECLARED, "the declared position")
+    run.add(
+        rule.code or "wrong-row",
+        text,
+        f"{where}; the rule predicts all {plural(wrong, 'wrong row', 'wrong rows')}",
+        remedy=remedy_of(rule),
+        values={"measured": words},
+    )
+    return True
+
+
+def remedy_of(rule: Rule) -> str:
+    """Return what to change."""
+    where = f", also where {rule.where}" if rule.where else ""
+    return f"Take the row of {DECLARED}{where}: not that of {rule.text}."
+
+
+def rule_of(run: Run, seen: Sequence[SeenRows]) -> tuple[Rule, str, int] | None:
+    """Return the rule, the first wrong row in words, and the number of wrong rows."""
+    used, flat, first, count = [], [], "", 0
+    for one in seen:
+        found = _decoded(run, one)
+        if found is None:
+            return None
+        wrong = found != np.broadcast_to(one.positions, found.shape)
+        if wrong.any() and not first:
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            declared = int(np.broadcast_to(one.positions, found.shape)[at])
+            first = f"{one.case}, row {at[-1]}: that of position {found[at]}, declared {declared}"
+        count += int(wrong.sum())
+        used.append(found.ravel())
+        flat.append({n: v.ravel() for n, v in one.variables().items()})
+    if not count:
+        return None
+    names = set.intersection(*({*v} for v in flat))
+    joined = {n: np.concatenate([v[n] for v in flat]) for n in flat[0] if n in names}
+    numbers = np.concatenate(used)
+    once = np.unique(np.stack([numbers, *joined.values()]), axis=1)
+    rule = find_rule(once[0], dict(zip(joined, once[1:], strict=True)), DECLARED)
+    if rule is None or not all(_follows(run, one, rule) for one in seen):
+        return None
+    return rule, first, count
+
+
+def _within(encoding: Any, positions: np.ndarray) -> np.ndarray:
+    """Return which positions the table has."""
+    low = -int(getattr(encoding, "offset", 0)) if getattr(encoding, "integers", False) else -_REACH
+    return np.asarray((positions >= min(low, 0)) & (positions < longest(encoding)))
+
+
+def _truth(run: Run, one: SeenRows, positions: np.ndarray) -> Truth:
+    t = rows_of(run, run.encoding, positions)
+    return Truth(t.value, t.terms + one.size, t.angle, t.amplitude)
+
+
+def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:
+    """Return the position of every row, or None if some row is of no position."""
+    declared = np.array(np.broadcast_to(one.positions, one.rows.shape[:-1]))
+    truth = _truth(run, one, declared)
+    wrong = np.asarray((run.scores(one.rows, truth) > run.budget).any(axis=-1))
+    if not wrong.any():
+        return declared
+    if not np.isfinite(one.rows).all() or wrong.sum() > _MOST:
+        return None
+    top = min(max(2 * int(np.abs(declared).max(initial=0)) + 64, 256), _REACH)
+    at = np.arange(-8, top)
+    at = at[_within(run.encoding, at)]
+    table = rows_of(run, run.encoding, at).value
+    some = np.unique(np.linspace(0, table.shape[1] - 1, _COLUMNS).astype(int))
+    rows = one.rows[wrong]
+    away = np.zeros((rows.shape[0], at.size))
+    for column in some:
+        away = np.maximum(away, np.abs(rows[:, [column]] - table[None, :, column]))
+    used = declared.copy()
+    used[wrong] = at[np.argmin(away, axis=1)]
+    return used if run.fits(one.rows, _truth(run, one, used)) else None
+
+
+def _follows(run: Run, one: SeenRows, rule: Rule) -> bool:
+    positions = np.broadcast_to(rule.of(one.variables()), one.rows.shape[:-1])
+    if not _within(run.encoding, positions).all():
+        return False
+    return run.fits(one.rows, _truth(run, one, positions))

@@ -1,0 +1,60 @@
+"""A function that takes long to raise the same again and again is not called a thousand times."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import RoPE
+from posenc_ref.conformance import NoConvention, bind
+from posenc_ref.conformance.calling import trial
+
+HALF = RoPE(8, layout="half")
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Three calls are enough, whatever time they take."""
+    monkeypatch.setattr(trial, "SAME", 3)
+    monkeypatch.setattr(trial, "SECONDS", -1.0)
+
+
+def test_the_same_exception_ends_the_trials(at_once):
+    calls = []
+
+    def rotate(x, at):
+        calls.append(x)
+        raise ValueError("no")
+
+    with pytest.raises(NoConvention, match="because 3 calls raised ValueError: no"):
+        bind(rotate, HALF)
+    assert len(calls) < 10
+
+
+def test_other_exceptions_in_between_change_nothing(at_once):
+    calls = []
+
+    def rotate(x, at):
+        calls.append(x)
+        if len(calls) % 2:
+            raise ValueError("no")
+        raise TypeError("no")
+
+    with pytest.raises(NoConvention, match="because 3 calls raised"):
+        bind(rotate, HALF)
+    assert 5 <= len(calls) < 20
+
+
+def test_fast_refusals_do_not_end_the_trials(monkeypatch):
+    monkeypatch.setattr(trial, "SAME", 3)
+
+    def rotate(x, at):
+        if x.shape[-1] != 112:
+            raise ValueError("the heads have 112 channels")
+        angle = at[:, None] / 10000.0 ** (np.arange(56) / 56)
+        cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+        a, b = np.split(x, 2, axis=-1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    assert bind(rotate).head_dim == 112
+    monkeypatch.setattr(trial, "SECONDS", -1.0)  # so this function could be lost
+    with pytest.raises(NoConvention, match="112 channels"):
+        bind(rotate)

@@ -1,0 +1,90 @@
+"""Rotations that are wrong in some calls or elements only: the cause, the place and the remedy."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+from tests.night import by_day
+
+HALF = pr.RoPE(8, layout="half")
+IMAGES = pr.MultiAxisRoPE(8, sections=(2, 2), layout="half", spacing="restart")
+
+
+def eight_heads(x, positions):
+    y = HALF.apply(x, positions)
+    y[:, 8:] = x[:, 8:]
+    return y
+
+
+def by_memory(x, positions):
+    return HALF.apply(x.ravel(order="K").reshape(x.shape), positions)
+
+
+def joined(x, positions):
+    return HALF.apply(x, positions).transpose(0, 2, 1, 3).reshape(x.shape)
+
+
+def overwritten(x, positions):
+    cos, sin = (t.astype(x.dtype) for t in HALF.cos_sin(positions, dtype="float64"))
+    cos, sin = (t[:, None] if t.ndim == 3 else t for t in (cos, sin))
+    a, b = x[..., :4], x[..., 4:]
+    a = a * cos - b * sin
+    return np.concatenate([a, b * cos + a * sin], axis=-1)
+
+
+def tile(x, positions):
+    """Read the positions of the last tile of 16 from the start of the list."""
+    p, n = np.asarray(positions), x.shape[2]
+    index = np.arange(n)
+    return HALF.apply(x, p[..., np.where(index >= n // 16 * 16, index % 16, index)])
+
+
+def one_axis(x, positions):
+    at = np.asarray(positions)
+    return IMAGES.apply(x, np.broadcast_to(at[0], at.shape) if x.shape[2] == 1 else at)
+
+
+def backwards(x, positions):
+    return HALF.apply(x, -np.asarray(positions) if x.shape[2] == 1 else positions)
+
+
+CASES = {
+    "heads": (eight_heads, HALF, "nothing is rotated, only in heads from 8 on", "too, by the"),
+    "memory": (by_memory, HALF, "a transposed x is read in the order of its memory", "strides"),
+    "joined": (joined, HALF, "heads and tokens of the result are exchanged by a reshape",
+               "with a transpose"),
+    "overwritten": (overwritten, HALF, "the first one's result, which has overwritten it",
+                    "keep x1 until y2"),
+    "tile": (tile, HALF, "the position of token s modulo 16, where the index in the call is past "
+             "the last multiple of 16", "Use the declared position, also where"),
+    "one axis": (one_axis, IMAGES, "axis 0 is used on every axis, only in calls with S = 1",
+                 "on each axis"),
+    "backwards": (backwards, HALF, "the other way, by -angle, only in calls with S = 1",
+                  "Rotate by +angle"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", by_day(CASES, ["joined"]))
+def test_the_cause_and_its_remedy(case):
+    function, encoding, words, remedy = CASES[case]
+    finding = check(function, encoding, "apply").findings[0]
+    assert words in finding.message
+    assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "severity"),
+    [
+        ("float64", np.float32, "error"),
+        pytest.param("float32", np.int32, "note", marks=pytest.mark.nightly),
+    ],
+)
+def test_positions_in_narrow_formats_show_past_2_to_the_24(dtype, kind, severity):
+    def narrow(x, positions):
+        held = np.asarray(positions).astype(kind).astype(np.float64)
+        return HALF.apply(x, held)
+
+    findings = check(narrow, HALF, "apply", dtype=dtype).findings
+    assert [f.severity for f in findings if "past 2**" in f.message] == [severity]
+    assert not check(HALF.apply, HALF, "apply", dtype=dtype).findings
