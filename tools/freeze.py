@@ -1,6 +1,6 @@
 """Compare every verdict with the frozen ones: python tools/freeze.py.
 
-Judges all functions of tests/mutants and tests/named, identifies every function of the gallery and
+Judges all functions of tests/mutants, tests/named and tests/authors, identifies every function of the gallery and
 sweeps the models below, then prints what differs from tests/frozen.json and exits with 1 if
 anything does::
 
@@ -70,6 +70,17 @@ def judge_named(name):
     return name, first(check(case.function, encoding, case.surface, name=name, **case.kwargs))
 
 
+def judge_authors(name):
+    """Judge one function of tests/authors; only the verdict is kept."""
+    from posenc_ref.conformance import check
+    from tests.authors import cases
+
+    case = cases()[name]
+    settings = case.get("settings", {})
+    report = check(case["fn"], case["encoding"], case["surface"], name=name, **settings)
+    return name, {"verdict": report.verdict}
+
+
 def _pool(function, names):
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -88,6 +99,13 @@ def named():
     from tests.named import CASES
 
     return _pool(judge_named, [case.name for case in CASES])
+
+
+def authors():
+    """Every function of tests/authors."""
+    from tests.authors import cases
+
+    return _pool(judge_authors, list(cases()))
 
 
 def _posenc(*arguments):
@@ -126,7 +144,13 @@ def _families(*names):
     return [text for name in names for text in ("--family", name)]
 
 
-SECTIONS = {"corpus": corpus, "named": named, "gallery": gallery, "sweep": sweep}
+SECTIONS = {
+    "corpus": corpus,
+    "named": named,
+    "authors": authors,
+    "gallery": gallery,
+    "sweep": sweep,
+}
 
 
 def main():

@@ -1,6 +1,6 @@
 """No Python file has more than 400 lines."""
 
-from tests.lint.sources import require_no_violations, sources
+from tests.lint.sources import AUTHORS, require_no_violations, sources
 
 LIMIT = 400
 
@@ -13,7 +13,7 @@ def violations(path, text):
 
 def test_no_file_is_long():
     folders = ("posenc_ref", "backends", "conformance", "tests", "tools", "benchmarks", "examples")
-    require_no_violations(violations, sources(*folders))
+    require_no_violations(violations, sources(*folders, exempt=AUTHORS))
 
 
 def test_a_long_file_is_found():

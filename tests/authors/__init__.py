@@ -1,0 +1,55 @@
+"""Implementations by authors who had seen neither the judge nor its tests, as they wrote them.
+
+Each author read the specification, the surfaces and the task: write right and wrong functions over
+all families, and note the cause of each wrong one before the judge has seen it. The files are kept
+as they came, but for line breaks; no lint applies to them. ``graded.tsv`` has the grade that a
+further reader gave the first report of each case, on the code of that day:
+
+- a wrong case is ``true`` (the first finding names the cause), ``partly``, ``vague`` (it says where,
+  or only that the function is wrong), ``misleading``, or ``missed`` (not rejected);
+- a right case is ``ok``, ``accused`` or ``inconclusive``;
+- a remedy ``helps``, is ``no help`` or ``harmful``.
+
+`tools/freeze.py authors` judges all of them and compares the verdicts with tests/frozen.json.
+"""
+
+import csv
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The grade of one first report."""
+
+    set: int  #: 1 and later: the cases that were judged on the same day
+    grade: str
+    remedy: str
+    reason: str
+
+
+@cache
+def cases():
+    """Return every case by its id, as its author wrote it."""
+    found = {}
+    for path in sorted(FOLDER.glob("*/cases_*.py")):
+        module = importlib.import_module(f"{__name__}.{path.parent.name}.{path.stem}")
+        for case in module.CASES:
+            assert case["id"] not in found, case["id"]
+            found[case["id"]] = case
+    return found
+
+
+@cache
+def graded():
+    """Return the grade of every case by its id."""
+    with (FOLDER / "graded.tsv").open(newline="", encoding="utf-8") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {
+            row["id"]: Grade(int(row["set"]), row["class"], row["remedy"], row["reason"])
+            for row in rows
+        }

@@ -1,0 +1,49 @@
+"""Cases from outside are judged as frozen.json says, and docs/causes.md counts their grades."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from tests.authors import cases, graded
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Wrong cases that conform, and why.
+PASSED = {
+    **dict.fromkeys(
+        ("a180", "a181", "b211", "d023"),
+        "wrong at negative or fractional positions only, which callers seldom send: a note",
+    ),
+    "b303": "a float32 x is returned as float64: a note",
+    "c007": "int32 positions wrap past 2**31: a note",
+}
+
+
+def frozen():
+    return json.loads((ROOT / "tests" / "frozen.json").read_text(encoding="utf-8"))["authors"]
+
+
+def test_every_case_is_graded():
+    assert cases().keys() == graded().keys() == frozen().keys()
+    for name, case in cases().items():
+        of_right = graded()[name].grade in ("ok", "accused", "inconclusive")
+        assert of_right == case["right"], name
+
+
+def test_wrong_cases_deviate_and_right_ones_conform():
+    verdicts = {name: row["verdict"] for name, row in frozen().items()}
+    passed = {n for n, case in cases().items() if not case["right"] and verdicts[n] != "deviates"}
+    assert passed == PASSED.keys()
+    assert {verdicts[n] for n, case in cases().items() if case["right"]} == {"conforms"}
+
+
+def test_the_page_counts_the_grades():
+    page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (first|second|third) \|(.*)\|$", page, re.MULTILINE)
+    for number, (_, cells) in enumerate(rows, 1):
+        c = Counter(grade.grade for grade in graded().values() if grade.set == number)
+        wrong = [c[name] for name in ("true", "partly", "vague", "misleading")]
+        total = sum(wrong) + c["missed"]
+        right = [c["ok"] + c["accused"] + c["inconclusive"], c["accused"]]
+        assert [int(cell) for cell in cells.split("|")] == [total, sum(wrong), *wrong, *right]
+    assert len(rows) == max(grade.set for grade in graded().values())
