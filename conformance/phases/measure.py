@@ -119,6 +119,8 @@ class Measured:
     def describe(self) -> str:
         """Return the pairs and their frequencies in one line."""
         if not self.pairs:
+            if self.odd:
+                return f"{len(self.odd)} channels are changed, no two of them as a pair"
             return "no channel pairs are rotated"
         names = {"interleaved": "interleaved pairs", "half": "half-split pairs", "": "other pairs"}
         text = f"{len(self.pairs)} {names[self.layout()]}"

@@ -50,10 +50,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
     first = int(np.argmax(wrong & near))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
     if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
-        remedy = (
-            f"Do not clamp positions to {used[first]}: rotate by the position itself, or raise "
-        )
-        remedy += "an error past the last supported one."
+        remedy = f"Do not clamp positions to {used[first]}: {_SUPPORT}"
         text = f"positions are clamped to {used[first]}"
         run.add("position-range", text, evidence, remedy=remedy)
         return
@@ -61,10 +58,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
     signed = (at + size // 2) % max(size, 1) - size // 2
     if size > 1 and (meets(at % size).all() or meets(signed).all()):
         kind = _INTEGERS.get((size, bool((used < 0).any())), "")
-        remedy = (
-            f"Do not reduce positions modulo {size}: rotate by the position itself, or raise an "
-        )
-        remedy += "error past the last supported one."
+        remedy = f"Do not reduce positions modulo {size}: {_SUPPORT}"
         if kind:
             remedy = f"Hold positions in int32 or int64: {kind} wraps round at {size}."
         text = f"positions wrap round modulo {size}{f', as {kind} does' if kind else ''}"
