@@ -73,6 +73,14 @@ def test_the_cause_and_its_remedy(case):
     assert remedy in finding.remedy
 
 
+@pytest.mark.nightly
+def test_an_error_of_the_last_tile_begins_at_no_position():
+    """Errors of 3e-08 at the end of all contexts stood above "first error ... at position 0"."""
+    accuracy = check(tile, HALF, "apply").accuracy
+    assert max(accuracy.errors.values()) < 2**-9
+    assert accuracy.degrades_at is None
+
+
 @pytest.mark.parametrize(
     ("dtype", "kind", "severity"),
     [
@@ -100,7 +108,7 @@ def test_positions_in_narrow_formats_show_past_2_to_the_24(dtype, kind, severity
         ([5], "1 pair is rotated: channel 5 comes out as passed, its partner 37 turned",
          "compute output channel 5 too"),
     ],
-    ids=str,
+    ids=["first halves", "pairs from 8 on", "one"],
 )  # fmt: skip
 def test_pairs_of_which_one_channel_is_returned_as_passed(kept, said, remedy):
     """Such channels were called rotated, and the others were to be rotated too."""
