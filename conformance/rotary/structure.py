@@ -124,8 +124,11 @@ def _half_rotated(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """
     size, matrices = encoding.head_dim, measured.matrices
     still = (matrices == np.eye(size)).all(axis=(0, 2))
-    mixed = (np.count_nonzero(matrices, axis=2) > 1).any(axis=0)
     one, two = live(encoding, encoding.output_pairs())
+    wanted, of = np.zeros((size, size), bool), live(encoding, encoding.pairs())
+    for out in (one, two):
+        wanted[out, of[0]] = wanted[out, of[1]] = True
+    mixed = ((matrices != 0).any(axis=0) == wanted).all(axis=1) & wanted.any(axis=1)
     half = (still[one] & mixed[two]) | (mixed[one] & still[two])
     if not half.any():
         return False
