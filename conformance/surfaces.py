@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from posenc_ref import (
     ALiBi,
     ConViTBias,
-    Encoding,
     Learned,
     ModelEncoding,
+    MRoPEPositions,
     RoPE,
     Rotary,
     T5Bias,
@@ -18,10 +18,11 @@ from posenc_ref import (
     softmax_scale,
 )
 
+from .harness.implementation import Declared
 from .harness.signatures import SURFACES
 
-#: A declaration: an encoding, a whole model, or None.
-Declared = Encoding | ModelEncoding | None
+__all__ = ["WORDS", "Declared", "families_of", "refuse"]
+
 
 #: The declarations of each family, in words.
 WORDS = {
@@ -35,6 +36,7 @@ WORDS = {
     "alibi": "ALiBi",
     "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
+    "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
 }
 
 
@@ -44,6 +46,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("none",)
     if isinstance(declared, ModelEncoding):
         return ("model",)
+    if isinstance(declared, MRoPEPositions):
+        return ("positions",)
     found = [declared.family]
     if isinstance(declared, ALiBi):
         found.append("alibi")

@@ -52,6 +52,7 @@ from .models.query_scale import (
     QueryScale,
     QueryTemperature,
 )
+from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
@@ -130,6 +131,7 @@ __all__ = [
     "LogNScale",
     "LogTemperature",
     "LongRoPE",
+    "MRoPEPositions",
     "MixedRoPE",
     "ModelEncoding",
     "MultiAxisRoPE",
@@ -172,6 +174,7 @@ __all__ = [
     "layout_permutation",
     "linspace_positions",
     "mrope_positions",
+    "mrope_rule",
     "normed_apply",
     "packed",
     "patch_centres",

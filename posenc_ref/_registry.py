@@ -9,6 +9,7 @@ CLASSES: dict[str, dict[str, type[Any]]] = {
     "scaling": {},
     "query_scale": {},
     "model": {},
+    "positions": {},
 }
 
 

@@ -1,8 +1,7 @@
-"""M-RoPE positions: text, images and videos in one sequence, three numbers for each token."""
+"""M-RoPE positions: text, images, videos and audio in one sequence, three numbers per token."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,9 @@ from .position_ids import _integers
 from .vision_positions import grid_positions
 
 #: The token types, numbered as in the ``mm_token_type_ids`` of transformers.
-TEXT, IMAGE, VIDEO = 0, 1, 2
+TEXT, IMAGE, VIDEO, AUDIO = 0, 1, 2, 3
+#: How the two tokens before and after a video with its sound are numbered.
+MARKERS = ("separate", "shared")
 _NAMES = {IMAGE: "image", VIDEO: "video"}
 
 
@@ -29,8 +30,10 @@ def mrope_positions(
     seconds_per_grid: Any = None,
     tokens_per_second: float | None = None,
     text_after: str = "max",
+    fractional: bool = False,
+    markers: str = "separate",
 ) -> np.ndarray:
-    """Return M-RoPE positions (time, height, width) of text, images and videos.
+    """Return M-RoPE positions (time, height, width) of text, images, videos and audio.
 
     Text that starts at position c has c, c + 1, ... on all three axes.  In an image or video that
     starts at c, the token in frame t, row h and column w of the merged grid has ``c + (t, h, w)``;
@@ -48,6 +51,10 @@ def mrope_positions(
     video.
     Decoding continues at the largest position plus one in both.
 
+    Audio tokens are numbered like text. A run of video and audio tokens without text between them
+    is a video with its sound, in any order: the video has its positions from c on, its audio
+    counts c, c + 1, ... on all axes, and the next text starts after the larger of the two.
+
     ==================================  ======================================================
     model                               settings
     ==================================  ======================================================
@@ -55,12 +62,16 @@ def mrope_positions(
     Qwen2.5-VL                          ``seconds_per_grid``, ``tokens_per_second=2``
     Qwen3-VL, Qwen3.5, GLM-4.1V, 4.5V   ``split_frames=True``
     Ernie 4.5 VL                        ``temporal_merge_size=2``
+    Qwen2.5-Omni                        ``tokens_per_second=25``, ``markers="shared"``
+    Qwen3-Omni                          ``tokens_per_second=13``, ``fractional=True``
     ==================================  ======================================================
+
+    :func:`mrope_rule` gives these settings by ``model_type`` or configuration.
 
     Parameters
     ----------
     token_types : integers, shape (S,) or (B, S)
-        0 text, 1 image, 2 video: the ``mm_token_type_ids`` of transformers.
+        0 text, 1 image, 2 video, 3 audio: the ``mm_token_type_ids`` of transformers.
     image_grids, video_grids : integers, shape (n, 3)
         Frames, height and width of each image or video in *patches* (before merging), in order of
         occurrence: first those of the first row of the batch, then those of the second, ...
@@ -80,10 +91,15 @@ def mrope_positions(
         Required with seconds_per_grid.
     text_after : {"max", "extent"}
         The position after an image or video, as above.
+    fractional : bool
+        Keep fractions of times instead of truncating them; the result is float64.
+    markers : {"separate", "shared"}
+        "shared": the two start tokens of a video with its sound (of the video, of the audio) have
+        one position, and so have its two end tokens.
 
     Returns
     -------
-    int64 array, shape (3, S) or (3, B, S)
+    int64 array (float64 if fractional), shape (3, S) or (3, B, S)
         Decoding continues on all axes at one more than the largest position of the row.
 
     Traps
@@ -101,6 +117,8 @@ def mrope_positions(
     space = validate.integer("spatial_merge_size", spatial_merge_size, minimum=1)
     time = validate.integer("temporal_merge_size", temporal_merge_size, minimum=1)
     validate.choice("text_after", text_after, ("max", "extent"))
+    shared = validate.choice("markers", markers, MARKERS) == "shared"
+    dtype = np.float64 if validate.boolean("fractional", fractional) else np.int64
     images = _grids("image_grids", image_grids, space, 1)
     videos = _grids("video_grids", video_grids, space, time)
     steps = _steps(seconds_per_grid, tokens_per_second, len(videos))
@@ -112,24 +130,29 @@ def mrope_positions(
         VIDEO: list(zip(videos, steps, strict=True)),
     }
 
-    positions = np.zeros((3, *types.shape), dtype=np.int64)
+    positions = np.zeros((3, *types.shape), dtype=dtype)
     for b, (row, real) in enumerate(zip(types, mask, strict=True)):
-        parts, start = [np.zeros((3, 0), dtype=np.int64)], 0
-        for kind, length in _runs(row[real]):
-            if kind == TEXT:
-                parts.append(start + np.tile(np.arange(length), (3, 1)))
-                start += length
-            while kind != TEXT and length > 0:
+        parts, start, runs = [np.zeros((3, 0), dtype=dtype)], dtype(0), _runs(row[real])
+        for number, run in enumerate(runs):
+            if run[0] in (TEXT, AUDIO) and VIDEO not in run:
+                ends = [shared and _sounds(runs, n) for n in (number - 1, number + 1)]
+                parts.append(np.tile(start + _counted(run.size, *ends), (3, 1)))
+                start = parts[-1].max() + 1
+                continue
+            kind, length = int(run.min()), int((run != AUDIO).sum())
+            while length > 0:
                 (t, h, w), step = _next(waiting[kind], kind, b)
-                part = start + _span(t, h, w, step)
-                parts.append(part)
+                part = start + _span(t, h, w, step, fractional)
                 length -= part.shape[1]
-                if length < 0:
+                if length < 0 or (length and AUDIO in run):
                     raise ValueError(
                         f"token_types must have {t * h * w} tokens for the {_NAMES[kind]} of "
                         f"merged grid {(t, h, w)}, got {length + part.shape[1]} in row {b}"
                     )
-                start = int(part.max()) + 1 if text_after == "max" else start + max(h, w)
+                if AUDIO in run:
+                    part = _with_sound(run, part, start)
+                parts.append(part)
+                start = part.max() + 1 if text_after == "max" else start + max(h, w)
         positions[:, b, real] = np.concatenate(parts, axis=1)
     for kind, left in waiting.items():
         if left:
@@ -140,10 +163,45 @@ def mrope_positions(
     return positions if np.ndim(_host(token_types)) == 2 else positions[:, 0]
 
 
-def _span(t: int, h: int, w: int, step: float) -> np.ndarray:
+def _span(t: int, h: int, w: int, step: float, fractional: bool) -> np.ndarray:
     grid = grid_positions(h, w, frames=t)
-    grid[0] = np.trunc(grid[0].astype(np.float32) * np.float32(step))
+    times = grid[0].astype(np.float32) * np.float32(step)
+    if fractional:
+        return np.stack([times, *grid[1:]])
+    grid[0] = np.trunc(times)
     return grid
+
+
+def _with_sound(run: np.ndarray, video: np.ndarray, start: Any) -> np.ndarray:
+    """Return the positions of a video and its sound, in the order of the tokens."""
+    part = np.empty((3, run.size), dtype=video.dtype)
+    part[:, run == VIDEO] = video
+    part[:, run == AUDIO] = start + np.arange((run == AUDIO).sum())
+    return part
+
+
+def _sounds(runs: list[np.ndarray], number: int) -> bool:
+    """Return whether the run of this number is a video with its sound."""
+    return 0 <= number < len(runs) and VIDEO in runs[number] and AUDIO in runs[number]
+
+
+def _counted(length: int, after: bool, before: bool) -> np.ndarray:
+    """Return 0, 1, ... for a run of text.
+
+    Its first two tokens share a number after a video with sound, its last two before one.
+    """
+    if length < 2 * (after + before):
+        raise ValueError(
+            "token_types must have two text tokens before and two after each video with its sound "
+            f"(markers='shared'), got {length}"
+        )
+    steps = np.ones(length, dtype=np.int64)
+    steps[:1] = 0
+    if after:
+        steps[1] = 0
+    if before:
+        steps[-1] = 0
+    return np.cumsum(steps)
 
 
 def _next(waiting: list[Any], kind: int, row: int) -> Any:
@@ -153,20 +211,21 @@ def _next(waiting: list[Any], kind: int, row: int) -> Any:
     return waiting.pop(0)
 
 
-def _runs(row: np.ndarray) -> list[tuple[int, int]]:
-    """Return the runs of equal values in ``row``, as (value, length)."""
-    edges = np.flatnonzero(np.diff(row)) + 1
-    bounds = [0, *edges.tolist(), len(row)]
-    return [(int(row[a]), b - a) for a, b in pairwise(bounds) if b > a]
+def _runs(row: np.ndarray) -> list[np.ndarray]:
+    """Return the runs of tokens of one type; a video and its sound are one run."""
+    kinds = np.where(row == AUDIO, VIDEO, row)
+    return [run for run in np.split(row, np.flatnonzero(np.diff(kinds)) + 1) if run.size]
 
 
 def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray]:
     types = _integers("token_types", token_types)
     if types.ndim not in (1, 2):
         raise ValueError(f"token_types must have shape (S,) or (B, S), got {types.shape}")
-    unknown = sorted(set(np.unique(types).tolist()) - {TEXT, IMAGE, VIDEO})
+    unknown = sorted(set(np.unique(types).tolist()) - {TEXT, IMAGE, VIDEO, AUDIO})
     if unknown:
-        raise ValueError(f"token_types must be 0 (text), 1 (image) or 2 (video), got {unknown[0]}")
+        raise ValueError(
+            f"token_types must be 0 (text), 1 (image), 2 (video) or 3 (audio), got {unknown[0]}"
+        )
     if attention_mask is None:
         mask = np.ones(types.shape, dtype=bool)
     else:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, Rotary
+from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
 from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.foreign import said
-from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Declared, Implementation
+from posenc_ref.conformance.harness.rope_index import SURFACE as ROPE_INDEX
+from posenc_ref.conformance.harness.rope_index import named_otherwise, rope_index
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .bind_function import others
@@ -50,7 +52,7 @@ class UnusedInit(ValueError):
 
 def bind(
     target: Any,
-    encoding: Encoding | ModelEncoding | None = None,
+    encoding: Declared = None,
     surface: str | None = None,
     *,
     table: Any = None,
@@ -107,6 +109,13 @@ def bind(
     """
     if signature is not None and signature not in NAMES:
         raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
+    if isinstance(encoding, MRoPEPositions):
+        if surface not in (None, ROPE_INDEX):
+            raise NoConvention(
+                f"{name or class_name(target)} does not take the arguments of surface {surface!r}: "
+                f"{SURFACES[surface].call}"
+            )
+        return _numbering(target, encoding, config or {}, init or {}, name)
     if isinstance(encoding, ModelEncoding):
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
@@ -150,6 +159,24 @@ def bind(
     if own is not None:
         return replace(own, name=name or own.name)
     raise NoConvention(nothing_fits(request))
+
+
+def _numbering(
+    target: Any,
+    rule: MRoPEPositions,
+    config: Mapping[str, Any],
+    init: Mapping[str, Any],
+    name: str | None,
+) -> Implementation:
+    """Return a function that numbers tokens by a rule, called as the surface or by its names."""
+    library, words = libraries_of(target)[0], name or class_name(target)
+    if takes(target, ROPE_INDEX):
+        return Implementation(target, ROPE_INDEX, words, rule, library.backend)
+    try:
+        parameters = signature_of(target).parameters
+        return rope_index(target, parameters, library, rule, config, init, words)
+    except ValueError as error:
+        raise NoConvention(str(error)) from None
 
 
 def _best_facts(request: Request, facts: Facts, dim: int) -> tuple[Implementation | None, Facts]:
@@ -202,10 +229,14 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     if surface not in SURFACES:
         return True  # the caller refuses it
     most = len(SURFACES[surface].arguments)
-    counts = range(most + 1) if surface not in BOUND or surface == "frequencies" else (most,)
+    exact = surface in (*BOUND, ROPE_INDEX) and surface != "frequencies"
+    counts = (most,) if exact else range(most + 1)
     for count in counts:
         try:
-            signature_of(function).bind(*[None] * count)
+            signature = signature_of(function)
+            if surface == ROPE_INDEX and named_otherwise(signature.parameters):
+                return False
+            signature.bind(*[None] * count)
         except TypeError:
             continue
         except ValueError:  # no signature, as of functions in C

@@ -14,7 +14,6 @@ from typing import Any
 
 from posenc_ref import (
     DynamicNTK,
-    Encoding,
     LinearScaling,
     Llama3Scaling,
     LongRoPE,
@@ -25,6 +24,7 @@ from posenc_ref import (
     Table,
     YaRN,
 )
+from posenc_ref.conformance.harness.implementation import Declared
 
 from .configuration import (
     FULL,
@@ -205,7 +205,7 @@ def other_default(parameter: inspect.Parameter, value: Any) -> str:
 
 
 def facts_of(
-    encoding: Encoding | ModelEncoding | None,
+    encoding: Declared,
     given: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     head_dim: int | None = None,

@@ -19,7 +19,7 @@ from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import describe
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
-from posenc_ref.conformance.surfaces import Declared
+from posenc_ref.conformance.surfaces import Declared, refuse
 
 from .options.apart import InProcess, Memory, Printed, Started, Timeout, memory_limit
 from .options.delivery import known_deviation, printed
@@ -27,7 +27,7 @@ from .options.loading import (
     UsageError,
     command_words,
     is_onnx,
-    load_encoding,
+    load_declaration,
     load_target,
     refuse_options,
 )
@@ -41,6 +41,7 @@ from .options.models import (
     require_one_declaration,
 )
 from .options.output import usage_errors
+from .options.rules import OF_RULES, load_rule
 from .options.targets import Init, Signature, Table, bound_target, only_surface
 
 
@@ -195,17 +196,21 @@ def check_command(
     optional = own or not needed or (head_dim is not None and recorded is None)
     require_one_declaration(encoding, preset, config, optional=optional)
     several: dict[str, Encoding] = {}
-    declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
+    declared: Declared = None if encoding is None else load_declaration(encoding, chosen)
     model = None
     if preset is None and config is None:
         require_model(fact=fact, part=part, layer_type=layer_type, override=override)
-    if preset is not None or config is not None:
+    elif chosen in OF_RULES:
+        declared = load_rule(preset, config)
+    else:
         model = load_model(preset or config or "", part, fact or (), chosen, override)
         several = layer_types(model, layer_type) if graph else {}
         if recorded is not None:
             declared = model
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
+    if chosen in OF_RULES:
+        refuse(chosen, declared)
     settings: dict[str, Any] = {
         "backend": backend, "tensor_layout": tensor_layout, "device": device, "angles": angles,
         "precision": precision, "head_dim": head_dim, "max_position": max_position,

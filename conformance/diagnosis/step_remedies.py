@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .rounding import SIGNIFICANT_BITS
+
 #: For each kind of step, by the words of its change: what to do. ``{name}`` is the name of the
 #: step, ``{is_}`` its declared value where that is one number.
 _BY_WORDS = {
@@ -24,6 +26,13 @@ _BY_WORDS = {
         "is everywhere that of the first": "Compute {name} for each element, not for the first.",
         "is everywhere that of the last": "Compute {name} for each element, not for the last.",
         "is squared": "Use {name} itself, not its square.",
+        "counts queries from 0, not from the number of earlier keys": "Count queries from K - Q "
+        "on in {name}: the last query has the position of the last key.",
+    }
+    | {
+        f"is {how} {kind}": "Keep {name} in an integer type or in float32, not in " + f"{kind}."
+        for kind in SIGNIFICANT_BITS
+        for how in ("rounded to", "cut, not rounded, to")
     },
     "factor": {
         "is left out": "Include {name}{is_}.",

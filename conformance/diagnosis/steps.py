@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .rounding import SIGNIFICANT_BITS, significant
 from .step_remedies import remedy_for, remedy_for_exchange
 
 Value = Callable[[], Any]
@@ -84,6 +85,14 @@ class Steps:
             (code, "is everywhere that of the first", lambda: none + v.flat[0]),
             (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
         )
+        of_several += tuple(
+            ("position-precision", f"is {how} {kind}", lambda n=n, c=cut: significant(v, n, cut=c))
+            for kind, n in SIGNIFICANT_BITS.items()
+            for how, cut in (("rounded to", False), ("cut, not rounded, to", True))
+        )
+        if v.ndim == 2:  # of queries and keys
+            text = "counts queries from 0, not from the number of earlier keys"
+            of_several += (("bias-alignment", text, lambda: v - v.flat[0]),)
         options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
         return self._step("number", name, v, options)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from posenc_ref import Encoding, ModelEncoding
-from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Declared, Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.isolation.conversation import Limits
@@ -21,7 +20,7 @@ TOTAL, ANSWERS = 600.0, 20
 def from_command(
     command: Sequence[str],
     surface: str,
-    encoding: Encoding | ModelEncoding | None = None,
+    encoding: Declared = None,
     *,
     tensor_layout: str = "bhsd",
     timeout: float = TIMEOUT,

@@ -67,6 +67,10 @@ class Plain:
     #: Return the part of a result to compare.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
 
+    def whole(self, encoding: Any) -> bool:
+        """Return whether results must be integers: not if the declared rule keeps fractions."""
+        return self.integers and not getattr(encoding, "fractional", False)
+
 
 @dataclass(frozen=True)
 class PlainCall:

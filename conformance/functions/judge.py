@@ -28,12 +28,17 @@ from posenc_ref.conformance.harness.run import Run
 from .function import Plain, PlainCall
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
+from .mrope import MROPE_ROWS
+from .mrope_packed import MROPE_PACKED_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
 from .rules import name_rule
 
 #: The plain function of every surface.
-ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
+ROWS: dict[str, Plain] = {
+    **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
+    **MROPE_PACKED_ROWS,
+}  # fmt: skip
 
 #: Part of the message of a wrong result without a known cause.
 NO_CAUSE = "no known mistake explains"
@@ -42,6 +47,7 @@ NO_CAUSE = "no known mistake explains"
 def judge(run: Run) -> None:
     """Judge the calls and the state of a plain function, then diagnose failures."""
     row = ROWS[run.report.surface]
+    whole = row.whole(run.encoding)
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
@@ -68,16 +74,16 @@ def judge(run: Run) -> None:
                 continue
             run.add(*malformed[0])
             return
-        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if row.integers else []
+        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
             remedy = "Return integers: convert the result to int64, once it is whole numbers."
             text, needed = f"the result has dtype {wrong[0]}", "an integer dtype is needed"
             run.add("dtype", text, needed, remedy=remedy)
-        if wrong or not (row.integers or run.floats_only()):
+        if wrong or not (whole or run.floats_only()):
             return
         truth = call.truth(expected)
         # Copied values are only rounded.
-        if not (row.integers or truth.terms.any() or truth.angle.any()):
+        if not (whole or truth.terms.any() or truth.angle.any()):
             truth = row.truth(run.encoding, arguments, run.driver.rounded(truth.value))
         one = JudgedCall(where, actual, truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))

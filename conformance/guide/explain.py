@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from posenc_ref import Encoding, presets
+from posenc_ref import MRoPEPositions, presets
 from posenc_ref.conformance.calling.conventions import NAMES
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
@@ -46,7 +46,8 @@ def explain(name: str | None = None) -> str:
         return overview()
     if topic := find(name, TOPICS):
         return TOPICS[topic]()
-    values: dict[str, type[Value]] = {c.__name__: c for c in [*encodings(), *scalings()]}
+    classes = [*encodings(), *scalings(), MRoPEPositions]
+    values: dict[str, type[Value]] = {c.__name__: c for c in classes}
     surface, code = find(name, SURFACES), find(name, CODES)
     known = find(name, values) or ALIASES.get(find(name, ALIASES) or "")
     texts = [  # "slopes" is a surface and a code, "proportional" a scaling and a code
@@ -119,7 +120,7 @@ def _signature(cls: type) -> str:
 def _json(cls: type[Value]) -> str:
     """Return the JSON that declares an encoding or scaling: the keys that have no default."""
     example = next((e for e in _examples() if type(e) is cls), None)
-    kind = "encoding" if issubclass(cls, Encoding) else "scaling"
+    kind = cls.kind
     body = {kind: cls.__name__} if example is None else example.to_dict()
     required = [
         name
@@ -127,8 +128,9 @@ def _json(cls: type[Value]) -> str:
         if parameter.default is parameter.empty
     ]
     values = ", ".join(f'"{name}": {_value(body.get(name, ...))}' for name in (kind, *required))
-    text = f"'{{{values}}}'" if kind == "encoding" else f'"scaling": {{{values}}}'
-    where = "for --encoding" if kind == "encoding" else "inside that of a rotary encoding"
+    inside = kind == "scaling"
+    text = f'"scaling": {{{values}}}' if inside else f"'{{{values}}}'"
+    where = "inside that of a rotary encoding" if inside else "for --encoding"
     return f"JSON {where}; every parameter below is a key\n    {text}"
 
 

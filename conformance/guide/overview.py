@@ -44,6 +44,7 @@ KINDS = {
     "Tables, added to embeddings": ("table", "padded table"),
     "Biases, added to attention scores": ("alibi", "bias", "t5"),
     "Whole models": ("model",),
+    "Position ids of text, images, videos and audio": ("positions",),
     "Functions without an encoding: positions, indices, shifts": ("none",),
 }
 

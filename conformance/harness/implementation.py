@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding
+from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
 from posenc_ref._text import one_line
+
+#: A declaration: an encoding, a whole model, a rule of position ids, or None.
+Declared = Encoding | ModelEncoding | MRoPEPositions | None
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Implementation:
         The surface, which fixes the signature; see :func:`check`.
     name : str
         Its name in reports.
-    encoding : Encoding | ModelEncoding, optional
+    encoding : Encoding, ModelEncoding or MRoPEPositions, optional
         The encoding that its configuration declares.
     backend : str
         The array library that it takes.
@@ -53,7 +56,7 @@ class Implementation:
     call: Callable[..., Any]
     surface: str
     name: str
-    encoding: Encoding | ModelEncoding | None = None
+    encoding: Declared = None
     backend: str = "numpy"
     tensor_layout: str = "bhsd"
     head_dim: int | None = None

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, TINY, Truth, budget
 
 from . import floor
 from .driver import Driver, Malformed, Refused
 from .foreign import said
+from .implementation import Declared
 from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded
@@ -337,6 +337,6 @@ def largest(values: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
 
 
-def describe(encoding: Encoding | ModelEncoding | None) -> str:
+def describe(encoding: Declared) -> str:
     """Return the declared encoding as one line."""
     return "nothing (properties only)" if encoding is None else repr(encoding)

@@ -36,8 +36,10 @@ def identifier(surface: str) -> Identifier:
     return load(SURFACES[surface].identify)
 
 
-#: The surfaces whose functions can be identified: those of ``check``, and visual positions.
-IDENTIFIED = (*SURFACES, *VISION)
+#: Surfaces that are judged against a rule, which :func:`check` compares and nothing identifies.
+_RULES = {name for name, row in SURFACES.items() if row.families == ("positions",)}
+#: The surfaces whose functions can be identified: the others of ``check``, and visual positions.
+IDENTIFIED = (*(name for name in SURFACES if name not in _RULES), *VISION)
 
 
 def measured_as(surface: str) -> str:

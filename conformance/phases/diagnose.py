@@ -215,6 +215,8 @@ def _held(
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
+    if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
+        return False
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, but float64 is required"

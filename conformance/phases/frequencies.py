@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.rule import find_rule
 
 #: Bases of released text models; they are tried before a base is fitted.
@@ -104,8 +105,7 @@ def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 
 def round_bfloat16(values: np.ndarray) -> np.ndarray:
     """Return ``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
-    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
-    return np.asarray(np.ldexp(np.rint(mantissa * 256.0), exponent - 8))
+    return significant(values, SIGNIFICANT_BITS["bfloat16"])
 
 
 def few_digits(target: np.ndarray) -> Iterator[FrequencyMistake]:

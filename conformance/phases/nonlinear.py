@@ -91,7 +91,13 @@ def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
     cos, sin = unit_size(tables, at, declared)
     angle = (at + declared.origin)[:, None] * declared.frequencies
     off = np.abs(cos + 1j * sin - np.exp(1j * angle)).max(axis=1)
-    if at.size < 8 or off.min() <= 0 or off[:2].max() > _SMALL or off[-2:].min() < 10 * off[0]:
+    if (
+        at.size < 8
+        or not np.isfinite(off).all()
+        or off.min() <= 0
+        or off[:2].max() > _SMALL
+        or off[-2:].min() < 10 * off[0]
+    ):
         return
     if np.corrcoef(np.log(at), np.log(off))[0, 1] < _ALIKE:
         return

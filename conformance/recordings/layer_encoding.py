@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.conformance.harness.to_host import on_host
 from posenc_ref.conformance.surfaces import Declared
@@ -11,7 +13,7 @@ from .roles import Layer
 
 def of_layer(encoding: Declared, layer: Layer, layer_type: str | None) -> Rotary | None:
     """Return the rotary encoding of a layer, or None if the model's layer has no encoding."""
-    own: Encoding | None
+    own: Any
     if isinstance(encoding, ModelEncoding):
         own = _of_model(encoding, layer, layer_type)
         if own is None:

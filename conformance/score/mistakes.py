@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, XPos
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
 from posenc_ref.conformance.functions.layouts import rotary_variants
@@ -94,6 +95,19 @@ def _xpos(declared: XPos) -> Iterator[Change]:
     yield from xpos_variants(declared)
     text = "the decay has the opposite sign: it makes later keys larger"
     yield "amplitude", text, lambda call: _mirrored(call, declared).parts()
+    text = "keys after the query decay as those before it: the decay takes |query - key|"
+    remedy = "Take query - key with its sign: xPos lets later keys grow; a causal mask hides them."
+    yield "amplitude", text, lambda call: _later(call, _mirrored(call, declared)), remedy
+
+
+def _later(call: Scored, changed: Scored) -> Parts:
+    """Return the terms of ``call``, with those of ``changed`` for keys after the query."""
+
+    def either(one: Truth, other: Truth) -> Truth:
+        names = ("value", "terms", "angle")
+        return Truth(*(np.where(call.visible, getattr(one, n), getattr(other, n)) for n in names))
+
+    return {name: either(one, changed.parts()[name]) for name, one in call.parts().items()}
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:

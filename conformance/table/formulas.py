@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,13 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     formula = formula_of(declared)
     if formula is None:
         return
+    yield from _of(run, formula, first)
+    if formula is wave_formulas.of_axes:
+        yield from _of(run, partial(formula, alike=True), first)
+
+
+def _of(run: Run, formula: Formula, first: Any) -> Iterator[Mistake]:
+    declared: Table = run.encoding
     for code, message, remedy, change in changes(
         plain_steps(lambda s: formula(declared, first, s))
     ):

@@ -95,14 +95,14 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
     )  # fmt: skip
 
 
-def of_axes(e: Any, at: Any, s: Steps) -> np.ndarray:
-    """Return the rows of a table with several axes."""
+def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
+    """Return the rows of a table with several axes; with ``alike``, steps change in all parts."""
     places = _places(e, at, s, e.axes)
     parts = []
     for axis, part in e.parts():
-        name = _AXES[e.axes[axis]]
-        size = s.factor(f"the amplitude of the {name} part", 1.0, "amplitude")
-        parts.append(size * _waves(part, places[axis], s, f" of the {name} part"))
+        of = "of every part" if alike else f"of the {_AXES[e.axes[axis]]} part"
+        size = s.factor(f"the amplitude {of}", 1.0, "amplitude")
+        parts.append(size * _waves(part, places[axis], s, f" {of}"))
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
 
 

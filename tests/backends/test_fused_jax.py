@@ -47,6 +47,7 @@ def test_traces_are_exact_without_float64(name, rng):
         assert close(turned, true)
 
 
+@pytest.mark.nightly
 def test_gradients_and_vmap(rng):
     encoding = ROTARY["half-trailing"]
     x = array(rng, 4, 3, D)

@@ -4,6 +4,8 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Functions that import a module by its name.
+CALLS = ("import_module", "__import__", "find_spec")
 
 
 def sources(*folders, exempt=()):
@@ -33,6 +35,20 @@ def module_name(path):
     return ".".join(parts)
 
 
+def importing(source):
+    """Yield the nodes of a file that may import: expressions only where a function imports."""
+    calls = any(name in source for name in CALLS)
+    left = [ast.parse(source)]
+    while left:
+        node = left.pop()
+        yield node
+        left += [
+            child
+            for child in ast.iter_child_nodes(node)
+            if calls or not isinstance(child, ast.expr)
+        ]
+
+
 def imported(node, module):
     """Return the full names that an import statement, or import_module("name"), asks for."""
     package = module.removesuffix(".__init__").split(".")
@@ -47,5 +63,5 @@ def imported(node, module):
             return [f"{origin}.{alias.name}" for alias in names]
         case ast.Call(args=[ast.Constant(value=str(name)), *_], func=function):
             called = getattr(function, "attr", getattr(function, "id", ""))
-            return [name] if called in ("import_module", "__import__", "find_spec") else []
+            return [name] if called in CALLS else []
     return []

@@ -3,7 +3,6 @@
 Imports inside functions count. CONTRIBUTING.md lists the folders in the same order.
 """
 
-import ast
 import functools
 import re
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import PurePath
 
 import pytest
 
-from tests.lint.sources import ROOT, imported, module_name, require_none, sources
+from tests.lint.sources import ROOT, imported, importing, module_name, require_none, sources
 
 #: Folders and files of conformance/. Each may import the earlier ones.
 ORDER = (
@@ -39,8 +38,8 @@ def graph(files):
 
     found = {}
     for path, text in files.items():
-        nodes = ast.walk(ast.parse(text))
-        names = [name for node in nodes for name in imported(node, module_name(path))]
+        module = module_name(path)
+        names = [name for node in importing(text) for name in imported(node, module)]
         found[path] = {resolve(name) for name in names} - {None, path}
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lint.sources import imported, module_name, require_no_violations, sources
+from tests.lint.sources import CALLS, imported, module_name, require_no_violations, sources
 
 BACKENDS, CONFORMANCE = "posenc_ref.backends", "posenc_ref.conformance"
 FORBIDDEN = {
@@ -36,14 +36,17 @@ def is_deferring(node):
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
 
 
-def walk(node, deferred=False):
-    """Yield (node, deferred): deferred code does not run when the module is imported."""
+def walk(node, calls, deferred=False):
+    """Yield (node, deferred): deferred code does not run when the module is imported.
+
+    Expressions import nothing unless ``calls``: the file calls a function that imports.
+    """
     yield node, deferred
     for field, value in ast.iter_fields(node):
         lazy = deferred or (field == "body" and is_deferring(node))
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from walk(child, lazy)
+            if isinstance(child, ast.AST) and (calls or not isinstance(child, ast.expr)):
+                yield from walk(child, calls, lazy)
 
 
 def within(name, packages):
@@ -54,7 +57,8 @@ def violations(path, source):
     """Return the lines of `source`, the file at `path`, with a wrong import."""
     folder = Path(path).parts[0]
     found = []
-    for node, deferred in walk(ast.parse(source)):
+    calls = any(name in source for name in CALLS)
+    for node, deferred in walk(ast.parse(source), calls):
         for name in imported(node, module_name(path)):
             owner = name.partition(".")[0]
             if folder == "posenc_ref":

@@ -153,7 +153,7 @@ def test_seconds_become_positions():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: mrope_positions([0, 3]), ValueError, r"0 \(text\), 1 \(image\).*got 3"),
+        (lambda: mrope_positions([0, 4]), ValueError, r"0 \(text\), 1 \(image\).*got 4"),
         (lambda: mrope_positions([0.0]), TypeError, "token_types must be integers"),
         (lambda: mrope_positions([[[0]]]), ValueError, r"shape \(S,\) or \(B, S\)"),
         (lambda: mrope_positions([0, 1]), ValueError, "a grid for every image: none left in row 0"),

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posenc_ref import Encoding, from_dict
+from posenc_ref import Encoding, MRoPEPositions, from_dict
 from posenc_ref._documents import parse_json, read_text, require_regular
 from posenc_ref._text import indented, one_line, shown
 from posenc_ref.backends import backends
@@ -185,7 +185,16 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def load_encoding(text: str, surface: str | None = None) -> Encoding:
-    """Return the encoding that a text, or the text in ``@file``, declares.
+    """Return the encoding that a text, or the text in ``@file``, declares."""
+    value = load_declaration(text, surface)
+    if not isinstance(value, Encoding):
+        where = text[1:] if text.startswith("@") else "--encoding"
+        raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
+    return value
+
+
+def load_declaration(text: str, surface: str | None = None) -> Encoding | MRoPEPositions:
+    """Return the encoding, or the rule of position ids, that a text or ``@file`` declares.
 
     The text is JSON, or a call such as ``RoPE(64, layout="half")``, which is read and not run.
     Names of classes are found without case. Learned arrays that the surface does not use may be
@@ -221,7 +230,7 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
         value = from_dict(data)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
-    if not isinstance(value, Encoding):
+    if not isinstance(value, Encoding | MRoPEPositions):
         raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
     return value
 

@@ -106,6 +106,25 @@ axis-order: The position axes are taken in another order (h and w exchanged, t l
   remedy: Stack the positions in the declared order of axes, or exchange the axes when the table
     is built.
 
+media-grid: Tokens of an image or video do not have the frame, row and column of their place.
+  trigger: the position ids of the tokens equal those of another order or numbering of the grid
+  remedy: The token in frame t, row h and column w of the merged grid has the start of the image
+    plus (t, h, w).
+
+media-extent: What follows an image or video starts at a wrong position.
+  trigger: the position ids equal those of another rule for the start of the next text
+  remedy: Start it at one more than the largest position so far, on any axis.
+
+merge-size: Sizes of images or videos are counted in patches, before patches are merged to tokens.
+  trigger: the position ids equal those of grids that are not divided by the merge size
+  remedy: Divide height and width by spatial_merge_size first, as the tokens are counted.
+
+media-time: Frames of a video, or its sound, have wrong times.
+  trigger: the position ids equal those of other seconds per frame, another rate, other rounding,
+    or another alignment of sound and video
+  remedy: Frame k is at trunc(k * tokens_per_second * seconds_per_grid), unless the model counts
+    frames or keeps fractions.
+
 # Factors of values and logits
 
 attention-factor: cos and sin carry another attention factor than declared.

@@ -97,6 +97,36 @@ POSITIONS = (
         "count patches, and 2 x 2 patches are one token",
     ),
     Surface(
+        "mrope_position_ids",
+        "fn(token_types (B, S), image_grids, video_grids, seconds_per_grid, attention_mask (B, S), "
+        "n_steps) -> integers (3, B, S + n_steps): time, height and width of the prompt's tokens "
+        "and of n_steps generated ones; judged where the mask is 1",
+        lambda e, dtype: e.with_decoding,
+        (
+            "token_types",
+            "image_grids",
+            "video_grids",
+            "seconds_per_grid",
+            "attention_mask",
+            "n_steps",
+        ),
+        ("positions",),
+        meaning="positions of text (0), images (1), videos (2) and audio (3), and of the tokens "
+        "generated after each row; grids (n, 3) count patches: frames, height, width",
+        axes=("axis", "batch row", "token"),
+    ),
+    Surface(
+        "mrope_packed",
+        "fn(token_types (S,), image_grids, video_grids, seconds_per_grid, lengths) -> integers "
+        "(3, S): time, height and width; every document starts at 0",
+        lambda e, dtype: e.packed,
+        ("token_types", "image_grids", "video_grids", "seconds_per_grid", "lengths"),
+        ("positions",),
+        meaning="positions of packed documents of text (0), images (1), videos (2) and audio (3); "
+        "grids (n, 3) count patches: frames, height, width",
+        axes=("axis", "token"),
+    ),
+    Surface(
         "grid_positions",
         "fn(height, width, merge_size) -> integers (2, height * width)",
         lambda e, dtype: (

@@ -25,13 +25,15 @@ def tokens_first(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     """
     count = int(np.prod(sizes))
     shape = array.shape
+    axis = shape.index(count) if count in shape else None
     for at in range(len(shape) - len(sizes) + 1) if len(sizes) > 1 else ():
         if shape[at : at + len(sizes)] == sizes:
             array = array.reshape((*shape[:at], count, *shape[at + len(sizes) :]))
+            axis = at  # even if there are as many columns as tokens
             break
-    if count not in array.shape:
+    if axis is None:
         raise ValueError(f"expected an axis of {count} tokens, got shape {shape}")
-    moved = np.moveaxis(array, array.shape.index(count), 0)
+    moved = np.moveaxis(array, axis, 0)
     return moved.reshape((count, *(n for n in moved.shape[1:] if n != 1)))
 
 

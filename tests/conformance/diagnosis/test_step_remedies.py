@@ -6,6 +6,7 @@ import pytest
 from posenc_ref import ALiBi, Bias, T5Bias
 from posenc_ref.conformance import check
 from posenc_ref.conformance.bias.formulas import formula_of, step_changes
+from posenc_ref.conformance.diagnosis.rounding import significant
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.registry import entries
 
@@ -88,3 +89,18 @@ def test_slopes_of_other_heads_are_named(slopes, words):
         return slopes(n, true) if n == 32 else true
 
     assert words in check(fn, ALiBi(32), "slopes").findings[0].message
+
+
+def test_distances_cut_to_bfloat16_are_named():
+    """Up to 256 they are exact."""
+    declared = ALiBi(4)
+
+    def fn(q_len, k_len):
+        distance = np.arange(k_len - q_len, k_len)[:, None] - np.arange(k_len)
+        distance = significant(np.maximum(distance, 0), 8, cut=True)
+        return (-declared.slopes()[:, None, None] * distance).astype(np.float32)
+
+    found = check(fn, declared, "bias").findings[0]
+    assert found.code == "position-precision"
+    assert found.message == "the offset query - key is cut, not rounded, to bfloat16"
+    assert "float32" in found.remedy

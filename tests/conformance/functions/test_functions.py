@@ -35,9 +35,13 @@ DECLARED = {
         pr.Learned(WEIGHT, offset=2, padding_idx=0),
     ],
     "layers": [MODEL],
+    "mrope_position_ids": [pr.mrope_rule("qwen2_vl")],
+    "mrope_packed": [pr.mrope_rule("qwen2_5_vl")],
     "softmax_scale": [MODEL],
     "rank_slopes": [pr.ALiBi(12), pr.ALiBi(8, max_bias=16.0)],
 }
+#: test_mrope.py has the mistakes of this one.
+ELSEWHERE = ("mrope_position_ids",)
 EVERY = [(name, encoding) for name in ROWS for encoding in DECLARED.get(name, [None])]
 
 
@@ -58,6 +62,7 @@ def test_our_own_functions_conform(name, encoding):
 def test_on_torch(dtype):
     pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     host = {"position_ids", "packed", "decode_positions", "shard_positions", "relative_index"}
+    host |= {*ELSEWHERE, "mrope_packed"}
     for name, encoding in EVERY:
         if name in ("rows", "layers", "softmax_scale") or (name in host and dtype != "float32"):
             continue
@@ -65,7 +70,9 @@ def test_on_torch(dtype):
         assert report.passed, report
 
 
-@pytest.mark.parametrize(("name", "encoding"), EVERY, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("name", "encoding"), [e for e in EVERY if e[0] not in ELSEWHERE], ids=lambda v: str(v)[:40]
+)
 def test_every_known_mistake_is_named(name, encoding):
     row = ROWS[name]
     right = SURFACES[name].own(encoding, "float32")

@@ -89,7 +89,7 @@ def test_a_judge_that_judges_nothing_is_inconclusive(judged, monkeypatch):
 
 
 def test_a_required_check_that_is_left_out_is_inconclusive(monkeypatch):
-    monkeypatch.setattr(judge_apply, "_values", lambda run, access, dim: None)
+    monkeypatch.setattr(judge_apply, "_values", lambda run, access, dim: (0, False))
     report = check(rope(), ENCODING, "apply")
     assert (report.verdict, report.missing) == ("inconclusive", ["values"])
     assert "missing   required and not executed: values" in str(report)

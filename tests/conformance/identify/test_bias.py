@@ -91,6 +91,7 @@ def test_queries_at_the_start_of_the_keys_are_named():
     assert not card.exact
 
 
+@pytest.mark.nightly
 def test_a_bias_of_each_key_is_not_toeplitz():
     noise = np.random.default_rng(4).normal(size=(2, 4096))
     card = identify(

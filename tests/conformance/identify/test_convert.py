@@ -24,6 +24,7 @@ from posenc_ref.conformance import check, identify
 from posenc_ref.conformance.cli import app
 from posenc_ref.conformance.identify.convert.convert import convert
 from tests.conformance.handwritten import rope
+from tests.night import by_day
 
 HALF = RoPE(16, layout="half")
 NEAR = {"max_position": 1024}
@@ -85,8 +86,9 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize(("found", "target", "words"), PAIRS.values(), ids=list(PAIRS))
-def test_who_follows_the_advice_conforms(found, target, words):
+@pytest.mark.parametrize("name", by_day(PAIRS, list(PAIRS)[::3]))
+def test_who_follows_the_advice_conforms(name):
+    found, target, words = PAIRS[name]
     options = {"head_dim": found.head_dim, "axes": found.num_axes}
     card = identify(found.apply, to=target, **options, **NEAR)
     assert any(words in step for step in card.conversion), str(card)

@@ -71,6 +71,7 @@ def test_what_is_no_such_curve_is_not_called_one(change):
     assert any("nor a curve of KERPLE" in text for text in card.unknown)
 
 
+@pytest.mark.nightly
 def test_what_is_no_function_of_the_distance_says_so():
     card = identify(of(pr.FIRE(**NETWORK, length=64.0)), surface="bias")
     assert card.encoding is None

@@ -99,6 +99,7 @@ def window_index(win_h, win_w):
     return np.asarray(pr.relative_index((win_h, win_w)))
 
 
+@pytest.mark.nightly
 def test_rows_of_x():
     """A table split into halves was read as cos and sin, and had no encoding."""
     card = identify(Rows())
@@ -128,6 +129,7 @@ def test_image():
     assert card.exact
 
 
+@pytest.mark.nightly
 def test_relative_rows():
     card = identify(Relative())
     assert repr(card.encoding) == "Sinusoidal(16)"
@@ -160,6 +162,7 @@ def test_matrices_without_a_surface():
     assert identify(window_index).function.startswith("posenc_ref.relative_index")
 
 
+@pytest.mark.nightly
 def test_biases_and_buckets():
     assert "key minus query" in str(identify(learned))
     found = identify(buckets).encoding

@@ -140,6 +140,7 @@ def test_state_is_a_deviation_of_what_it_was_at_first():
     assert "changes later results" in card.facts["length"]
 
 
+@pytest.mark.nightly
 def test_state_with_fresh_instances_shows_what_longer_calls_get():
     card = identify(Latched(), head_dim=8, max_position=4096, factory=Latched)
     assert "state" in [f.code for f in card.deviations], str(card)
@@ -154,6 +155,7 @@ def test_a_missing_head_dim_is_found():
     assert identify(rope()).encoding == RoPE(64, layout="half")  # it takes every size
 
 
+@pytest.mark.nightly
 def test_missing_axes_are_counted():
     inner = MultiAxisRoPE(12, sections=(2, 2, 2), layout="half").apply
     three = only(lambda p: p.ndim == 3 and p.shape[0] == 3, inner)
@@ -174,6 +176,7 @@ def torch_only():
     return apply
 
 
+@pytest.mark.nightly
 def test_the_library_is_found():
     fn = torch_only()
     assert identify(fn, head_dim=8, max_position=1024).backend == "torch"

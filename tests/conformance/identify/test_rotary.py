@@ -106,7 +106,7 @@ def test_a_shape_is_itself(encoding, dtype):
     assert card.deviations == []
 
 
-@pytest.mark.parametrize("encoding", by_day(SCHEDULES, SCHEDULES[::2]), ids=repr)
+@pytest.mark.parametrize("encoding", by_day(SCHEDULES, SCHEDULES[::4]), ids=repr)
 def test_a_schedule_is_itself(encoding):
     card = card_of(encoding, max_position=2**16)
     assert card.encoding == encoding, str(card)
@@ -115,7 +115,7 @@ def test_a_schedule_is_itself(encoding):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("encoding", SCHEDULES[1::4], ids=repr)
+@pytest.mark.parametrize("encoding", by_day(SCHEDULES[1::4], SCHEDULES[1:2]), ids=repr)
 def test_a_schedule_is_itself_in_other_dtypes(encoding, dtype):
     card = card_of(encoding, dtype)
     assert card.encoding == encoding, str(card)

@@ -181,6 +181,7 @@ def test_the_right_code_in_bfloat16_too(name):
     assert report.codes[:1] == ([code] if code else []), str(report)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("length", [64, 512])
 def test_lengths_below_those_that_coarse_results_are_measured_at(dtype, length):

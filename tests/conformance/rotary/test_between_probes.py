@@ -114,7 +114,7 @@ def test_a_decoding_step_that_takes_one_axis_for_all():
         at = np.broadcast_to(positions, (3, *np.shape(positions)[-2:]))
         return declared.apply(x, np.stack([at[0]] * 3) if x.shape[2] == 1 else at)
 
-    assert "a single token" in check(fn, declared, "apply").findings[0].evidence
+    assert "in calls with B = 1 and with S = 1" in check(fn, declared, "apply").findings[0].evidence
 
 
 def test_an_index_of_eight_bits():

@@ -1,12 +1,14 @@
 """Implementations of the family functions; importing a module files its cases."""
 
 from . import (
+    surfaces_mrope,
     surfaces_positions,
     surfaces_relative,
     surfaces_weights,
 )
 
 __all__ = [
+    "surfaces_mrope",
     "surfaces_positions",
     "surfaces_relative",
     "surfaces_weights",
