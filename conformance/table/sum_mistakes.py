@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
-from posenc_ref.conformance.harness.numbers import rooted
+from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 
 from .formulas import changed_steps
