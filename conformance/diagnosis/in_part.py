@@ -53,7 +53,8 @@ def in_part(
             made = [one for one in right if _changes(run, one, mistake)]
             if not made:  # it predicts the right results too
                 return mistake, ""
-            condition = _of_calls(wrong, made) or _of_arguments(run, wrong, made)
+            condition = _of_numbers(wrong, made) or _of_calls(wrong, made)
+            condition = condition or _of_arguments(run, wrong, made)
             if condition:
                 return mistake, f"only in calls with {condition}"
         elif all(_shows(run, one, mistake) for one in wrong):
@@ -88,11 +89,38 @@ def _letters(one: JudgedCall) -> str:
 def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
     """Return a condition on the sizes of calls that holds for the wrong ones only, in words."""
     letters = _letters(wrong[0])
-    for words, holds in _conditions(letters, [one.actual.shape for one in wrong]):
+    for words, holds, axis, bound in _conditions(letters, [one.actual.shape for one in wrong]):
+        spared = [one.actual.shape[axis] for one in right]
+        if axis >= 0 and " = " in words and wrong[0].actual.shape[axis] > max(spared):
+            continue  # larger ones were not tried
         if all(holds(one.actual.shape) for one in wrong) and not any(
             holds(one.actual.shape) for one in right
         ):
-            return words
+            return words + _nearest(spared, bound)
+    return ""
+
+
+def _nearest(spared: list[int], bound: int | None) -> str:
+    """Return the nearest size without the mistake, if sizes between it and the bound are untried.
+
+    All sizes that are spared lie on one side of a bound.
+    """
+    if bound is None or not spared:
+        return ""
+    near = min(spared, key=lambda n: abs(n - bound))
+    return f" ({near} was not)" if abs(near - bound) > 1 else ""
+
+
+def _of_numbers(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
+    """Return a condition on numbers that shapes do not show, such as query heads per key head."""
+    if not hasattr(wrong[0].facts, "numbers"):
+        return ""
+    for name in wrong[0].facts.numbers():
+        made, spared = ([one.facts.numbers()[name] for one in calls] for calls in (wrong, right))
+        if min(made) > max(spared):
+            return f"{name} >= {min(made)}{_nearest(spared, min(made))}"
+        if max(made) < min(spared):
+            return f"{name} {'=' if max(made) == 1 else '<='} {max(made)}"
     return ""
 
 
@@ -109,9 +137,9 @@ def _of_arguments(run: Run, wrong: list[JudgedCall], right: list[JudgedCall]) ->
     for name in each[0][0]:
         made, spared = ([numbers[name] for numbers in numbers_of] for numbers_of in each)
         if min(made) > max(spared, default=min(made)):
-            return f"{name} >= {min(made)}"
+            return f"{name} >= {min(made)}{_nearest(spared, min(made))}"
         if max(made) < min(spared, default=max(made)):
-            return f"{name} <= {max(made)}"
+            return f"{name} <= {max(made)}{_nearest(spared, max(made))}"
     for one, two in permutations(each[0][0], 2):
         made_last, spared_last = (
             [numbers[one] == numbers[two] - 1 for numbers in numbers_of] for numbers_of in each
@@ -123,24 +151,25 @@ def _of_arguments(run: Run, wrong: list[JudgedCall], right: list[JudgedCall]) ->
 
 def _conditions(
     letters: str, shapes: list[tuple[int, ...]]
-) -> Iterator[tuple[str, Callable[[tuple[int, ...]], bool]]]:
+) -> Iterator[tuple[str, Callable[[tuple[int, ...]], bool], int, int | None]]:
+    """Yield conditions in words, whether a shape meets them, and the axis and bound of each."""
     for axis, letter in reversed(list(enumerate(letters))):
         if letter == "d":
             continue
         sizes, name = [shape[axis] for shape in shapes], letter.upper()
         low, high = min(sizes), max(sizes)
         if low == high:
-            yield f"{name} = {low}", lambda s, a=axis, n=low: s[a] == n  # type: ignore[misc]
-        yield f"{name} >= {low}", lambda s, a=axis, n=low: s[a] >= n  # type: ignore[misc]
-        yield f"{name} <= {high}", lambda s, a=axis, n=high: s[a] <= n  # type: ignore[misc]
+            yield f"{name} = {low}", lambda s, a=axis, n=low: s[a] == n, axis, None  # type: ignore[misc]
+        yield f"{name} >= {low}", lambda s, a=axis, n=low: s[a] >= n, axis, low  # type: ignore[misc]
+        yield f"{name} <= {high}", lambda s, a=axis, n=high: s[a] <= n, axis, high  # type: ignore[misc]
         for tile in _TILES:
             text = f"{name} not a multiple of {tile}"
-            yield text, lambda s, a=axis, n=tile: s[a] % n != 0  # type: ignore[misc]
+            yield text, lambda s, a=axis, n=tile: s[a] % n != 0, axis, None  # type: ignore[misc]
             text = f"{name} a multiple of {tile}"
-            yield text, lambda s, a=axis, n=tile: s[a] % n == 0  # type: ignore[misc]
+            yield text, lambda s, a=axis, n=tile: s[a] % n == 0, axis, None  # type: ignore[misc]
     if letters.endswith("qk"):
-        yield "Q < K", lambda s: s[-2] < s[-1]
-        yield "Q = K", lambda s: s[-2] == s[-1]
+        yield "Q < K", lambda s: s[-2] < s[-1], -1, None
+        yield "Q = K", lambda s: s[-2] == s[-1], -1, None
 
 
 def _of_elements(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str:

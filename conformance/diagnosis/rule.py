@@ -7,38 +7,21 @@ difference of two variables, a constant, a bound, and a condition under which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-#: Named variables of tokens: integers that broadcast to one shape.
-Variables = Mapping[str, np.ndarray]
+from .conditions import DIVISORS, Condition, Conditions, Variables, combined
+
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
-#: Begins the names of variables that are not combined with others.
-ALONE = "the position of token "
-#: The names of sizes.
-SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
-#: The names of an index and of the length that it runs to.
-TILED = (
-    ("the index in the call", "the length of the call"),
-    ("the index in the chunk", "the length of the chunk"),
-    ("the head", "the number of heads"),
-    ("the batch row", "the number of batch rows"),
-    ("the row", "the height"),
-    ("the column", "the width"),
-)
-#: Divisors of variables: sizes of tiles, pages and vectors.
-DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Widths of integers that numbers may be stored in.
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 #: The largest constant that a rule adds.
 _LARGEST = 2**20
-#: Three conditions are combined from the first of the single ones only.
-_MOST_OF_THREE = 16
 #: The code of rules about the range of positions.
 _RANGE = "position-range"
 #: What may be done about numbers that are too large.
@@ -73,13 +56,6 @@ class Rule:
         return f"Use {DECLARED}{f', also{where}' if where else ''}, in place of {self.text}."
 
 
-@dataclass(frozen=True)
-class _Condition:
-    text: str
-    of: Callable[[Variables], np.ndarray]
-    parts: int = 1
-
-
 def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
     """Return the shortest rule that gives ``used`` for every token, or None.
 
@@ -97,12 +73,12 @@ def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) 
     wrong = used != right
     if not wrong.any():
         return None
-    conditions = list(_conditions(variables, wrong))
-    for of, several in ((_short, False), (_long, True)):
+    conditions = Conditions.of(variables, wrong)
+    for of, parts in ((_short, 2), (_long, 3)):
         for rule in of(used, variables, wrong):
             if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
                 return rule
-        found = _conditional(used, variables, declared, wrong, of, conditions, several)
+        found = _conditional(used, variables, declared, wrong, of, conditions, parts)
         if found is not None:
             return found
     return None
@@ -114,25 +90,22 @@ def _conditional(
     declared: str,
     wrong: np.ndarray,
     rules: Callable[[np.ndarray, Variables, np.ndarray], Iterator[Rule]],
-    conditions: list[_Condition],
-    several: bool,
+    conditions: Conditions,
+    parts: int,
 ) -> Rule | None:
-    """Return a rule with a condition, which may have several parts."""
+    """Return a rule with a condition of at most ``parts`` parts."""
     right = variables[declared]
     here = {name: v[wrong] for name, v in variables.items()}
     for rule in rules(used[wrong], here, np.ones(int(wrong.sum()), bool)):
         values = rule.of(variables)
         if not np.array_equal(values[wrong], used[wrong]) or not _supported(rule, used, wrong):
             continue
-        for condition in conditions:
-            if (several or condition.parts <= 2) and np.array_equal(
-                np.where(condition.of(variables), values, right), used
-            ):
-                return _where(rule, condition, declared)
+        if (condition := conditions.sparing(values != right, parts)) is not None:
+            return _where(rule, condition, declared)
     return None
 
 
-def _where(rule: Rule, condition: _Condition, declared: str) -> Rule:
+def _where(rule: Rule, condition: Condition, declared: str) -> Rule:
     def of(v: Variables) -> np.ndarray:
         return np.where(condition.of(v), rule.of(v), v[declared])
 
@@ -151,7 +124,7 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
     for name in variables:
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
-    variables = _combined(variables)
+    variables = combined(variables)
     for name, v in variables.items():
         yield from _of_one(name, v, used, wrong)
     for (one, a), (two, b) in combinations(variables.items(), 2):
@@ -160,15 +133,11 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
 
 def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules with a product, a quotient or a remainder."""
-    variables = _combined(variables)
+    variables = combined(variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
         if np.array_equal(a * b, used):
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
     yield from _divided(used, variables)
-
-
-def _combined(variables: Variables) -> Variables:
-    return {name: v for name, v in variables.items() if not name.startswith(ALONE)}
 
 
 def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> Iterator[Rule]:
@@ -283,59 +252,3 @@ def _plus(rule: Rule, constant: int) -> Rule:
     if rule.text == DECLARED:
         mend = f"{'Subtract' if constant > 0 else 'Add'} {abs(constant)}: use {DECLARED} itself"
     return Rule(text, lambda v: rule.of(v) + constant, rule.constants + 1, rule.code, mend=mend)
-
-
-def _conditions(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
-    """Yield conditions that hold for all wrong numbers: single ones, then pairs, then triples."""
-    variables = _combined(variables)
-    single = [c for c in _atoms(variables, wrong) if c.of(variables)[wrong].all()]
-    yield from single
-    for count, most in ((2, len(single)), (3, _MOST_OF_THREE)):
-        for several in combinations(single[:most], count):
-            text = " and ".join(c.text for c in several)
-            yield _Condition(text, lambda v, all_of=several: _all(all_of, v), count)  # type: ignore[misc]
-
-
-def _all(conditions: tuple[_Condition, ...], v: Variables) -> np.ndarray:
-    return np.asarray(np.logical_and.reduce([c.of(v) for c in conditions]))
-
-
-def _remainders(variables: Variables) -> Iterator[_Condition]:
-    """Yield whether a token is past the last whole tile of its call."""
-    for index, length in TILED:
-        if index in variables and length in variables:
-            for n in DIVISORS[:8]:
-                text = f"{index} is past the last multiple of {n}"
-                yield _Condition(text, lambda v, i=index, m=length, n=n: v[i] >= v[m] // n * n)  # type: ignore[misc]
-
-
-def _equal(variables: Variables) -> Iterator[_Condition]:
-    """Yield whether two sizes of a call are equal."""
-    for one, two in combinations([name for name in SIZES if name in variables], 2):
-        text = f"{one} equals {two}"
-        yield _Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
-
-
-def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[_Condition]:
-    yield from _remainders(variables)
-    yield from _equal(variables)
-    for name, v in variables.items():
-        if np.ptp(v) == 0:
-            continue
-        low, high = int(v[wrong].min()), int(v[wrong].max())
-        if low == high:
-            yield _Condition(f"{name} is {low}", lambda x, k=name, c=low: x[k] == c)  # type: ignore[misc]
-        if low > v.min():
-            text = f"{name} is at least {low}"
-            yield _Condition(text, lambda x, k=name, c=low: x[k] >= c)  # type: ignore[misc]
-        if high < v.max():
-            text = f"{name} is at most {high}"
-            yield _Condition(text, lambda x, k=name, c=high: x[k] <= c)  # type: ignore[misc]
-        for n in DIVISORS[:8]:
-            rest = np.unique(v[wrong] % n)
-            if rest.size == 1 and v.max() >= n:
-                text = f"{name} modulo {n} is {rest[0]}"
-                yield _Condition(text, lambda x, k=name, n=n, r=rest[0]: x[k] % n == r)  # type: ignore[misc]
-        odd = v % 2 == 1
-        if odd[wrong].all() and not odd.all():
-            yield _Condition(f"{name} is odd", lambda x, k=name: x[k] % 2 == 1)  # type: ignore[misc]

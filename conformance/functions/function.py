@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.rule import Variables
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical

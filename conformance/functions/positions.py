@@ -12,68 +12,10 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from . import crossed, variables
 from .function import Arguments, Plain, several, written
+from .masks import mask_mistakes, masks
 
 #: The function may refuse longer sequences.
 _SHORT = 128
-
-
-def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
-    yield Arguments("no padding", (np.ones((2, 4), np.int64),))
-    left = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
-    yield Arguments("padding on the left", (left,))
-    yield Arguments("padding on the right", (left[:, ::-1].copy(),))
-    lengths = np.random.default_rng(seed).integers(1, 40, 7)
-    yield Arguments("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
-    lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
-    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
-    yield Arguments("eleven rows of 700", (wide,), False)
-    yield Arguments("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
-    yield Arguments("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
-
-
-def _over_rows(mask: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
-
-
-#: What is right in every row of a mask.
-_REAL = (
-    "Number the real tokens of each row 0, 1, 2, ...: cumsum(attention_mask, axis=-1) - 1, whether "
-    "padding is on the left, on the right or between"
-)
-
-
-def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
-    def count(mask: np.ndarray) -> np.ndarray:
-        return np.cumsum(mask, axis=-1)
-
-    yield from several(
-        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows, f"{_REAL}."),
-        ("padding", "every row has the positions of the first one",
-         lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape),
-         f"{_REAL}. Do so for every row on its own."),
-        ("padding", "every row has the positions of the longest one",
-         lambda mask: np.broadcast_to(
-             (count(mask) - 1)[np.argmax(mask.sum(axis=-1))], mask.shape
-         ), f"{_REAL}. Do so for every row on its own."),
-        ("position-origin", "real tokens are counted from 1", count,
-         f"{_REAL}. The subtraction of 1 is missing."),
-        ("padding", "positions are counted over the whole batch",
-         lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape),
-         f"{_REAL}. Sum along the tokens (axis=-1), not over the whole mask."),
-        ("padding", "the length of the padding is subtracted, on the right as well",
-         lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True),
-         f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
-        ("padding", "the length of the padding is subtracted, on the right as well, and negative "
-         "positions become 0",
-         lambda mask: np.maximum(
-             _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True), 0
-         ), f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
-        ("padding", "only padding on the left is not counted",
-         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None], f"{_REAL}."),
-        ("padding", "tokens are counted from the end of the row",
-         lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
-         f"{_REAL}. The first real token has position 0."),
-    )  # fmt: skip
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -351,8 +293,8 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 POSITION_ROWS = {
     "position_ids": Plain(
-        _masks,
-        _mask_mistakes,
+        masks,
+        mask_mistakes,
         "padding",
         judged=lambda arguments: np.asarray(arguments[0]) == 1,
         variables=variables.of_mask,

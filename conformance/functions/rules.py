@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.match import failed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.diagnosis.scored import fits
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
@@ -19,6 +20,8 @@ from .function import Plain
 _MOST = 600
 #: The most different numbers from which a rule is drawn.
 _DRAWN = 2000
+#: A rule that is not proved has at least this many different wrong numbers.
+_FEWEST = 2
 
 
 def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
@@ -39,6 +42,8 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
         rule = _rule(row, small)
     if rule is None or not all(_follows(run, row, one, rule) for one in calls):
         return False
+    if not proved and len({pair for one in wrong for pair in _pairs(one)}) < _FEWEST:
+        return False
     one = wrong[0]
     at = tuple(int(i) for i in np.argwhere(_judged(one) & (one.actual != one.truth.value))[0])
     words = rule.words.replace(DECLARED, "the declared value")
@@ -47,12 +52,20 @@ def name_rule(run: Run, row: Plain, calls: Sequence[JudgedCall]) -> bool:
         text = f"every call is consistent with: {text}"
     count = plural(len(wrong), "wrong result", "wrong results")
     where = f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}"
-    run.add(row.otherwise, text, f"{where}; the rule predicts {count}", values={"measured": words})
+    remedy = rule.remedy.replace(DECLARED, "the declared value")
+    where = f"{where}; the rule predicts {count}"
+    run.add(row.otherwise, text, where, remedy=remedy, values={"measured": words})
     return True
 
 
 def _judged(one: JudgedCall) -> np.ndarray:
     return np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
+
+
+def _pairs(one: JudgedCall) -> set[tuple[float, float]]:
+    """Return the different pairs of a wrong number and the declared one."""
+    off = _judged(one) & (one.actual != one.truth.value)
+    return set(zip(one.actual[off].tolist(), one.truth.value[off].tolist(), strict=True))
 
 
 def _variables(row: Plain, one: JudgedCall) -> Variables:

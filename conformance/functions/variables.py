@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.diagnosis.rule import Variables
+from posenc_ref.conformance.diagnosis.conditions import Variables
 
 
 def of_mask(arguments: tuple[Any, ...]) -> Variables:

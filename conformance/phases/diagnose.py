@@ -24,7 +24,7 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .nonlinear import diagnose_nonlinear, growing_errors
+from .nonlinear import diagnose_nonlinear, growing_errors, not_proportional, squared
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
 from .telling import Telling
@@ -70,6 +70,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if vague and large_angles(run, tables, declared):
         return
     if not phases.linear:
+        if squared(run, tables, declared):
+            return
         position_map(run, tables, declared)
         if not run.report.findings:
             diagnose_nonlinear(run, tables, declared)
@@ -82,6 +84,10 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     ):
         return  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
+    if [e.code for e in found] == ["position-scale"] and not_proportional(
+        run, tables, phases, declared
+    ):
+        return
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     turns = shown(w[k], phases.sigma[k], 9)
@@ -95,8 +101,9 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if _strict(run) and not run.report.codes and _held(run, tables, seen):
         return
     if not fits and not _held(run, tables, seen):
-        position_map(run, tables, seen)
-        if not run.report.codes:
+        if not squared(run, tables, seen):
+            position_map(run, tables, seen)
+        if not run.report.codes and not not_proportional(run, tables, phases, seen):
             growing_errors(run, tables, seen)
     elif fits and not run.report.codes:
         far_positions(run, tables, seen)

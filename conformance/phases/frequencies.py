@@ -140,7 +140,7 @@ def scaled(target: np.ndarray, ratio: float) -> FrequencyMistake:
         f"every frequency is {ratio:.10g} times the declared one",
         ratio * target,
         {"declared": 1.0, "measured": ratio},
-        remedy=f"Multiply every frequency, or every position, by {1 / ratio:.10g} more than now.",
+        remedy=f"Multiply every frequency, or every position, by {1 / ratio:.10g}.",
     )
 
 

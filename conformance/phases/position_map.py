@@ -55,14 +55,8 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add("position-range", text, evidence, remedy=remedy)
         return
     size = int(np.gcd.reduce((at - used)[wrong & near]))
-    signed = (at + size // 2) % max(size, 1) - size // 2
-    if size > 1 and (meets(at % size).all() or meets(signed).all()):
-        kind = _INTEGERS.get((size, bool((used < 0).any())), "")
-        remedy = f"Do not reduce positions modulo {size}: {_SUPPORT}"
-        if kind:
-            remedy = f"Hold positions in int32 or int64: {kind} wraps round at {size}."
-        text = f"positions wrap round modulo {size}{f', as {kind} does' if kind else ''}"
-        run.add("position-range", text, evidence, remedy=remedy)
+    if size > 1 and (found := _wrapped(run, tables, declared, size, at)):
+        run.add("position-range", found[0], evidence, remedy=found[1])
         return
     if near.all() and (rule := find_rule(used, {DECLARED: at})) is not None:
         words, remedy = (
@@ -83,6 +77,37 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
             remedy="Use the angles of the position itself"
             + f"; right already: positions {_some(at[~wrong])}." * bool((~wrong).any()),
         )
+
+
+def _wrapped(
+    run: Run, tables: Tables, declared: Declaration, size: int, at: np.ndarray
+) -> tuple[str, str] | None:
+    """Return how positions wrap round at ``size``, and the remedy; None if they do not.
+
+    Positions on both sides of half the size, and past it, tell signed integers from others.
+    """
+    half = size // 2
+    more = np.array([half - 1, half, half + 1, size - 2, size - 1, size, size + half, 2 * size + 1])
+    at = np.unique(np.r_[at, more[(more > 0) & (more <= run.ledger.highest)]])
+    cos, sin = unit_size(tables, at, declared)
+    remedy = f"Do not reduce positions modulo {size}: {_SUPPORT}"
+    for signed, used, text in (
+        (False, at % size, f"positions wrap round modulo {size}"),
+        (True, (at + half) % size - half, f"positions wrap round modulo {size}"),
+        (True, np.where(at < half, at, at - size),
+         f"positions from {half} on are used minus {size}"),
+    ):  # fmt: skip
+        angle = (used + declared.origin)[:, None] * declared.frequencies
+        if np.abs(cos + 1j * sin - np.exp(1j * angle)).max() >= 0.25:
+            continue
+        if not (kind := _INTEGERS.get((size, signed))):
+            return text, remedy
+        last = half - 1 if signed else size - 1
+        text += f", as {kind} does" + f" up to {size + half - 1}" * text.startswith(
+            "positions from"
+        )
+        return text, f"Hold positions in int32 or int64: {kind} holds up to {last}."
+    return None
 
 
 def _some(positions: np.ndarray) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.diagnosis.scored import failed, fits, scores
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
@@ -28,6 +29,10 @@ _TOKENS, _CALLS = 400, 12
 FORM = "the number of axes of the positions"
 #: How many rules are tried: each further call that refutes one leads to the next.
 _TRIES = 5
+#: A rule that no further call confirms has at least this many different wrong positions.
+_FEWEST = 2
+#: The most tokens of further calls from which a rule is drawn again.
+_DRAWN = 2**14
 
 
 class RotatedCall(Protocol):
@@ -80,6 +85,8 @@ def name_positions(
     known += [_right(one) for one in calls if id(one) not in bad]
     code = code if code == "state" else _code_of_lines(run, wrong) or code
     rule, more = _proved(run, calls, known, again, reach)
+    if not more and _differ(known) < _FEWEST:
+        rule = None
     first = known[0]
     declared = _wide(first.variables[DECLARED], first.one)
     at = tuple(int(i) for i in np.argwhere(first.used != declared)[0])
@@ -111,6 +118,15 @@ def name_positions(
     text = f"{count} another {noun} than declared: {listed}{run.where()}"
     run.add(code, text, where, remedy=remedy)
     return True
+
+
+def _differ(known: Sequence[_Seen]) -> int:
+    """Return the number of different pairs of a declared position and a wrong one."""
+    return len({
+        pair for s in known
+        for pair in zip(_wide(s.variables[DECLARED], s.one).flat, s.used.flat, strict=True)
+        if pair[0] != pair[1]
+    })  # fmt: skip
 
 
 def _plain(text: str, noun: str) -> str:
@@ -157,10 +173,11 @@ def _proved(
     reach: int,
 ) -> tuple[Rule | None, int]:
     """Return the rule that all calls follow, and how many calls it predicted before it saw them."""
-    rule, held, left = _rule(known), 0, _TRIES
+    rule, held, left, agreed = _rule(known), 0, _TRIES, []
     for one in _made(again) if rule is not None else ():
         if rule is not None and _follows(run, one, rule):
             held += 1
+            agreed.append(one)
             continue
         fits_declared = fits(run, one, one.truth)
         found = _right(one) if fits_declared else _decoded(run, one, reach)
@@ -168,12 +185,28 @@ def _proved(
             return None, 0
         left -= 1
         known.append(found)
-        rule, held = _rule(known) if left else None, 0
+        rule, held, agreed = _rule(known) if left else None, 0, []
         if rule is None:
             return None, 0
     if rule is None or not all(_follows(run, one, rule) for one in calls):
         return None, 0
-    return rule, held
+    return _closer(run, [*calls, *agreed], rule, known, agreed), held
+
+
+def _closer(
+    run: Run, calls: Sequence[JudgedCall], rule: Rule, known: list[_Seen], agreed: list[JudgedCall]
+) -> Rule:
+    """Return the rule with the thresholds that further calls leave, if it has any."""
+    if " is at " not in rule.where or sum(one.actual[..., 0].size for one in agreed) > _DRAWN:
+        return rule
+    seen = list(known)
+    for one in agreed:
+        v = one.facts.variables()
+        seen.append(_Seen(one, rule.of({name: _wide(a, one) for name, a in v.items()}), v))
+    again = _rule(seen)
+    if again is None or again.text != rule.text:
+        return rule
+    return again if all(_follows(run, one, again) for one in calls) else rule
 
 
 def _reach(calls: Sequence[JudgedCall]) -> int:

@@ -165,7 +165,7 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
         remedy=f"Use the positions of axis {first} as they are, with the sign of the others."
         if back
         else f"Multiply the positions, or the frequencies, of axis {first} by "
-        f"{1 / ratios[first]:.6g} more than now.{_shifted(encoding, ratios[first], first)}",
+        f"{1 / ratios[first]:.6g}.{_shifted(encoding, ratios[first], first)}",
     )
     return True
 

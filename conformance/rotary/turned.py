@@ -14,10 +14,11 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
 from posenc_ref.conformance.diagnosis.match import placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.rule import ALONE, DECLARED, Variables
+from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
@@ -29,6 +30,8 @@ from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
+#: The first positions of the first and the last row are neither the smallest nor the largest.
+_FOUR = np.array([[12, 3, 50, 9], [40, 2, 8, 41], [3, 61, 5, 22], [25, 7, 1, 30]])
 _REPEATED = np.array([7, 7, 3, 90, 3, 0, 0, 55])
 #: (B, H, S), positions or the first position, and how x lies in memory unless it is contiguous.
 Size = tuple[tuple[int, int, int], object] | tuple[tuple[int, int, int], object, str]
@@ -41,10 +44,16 @@ CALLS: tuple[Size, ...] = (
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
-    ((3, 2, 9), 11), ((2, 5, 1), 21), ((2, 2, 5), _ROWS + 3), ((1, 3, 100), 0), ((2, 2, 67), 4),
+    ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
 )  # fmt: skip
+
+
+#: How many of the smallest calls of each kind are made again, and how many of the largest.
+_AGAIN, _LONG = 20, 4
+#: The most tokens of a call that is made again.
+_LARGEST = 2**12
 
 
 @dataclass(frozen=True)
@@ -89,11 +98,17 @@ class Turned:
             FORM: none + self.positions.ndim,
             **_elsewhere(rows, row, head, index),
             "the position of the same token of row 0": first,
+            "the position of the same token of the row with the largest first position":
+                rows[np.argmax(rows[:, 0])],
+            "the position of the same token of the row with the smallest first position":
+                rows[np.argmin(rows[:, 0])],
+            "the largest position of this token in all rows": rows.max(axis=0),
+            "the smallest position of this token in all rows": rows.min(axis=0),
             "the first position of the row": p[..., :1] + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
             "the position of the token before": np.roll(p, 1, axis=-1),
             "the position of the next token": np.roll(p, -1, axis=-1),
-        }
+        }  # fmt: skip
 
 
 def _elsewhere(
@@ -145,7 +160,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
             own = of_axis if place.startswith(axis) else own
         run.add(own, mistake.message, text, remedy=mistake.remedy)
         return True
-    return not several and name_positions(run, calls, code, lambda: _calls(run, encoding, FURTHER))
+    return not several and name_positions(
+        run, calls, code, lambda: _calls(run, encoding, (*FURTHER, *_judged(run)))
+    )
 
 
 def _code(run: Run) -> str:
@@ -155,6 +172,26 @@ def _code(run: Run) -> str:
         return "decode-offset"
     rows = ONE_EACH in failed or any("per-row" in case for case in failed)
     return "row-offset" if rows else "wrong-row"
+
+
+def _judged(run: Run) -> Iterator[Size]:
+    """Yield sizes and positions of calls that the run has judged, to be made again with other x.
+
+    A rule must predict these too: small and long calls, wrong and right ones.
+    """
+    known: dict[bool, dict[tuple[int, int, int], np.ndarray]] = {True: {}, False: {}}
+    for record in run.ledger.evidence.records:
+        call = record.call
+        if call is None or call.sizes is None or call.positions is None or not record.whole:
+            continue
+        if len(call.sizes) == 3 and 0 < np.prod(call.sizes) <= _LARGEST:
+            b, h, n = call.sizes
+            at = call.positions
+            if at.shape in ((n,), (b, n)) and np.array_equal(at, np.rint(at)) and at.min() >= 0:
+                known[record.failed].setdefault((b, h, n), at.astype(np.int64))
+    for one in known.values():
+        found = sorted(one.items(), key=lambda item: np.prod(item[0]))
+        yield from (item for item in found[:_AGAIN] + found[_AGAIN:][-_LONG:])
 
 
 def _held(

@@ -34,6 +34,11 @@ class Side:
     others: np.ndarray  #: positions of the keys if these are queries, and vice versa
     keys: bool
     length: int  #: the length of the sequence: the largest position of the call plus one
+    group: int = 1  #: the number of query heads for each key head
+
+    def numbers(self) -> dict[str, int]:
+        """Return numbers of the call that the shape of x does not show."""
+        return {"H / H_kv": self.group}
 
     def truth(self) -> Truth:
         """Return the expected rotated queries or keys."""
@@ -58,8 +63,9 @@ def cases(run: Run) -> Iterator[Probe]:
     def case(name: str, sizes: Sizes, q_at: Any, k_at: Any, required: bool = False) -> Probe:
         q, k = (run.random((*size, dim), 31 * i + sum(size)) for i, size in enumerate(sizes))
         length = max(int(q_at.max()), int(k_at.max())) + 1
-        query = Side(encoding, q, q_at, k_at, keys=False, length=length)
-        key = Side(encoding, k, k_at, q_at, keys=True, length=length)
+        group = q.shape[1] // k.shape[1]
+        query = Side(encoding, q, q_at, k_at, keys=False, length=length, group=group)
+        key = Side(encoding, k, k_at, q_at, keys=True, length=length, group=group)
         check = "required inputs" if required else "pairs"
         words = f"q of shape {q.shape}, {name}" if required else ""
         return Probe(check, name, (query, key), required, words)
@@ -90,6 +96,15 @@ def _optional(
         shape = (axes, 2, 5)
         grids = rng.integers(0, 64, (2, *shape))
         yield "positions (A, B, S)", ((2, 3, 5), (2, 3, 5)), *grids
+    if axes == 1:  # sizes of heads, and heads that share keys, are told apart
+        four = np.array([[12, 3, 50, 9], [40, 2, 8, 41], [3, 61, 5, 22], [25, 7, 1, 30]])
+        for heads, shared in ((6, 6), (2, 1), (6, 2), (7, 7)):
+            name = f"positions (B, S), {heads} heads, {shared} key heads"
+            yield name, ((4, heads, 4), (4, shared, 4)), four, four[[1, 3, 0, 2]] + 1
+            if heads == 7:
+                continue
+            name = f"keys before the queries, {heads} heads, {shared} key heads"
+            yield name, ((4, heads, 4), (4, shared, 4)), window + 7, window + 2
     generic, wide = np.sort(GENERIC), np.arange(300)
     q_at, k_at = (p[p <= highest] for p in (generic, np.roll(generic, 3)))
     yield "generic positions", ((1, 2, q_at.size), (1, 2, k_at.size)), q_at, k_at

@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import (
     Tokens,
@@ -17,7 +18,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
     of_any_start,
     only_first_row,
 )
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
+from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.oracle.apply import joined
 from posenc_ref.conformance.oracle.calls import at_length
 

@@ -64,6 +64,6 @@ def _probe(run: Run, row: Row) -> Probe | None:
     sides, dim = [], run.encoding.head_dim
     for h, at, others, keys in ((heads * group, q_at, k_at, False), (heads, k_at, q_at, True)):
         x = run.random((b, h, at.shape[-1], dim), 7 * h + at.shape[-1])
-        sides.append(Side(run.encoding, x, at, others, keys=keys, length=max(ends)))
+        sides.append(Side(run.encoding, x, at, others, keys=keys, length=max(ends), group=group))
     case = f"B, H, S = {(b, heads * group, s)}, {heads} key heads, {s + more} keys, {form}"
     return Probe("pairs", case, tuple(sides), False)

@@ -11,10 +11,10 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
-from posenc_ref.conformance.diagnosis.rule import Variables
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row

@@ -23,19 +23,20 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from .call import called, first_positions, judge_repetition
 from .offset_mistakes import Offset, offset_mistakes
 
-#: (B, H, S), and a different offset for each row; one case has a single token per row.
+#: (B, H, S), and a different offset for each row; one case has a single token per row. Where there
+#: are four rows, the first, the last, the smallest and the largest offset are those of four rows.
 ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((2, 3, 5), (3, 9)),
-    ((3, 2, 1), (7, 0, 12)),
+    ((4, 2, 1), (7, 12, 0, 3)),
     ((2, 2, 2), (1, 5)),
-    ((4, 3, 2), (0, 41, 5, 300)),
+    ((4, 3, 2), (5, 300, 0, 41)),
     ((3, 1, 4), (4093, 17, 65530)),
 )
 #: (B, H, S), and one offset for all rows; one call has more tokens than a tile of a kernel.
 ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021), ((1, 2, 130), 41))
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
-    ((3, 2, 7), (11, 2, 30)),
+    ((4, 2, 7), (11, 30, 2, 14)),
     ((2, 3, 37), (9, 64)),
 )
 #: Larger offsets may be refused.

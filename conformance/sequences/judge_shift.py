@@ -12,10 +12,11 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
+from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row

@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import (
     Tokens,
@@ -19,7 +20,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
     of_any_start,
     only_first_row,
 )
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Variables
+from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.precision import rounded
 
@@ -124,6 +125,7 @@ def offset_mistakes() -> Iterator[Mistake]:
             lambda t: t.start[::-1] + t.index,
             OWN,
         ),
+        ("the rows' offsets are sorted", lambda t: np.sort(t.start, axis=0) + t.index, OWN),
     )
     yield from mistakes(
         "decode-offset",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.rule import Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.rule import Rule, find_rule
 from posenc_ref.conformance.diagnosis.scored import fits
 from posenc_ref.conformance.harness.run import Run
 

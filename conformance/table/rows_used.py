@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, Variables, find_rule
+from posenc_ref.conformance.diagnosis.conditions import Variables
+from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 

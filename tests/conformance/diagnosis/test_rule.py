@@ -1,5 +1,7 @@
 """The rule behind the numbers that a function used: the shortest one that gives all of them."""
 
+from time import process_time
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,16 @@ def test_one_wrong_number_is_too_little_for_a_constant_and_a_condition():
 )  # fmt: skip
 def test_the_remedy_of_a_rule(used, remedy):
     assert find_rule(used, AT).remedy == remedy
+
+
+def test_conditions_are_evaluated_once_for_all_rules():
+    rng = np.random.default_rng(0)
+    n = 600
+    at = {DECLARED: rng.integers(9, 60, n), **{f"v{i}": rng.integers(0, 9, n) for i in range(12)}}
+    wrong = np.isin(np.arange(n), [5, 90, 300])
+    # Equal tokens of another call are right: no condition is enough, and all are tried.
+    at = {name: np.concatenate([v, v[wrong]]) for name, v in at.items()}
+    used = np.concatenate([np.where(wrong, 0, at[DECLARED][:n]), at[DECLARED][n:]])
+    start = process_time()
+    assert find_rule(used, at) is None
+    assert process_time() - start < 1

@@ -1,0 +1,151 @@
+"""The conditions of a rule: under which of them the numbers that a function used are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+#: Named variables of tokens: integers that broadcast to one shape.
+Variables = Mapping[str, np.ndarray]
+#: Begins the names of variables that are not combined with others.
+ALONE = "the position of token "
+#: The names of sizes.
+SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
+#: The names of an index and of the length that it runs to.
+TILED = (
+    ("the index in the call", "the length of the call"),
+    ("the index in the chunk", "the length of the chunk"),
+    ("the head", "the number of heads"),
+    ("the batch row", "the number of batch rows"),
+    ("the row", "the height"),
+    ("the column", "the width"),
+)
+#: Divisors of variables: sizes of tiles, pages and vectors.
+DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+#: Three conditions are combined from the first of the single ones only.
+_MOST_OF_THREE = 16
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on the variables of tokens."""
+
+    text: str
+    of: Callable[[Variables], np.ndarray]
+    bound: tuple[str, int, int] | None = None  #: variable, bound, and 1 for a lower one or -1
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions that hold for all wrong numbers, and where each holds for the right ones."""
+
+    single: tuple[Condition, ...]
+    holds: np.ndarray  #: (conditions, patterns), where right numbers differ
+    pattern: np.ndarray  #: which pattern a number has
+    right: Variables  #: the variables of the right numbers
+
+    @classmethod
+    def of(cls, variables: Variables, wrong: np.ndarray) -> Conditions:
+        """Draw the conditions from the wrong numbers."""
+        variables = combined(variables)
+        every = [(c, np.asarray(c.of(variables))) for c in _atoms(variables, wrong)]
+        every = [(c, holds) for c, holds in every if holds[wrong].all()]
+        if not every:
+            return cls((), np.empty((0, 1)), np.zeros(wrong.size, np.int64), {})
+        each = np.array([holds & ~wrong for _, holds in every])
+        patterns, of = np.unique(np.packbits(each, axis=0), axis=1, return_inverse=True)
+        found = np.unpackbits(patterns, axis=0, count=len(every)).astype(np.float32)
+        right = {name: v[~wrong] for name, v in variables.items()}
+        return cls(tuple(c for c, _ in every), found, of.reshape(-1), right)
+
+    def sparing(self, changed: np.ndarray, parts: int) -> Condition | None:
+        """Return the first condition that holds for no right number that a rule would change.
+
+        Single ones come first, then pairs, then triples if ``parts`` is 3.
+        """
+        bad = self.holds[:, np.flatnonzero(np.bincount(self.pattern[changed]))]
+        free = np.flatnonzero(~bad.any(axis=1))
+        if free.size:
+            return self._joined(free[:1])
+        pairs = np.argwhere(np.triu(bad @ bad.T == 0, 1))
+        if pairs.size:
+            return self._joined(pairs[0])
+        few = bad[:_MOST_OF_THREE]
+        for i, j in combinations(range(len(few)), 2) if parts > 2 else ():
+            third = np.flatnonzero(few[j + 1 :] @ (few[i] * few[j]) == 0)
+            if third.size:
+                return self._joined((i, j, j + 1 + third[0]))
+        return None
+
+    def _joined(self, at: Iterable[int]) -> Condition:
+        several = tuple(self.single[i] for i in at)
+        text = " and ".join(f"{c.text}{self._nearest(c, several)}" for c in several)
+        return Condition(text, partial(_all, several))
+
+    def _nearest(self, one: Condition, several: tuple[Condition, ...]) -> str:
+        """Return the nearest right value beyond a threshold, if values between were not tried.
+
+        Where there are several conditions, the others hold for it.
+        """
+        if one.bound is None:
+            return ""
+        name, bound, sign = one.bound
+        values = self.right[name]
+        others = [other.of(self.right) for other in several if other is not one]
+        values = values[np.logical_and.reduce([sign * values < sign * bound, *others])]
+        near = sign * int((sign * values).max()) if values.size else bound
+        return f" ({near} is right)" if abs(near - bound) > 1 else ""
+
+
+def combined(variables: Variables) -> Variables:
+    """Return the variables that are combined with others."""
+    return {name: v for name, v in variables.items() if not name.startswith(ALONE)}
+
+
+def _all(conditions: tuple[Condition, ...], v: Variables) -> np.ndarray:
+    return np.asarray(np.logical_and.reduce([c.of(v) for c in conditions]))
+
+
+def _remainders(variables: Variables) -> Iterator[Condition]:
+    """Yield whether a token is past the last whole tile of its call."""
+    for index, length in TILED:
+        if index in variables and length in variables:
+            for n in DIVISORS[:8]:
+                text = f"{index} is past the last multiple of {n}"
+                yield Condition(text, lambda v, i=index, m=length, n=n: v[i] >= v[m] // n * n)  # type: ignore[misc]
+
+
+def _equal(variables: Variables) -> Iterator[Condition]:
+    """Yield whether two sizes of a call are equal."""
+    for one, two in combinations([name for name in SIZES if name in variables], 2):
+        text = f"{one} equals {two}"
+        yield Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
+
+
+def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[Condition]:
+    yield from _remainders(variables)
+    yield from _equal(variables)
+    for name, v in variables.items():
+        if np.ptp(v) == 0:
+            continue
+        low, high = int(v[wrong].min()), int(v[wrong].max())
+        if low == high:
+            yield Condition(f"{name} is {low}", lambda x, k=name, c=low: x[k] == c)  # type: ignore[misc]
+        if low > v.min():
+            text = f"{name} is at least {low}"
+            yield Condition(text, lambda x, k=name, c=low: x[k] >= c, (name, low, 1))  # type: ignore[misc]
+        if high < v.max():
+            text = f"{name} is at most {high}"
+            yield Condition(text, lambda x, k=name, c=high: x[k] <= c, (name, high, -1))  # type: ignore[misc]
+        for n in DIVISORS[:8]:
+            rest = np.unique(v[wrong] % n)
+            if rest.size == 1 and v.max() >= n:
+                text = f"{name} modulo {n} is {rest[0]}"
+                yield Condition(text, lambda x, k=name, n=n, r=rest[0]: x[k] % n == r)  # type: ignore[misc]
+        odd = v % 2 == 1
+        if odd[wrong].all() and not odd.all():
+            yield Condition(f"{name} is odd", lambda x, k=name: x[k] % 2 == 1)  # type: ignore[misc]

@@ -1,0 +1,92 @@
+"""Calls of ``position_ids``, and its known mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+
+from .function import Arguments, several, written
+
+
+def masks(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
+    """Yield masks (B, S) with padding in different places."""
+    yield Arguments("no padding", (np.ones((2, 4), np.int64),))
+    left = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
+    yield Arguments("padding on the left", (left,))
+    yield Arguments("padding on the right", (left[:, ::-1].copy(),))
+    lengths = np.random.default_rng(seed).integers(1, 40, 7)
+    yield Arguments("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
+    lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
+    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
+    yield Arguments("eleven rows of 700", (wide,), False)
+    yield Arguments("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
+    yield Arguments("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
+
+
+def _over_rows(mask: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
+
+
+#: What is right in every row of a mask.
+_REAL = (
+    "Number the real tokens of each row 0, 1, 2, ...: cumsum(attention_mask, axis=-1) - 1, whether "
+    "padding is on the left, on the right or between"
+)
+
+
+def mask_mistakes(encoding: Any) -> Iterator[Mistake]:
+    """Yield the known mistakes of positions from a mask, likely ones first."""
+
+    def count(mask: np.ndarray) -> np.ndarray:
+        return np.cumsum(mask, axis=-1)
+
+    yield from several(
+        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows, f"{_REAL}."),
+        ("position-origin", "real tokens are counted from 1", count,
+         f"{_REAL}. The subtraction of 1 is missing."),
+        ("padding", "positions are counted over the whole batch",
+         lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape),
+         f"{_REAL}. Sum along the tokens (axis=-1), not over the whole mask."),
+        ("padding", "the length of the padding is subtracted, on the right as well",
+         lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True),
+         f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
+        ("padding", "the length of the padding is subtracted, on the right as well, and negative "
+         "positions become 0",
+         lambda mask: np.maximum(
+             _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True), 0
+         ), f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
+        ("padding", "only padding on the left is not counted",
+         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None], f"{_REAL}."),
+        ("padding", "tokens are counted from the end of the row",
+         lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
+         f"{_REAL}. The first real token has position 0."),
+    )  # fmt: skip
+    yield from _of_one_row()
+
+
+def _of_one_row() -> Iterator[Mistake]:
+    """Yield positions that are taken from one row of the mask, for all rows."""
+    rows = {
+        "the first row": lambda mask: 0,
+        "the row with most real tokens": lambda mask: np.argmax(mask.sum(axis=-1)),
+        "the last row": lambda mask: -1,
+        "the row with most padding": lambda mask: np.argmin(mask.sum(axis=-1)),
+    }
+    counts = {
+        "real tokens": lambda one: np.cumsum(one) - 1,
+        "tokens after the padding on its left": lambda one: np.arange(one.size) - np.argmax(one),
+    }
+    for (counted, count), low in product(counts.items(), (None, 0)):
+        for row, at in rows.items():
+
+            def positions(mask: Any, at: Any = at, count: Any = count, low: Any = low) -> Any:
+                one = count(mask[at(mask)])
+                return np.broadcast_to(one if low is None else np.maximum(one, low), mask.shape)
+
+            text = f"every row has the positions of {row}, whose {counted} are counted"
+            yield written("padding", text, positions, f"{_REAL}. Do so for every row on its own.")
