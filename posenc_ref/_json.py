@@ -23,6 +23,8 @@ from .limits import AXES, HEAD_DIM, HEADS, TEXT, WIDTH
 _DTYPES = (*FLOATING, *INTEGER, "bool")
 #: The largest sizes; the constructor of a rotation computes all its frequencies.
 _SIZES = {"head_dim": HEAD_DIM, "rotary_dim": HEAD_DIM, "dim": WIDTH, "num_heads": HEADS}
+#: The annotations of fields that hold one array, and several.
+_ARRAY, _ARRAYS = ("Array", "np.ndarray"), ("tuple[Array, ...]", "Sequence[Array]")
 _HEX = re.compile("[0-9a-fA-F]*")
 
 
@@ -114,18 +116,28 @@ def encode(value: Any) -> Any:
     return value
 
 
-def decode(value: Any) -> Any:
-    """Return the value that :func:`encode` wrote."""
+def decode(value: Any, annotation: str = "") -> Any:
+    """Return the value that :func:`encode` wrote, or that a person wrote with lists of numbers.
+
+    ``annotation`` is the type of the field: a list of numbers is an array where the field is one,
+    and a tuple elsewhere.
+    """
     if isinstance(value, Mapping):
         return _array(value) if set(value) == {"dtype", "shape", "hex"} else from_dict(value)
-    if isinstance(value, list) and value and all(isinstance(v, list) for v in value):
+    if not isinstance(value, list):
+        return value
+    kind = annotation.removesuffix(" | None")
+    if kind in _ARRAYS:
+        return tuple(decode(v, "Array") for v in value)
+    if kind in _ARRAY or (value and all(isinstance(v, list) for v in value)):
         try:
             return np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(
-                f"a table must be a list of rows of numbers, all of one length, got {shown(value)}"
-            ) from None
-    return tuple(decode(v) for v in value) if isinstance(value, list) else value
+            what = "list of rows of numbers, all of one length"
+            if not any(isinstance(v, list) for v in value):
+                what = "list of numbers"
+            raise ValueError(f"a table must be a {what}, got {shown(value)}") from None
+    return tuple(decode(v) for v in value)
 
 
 def _array(value: Mapping[str, Any]) -> np.ndarray:

@@ -48,9 +48,10 @@ class Value(metaclass=Checked):
         :func:`posenc_ref.from_dict` calls this.
         """
         decoded = {}
+        types = {f.name: str(f.type) for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         for key, value in body.items():
             try:
-                decoded[key] = decode(value)
+                decoded[key] = decode(value, types.get(key, ""))
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{cls.__name__}, {key}: {error}") from None
         return cls(**decoded)

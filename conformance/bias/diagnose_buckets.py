@@ -102,12 +102,16 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
     """Describe the measured buckets."""
     shown = [
-        f"{name}: buckets {min(p.values())}..{max(p.values())}, starting at distances "
-        f"{_list(_first(encoding, p))}"
+        f"{name}: buckets {min(p.values())}..{max(p.values())}{_starts(_first(encoding, p))}"
         for name, p in (("earlier keys", _profile(r, b, -1)), ("later keys", _profile(r, b, 1)))
         if p
     ]
     return "; ".join(shown)
+
+
+def _starts(distances: tuple[int, ...]) -> str:
+    """Return where the buckets start; empty if all distances share one."""
+    return f", starting at distances {_list(distances)}" if distances else ""
 
 
 def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Cause]:

@@ -205,7 +205,8 @@ def _series(m: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     if len(m) > 1:
         first, last = -np.log2(m[[0, -1]])
         step = float((last - first) / (len(m) - 1))
-        start = first - step if abs(first - step) > 1e-12 * max(abs(first), 1.0) else 0.0
+        # Slopes are measured in float32, and the words have six digits.
+        start = first - step if abs(first - step) > 2.0**-20 * max(abs(first), 1.0) else 0.0
         words = f"one series 2 ** -({start:.6g} + {step:.6g} h), h = 1 .. {len(m)}"
         yield words, 2.0 ** -(first + step * np.arange(len(m)))
 

@@ -76,7 +76,9 @@ def judge(run: Run) -> None:
             return
         wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
-            run.add("dtype", f"the result has dtype {wrong[0]}", "an integer dtype is needed")
+            remedy = "Return integers: convert the result to int64, once it is whole numbers."
+            text, needed = f"the result has dtype {wrong[0]}", "an integer dtype is needed"
+            run.add("dtype", text, needed, remedy=remedy)
         if wrong or not (whole or run.floats_only()):
             return
         truth = call.truth(expected)
@@ -193,7 +195,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         at = worst(run, one)
         run.add(
             row.otherwise,
-            plural(len(wrong), "result is", "results are", len(calls))
+            plural(len(wrong), "result is", "results are", sum(c.actual.size > 0 for c in calls))
             + f" wrong, and {NO_CAUSE} {'it' if len(wrong) == 1 else 'them'}"
             + run.where(extent=True),
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Protocol, TypeVar
 
@@ -121,6 +121,12 @@ class Crossing:
             found[f"{one} x {other}"] = f"{met} of {len(some)}"
         return found
 
+    def joined(self, other: Crossing) -> Crossing:
+        """Return the crossing with the levels and the calls of another one of the same factors."""
+        levels = {f: tuple(dict.fromkeys((*v, *other.levels[f]))) for f, v in self.levels.items()}
+        judged, calls = self.judged | other.judged, self.calls + other.calls
+        return replace(self, levels=levels, judged=judged, calls=calls)
+
     def __str__(self) -> str:
         wanted = list(self.pairs())
         met = sum(pair in self.judged for pair in wanted)
@@ -160,7 +166,9 @@ def cross(
     if refused:
         words, first = next(iter(refused.items()))
         more = f", and {len(refused) - 1} other sizes or forms" if len(refused) > 1 else ""
-        run.limit(f"{words}{more}: refused ({first})")
+        known = f"{words}{more}: refused ("
+        if not any(limit.startswith(known) for limit in run.ledger.report.limits):
+            run.limit(f"{known}{first})")
     return seen
 
 

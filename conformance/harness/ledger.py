@@ -159,7 +159,11 @@ class Ledger:
             text = f"{text}, and no named cause explains them{where()}"
             self.add(code, text, place, remedy=remedy)
         self.report.failed = self._failed()
-        for crossing in filter(lambda crossing: crossing.calls, self.crossings):
+        crossings: dict[tuple[str, ...], Crossing] = {}
+        for one in filter(lambda one: one.calls, self.crossings):
+            known = crossings.get(tuple(one.levels))
+            crossings[tuple(one.levels)] = one if known is None else known.joined(one)
+        for crossing in crossings.values():
             self.report.crossed[str(crossing)] = crossing.covered()
         measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(

@@ -327,7 +327,9 @@ class Run:
     def floats_only(self) -> bool:
         """Return whether every result so far has a floating dtype; report a finding if not."""
         for name in sorted(self.driver.out_dtypes - set(ROUNDOFF)):
-            self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
+            remedy = "Return floating numbers, of the dtype of the input if there is one."
+            text, needed = f"the result has dtype {name}", "a floating dtype is needed"
+            self.add("dtype", text, needed, remedy=remedy)
             return False
         return True
 

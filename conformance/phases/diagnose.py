@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
@@ -275,7 +276,9 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
             break
     remedy = declared.factor_remedy
     if declared.amplitude_code != "attention-factor":
-        remedy = f"Divide cos and sin, or the rotated channels, by {factor / m:.9g}."
+        rotary = isinstance(run.encoding, Rotary)
+        what = "cos and sin, or the rotated channels," if rotary else "the sines and cosines"
+        remedy = f"Divide {what} by {factor / m:.9g}."
     values = {"declared": m, "measured": factor}
     run.add(declared.amplitude_code, text, where, values=values, remedy=remedy)
 

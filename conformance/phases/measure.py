@@ -66,6 +66,7 @@ class Measured:
     scaled: list[int]  #: channels that are only multiplied by a factor
     odd: list[int]  #: all other channels that are in no pair
     phases: Phases | None = None
+    whole: Phases | None = None  #: measured in a call of a whole number of blocks of tokens
 
     @property
     def moved(self) -> dict[int, int]:
@@ -119,12 +120,14 @@ class Measured:
     def describe(self) -> str:
         """Return the pairs and their frequencies in one line."""
         if not self.pairs:
+            if self.odd:
+                return f"{len(self.odd)} channels are changed, no two of them as a pair"
             return "no channel pairs are rotated"
         names = {"interleaved": "interleaved pairs", "half": "half-split pairs", "": "other pairs"}
         text = f"{len(self.pairs)} {names[self.layout()]}"
-        if self.frequencies.size:
-            assert self.phases is not None
-            ends = (shown(self.frequencies[i], self.phases.sigma[i]) for i in (0, -1))
+        phases = self.whole or self.phases
+        if phases is not None and phases.frequencies.size:
+            ends = (shown(phases.frequencies[i], phases.sigma[i]) for i in (0, -1))
             text += f", frequencies {' .. '.join(ends)}"
         if self.passed:
             text += f", {len(self.passed)} channels passed through"
@@ -145,8 +148,26 @@ def measure(access: Access, dtype: str) -> Measured:
     matrices = _matrices(access, positions)
     found = Measured(positions, matrices, *channel_pairs(matrices))
     if found.pairs:
-        found.phases = unwrap(found.tables(access), dtype)
+        tables = found.tables(access)
+        found.phases = unwrap(tables, dtype)
+        if not found.phases.linear:
+            again = unwrap(_in_blocks(tables), dtype)
+            found.whole = again if again.linear else None
     return found
+
+
+def _in_blocks(tables: Tables, size: int = 16) -> Tables:
+    """Return ``tables`` that repeats the last position up to a multiple of ``size`` tokens.
+
+    A function may be wrong in the last, incomplete block of tokens only.
+    """
+
+    def whole(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        more = np.repeat(positions[-1:], -positions.size % size)
+        cos, sin = tables(np.r_[positions, more])
+        return cos[: positions.size], sin[: positions.size]
+
+    return whole
 
 
 def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:

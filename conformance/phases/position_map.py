@@ -50,10 +50,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
     first = int(np.argmax(wrong & near))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
     if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
-        remedy = (
-            f"Do not clamp positions to {used[first]}: rotate by the position itself, or raise "
-        )
-        remedy += "an error past the last supported one."
+        remedy = f"Do not clamp positions to {used[first]}: {_SUPPORT}"
         text = f"positions are clamped to {used[first]}"
         run.add("position-range", text, evidence, remedy=remedy)
         return
@@ -93,8 +90,7 @@ def _wrapped(
     more = np.array([half - 1, half, half + 1, size - 2, size - 1, size, size + half, 2 * size + 1])
     at = np.unique(np.r_[at, more[(more > 0) & (more <= run.ledger.highest)]])
     cos, sin = unit_size(tables, at, declared)
-    remedy = f"Do not reduce positions modulo {size}: rotate by the position itself, or raise an "
-    remedy += "error past the last supported one."
+    remedy = f"Do not reduce positions modulo {size}: {_SUPPORT}"
     for signed, used, text in (
         (False, at % size, f"positions wrap round modulo {size}"),
         (True, (at + half) % size - half, f"positions wrap round modulo {size}"),

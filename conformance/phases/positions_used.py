@@ -114,8 +114,9 @@ def name_positions(
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
     count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
     listed = "; ".join(_listed(s) for s in known[:2] if s.one in wrong)
-    remedy = f"Use the declared {noun} of every token{run.where()}.{_formula(known, noun)}"
-    run.add(code, f"{count} another {noun} than declared: {listed}", where, remedy=remedy)
+    remedy = f"Use the declared {noun} of every token.{_formula(known, noun)}"
+    text = f"{count} another {noun} than declared: {listed}{run.where()}"
+    run.add(code, text, where, remedy=remedy)
     return True
 
 

@@ -59,7 +59,7 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
     else:
         text = plural(int(wrong.sum()), "token is", "tokens are", wrong.size)
         code = code_of(run.located()) or "wrong-row"
-        remedy = f"Use the position of each token in calls of this size too{run.where()}."
+        remedy = "Use the position of each token in calls of this size too."
         run.add(code, f"{shape}, {text} wrong{run.where()}", found, remedy=remedy)
 
 

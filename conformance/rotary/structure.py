@@ -88,6 +88,8 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"{ranges(sorted(measured.scaled))} as they were passed.",
         )
         return False
+    if _half_rotated(run, encoding, measured):
+        return False
     if rotated != wanted:
         _slice(run, encoding, measured, rotated, wanted)
         return False
@@ -112,6 +114,36 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             values={"declared": layout, "measured": got},
         )
     _output(run, encoding, measured, same_pairs=found == declared)
+    return True
+
+
+def _half_rotated(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report pairs of which one channel comes out as it was passed; return whether there are any.
+
+    The other channel of such a pair is a rotated one, made from both.
+    """
+    size, matrices = encoding.head_dim, measured.matrices
+    still = (matrices == np.eye(size)).all(axis=(0, 2))
+    one, two = live(encoding, encoding.output_pairs())
+    wanted, of = np.zeros((size, size), bool), live(encoding, encoding.pairs())
+    for out in (one, two):
+        wanted[out, of[0]] = wanted[out, of[1]] = True
+    mixed = ((matrices != 0).any(axis=0) == wanted).all(axis=1) & wanted.any(axis=1)
+    half = (still[one] & mixed[two]) | (mixed[one] & still[two])
+    if not half.any():
+        return False
+    pairs = np.r_[one[half], two[half]]
+    left, turned = ([int(c) for c in np.sort(pairs[some[pairs]])] for some in (still, mixed))
+    words = f"channels {ranges(left)} come out as passed, their partners {ranges(turned)} turned"
+    if len(left) == 1:
+        words = f"channel {left[0]} comes out as passed, its partner {turned[0]} turned"
+    run.add(
+        "not-a-rotation",
+        f"only one channel of {plural(len(left), 'pair', 'pairs')} is rotated: {words}",
+        f"output channel {left[0]} equals input channel {left[0]} at positions "
+        f"{measured.positions.tolist()}",
+        remedy=f"Rotate both channels of every pair: compute output {words.split(' come')[0]} too.",
+    )
     return True
 
 

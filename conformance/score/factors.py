@@ -12,6 +12,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.bias.diagnose_other import factor_on_bias
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.functions.models import scales
+from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
@@ -65,7 +66,7 @@ def of_terms(
     if any(abs(c - common) > near * max(abs(common), 1.0) for c in factors.values()):
         words = [f"the term {name} {_said(c, near)}" for name, c in off.items()]
         remedy = " ".join(
-            f"Compute the term {name} from queries that are not scaled."
+            f"Multiply the term {name} by the scale {rooted(own_scale, near)} once, not twice."
             if abs(c - own_scale) <= near
             else _undone(f"the term {name}", c, near)
             for name, c in off.items()
@@ -73,12 +74,12 @@ def of_terms(
         yield "score-term", "; ".join(words), {"declared": 1.0, "measured": off}, remedy
         return
     whole = common * own_scale
-    text = f"logits are multiplied by {_root(whole, near)}, declared {_root(own_scale, near)}"
+    text = f"logits are multiplied by {rooted(whole, near)}, declared {rooted(own_scale, near)}"
     if abs(whole - head_dim**-0.5) <= near:
         text = f"logits are divided by sqrt({head_dim}), not by sqrt({head_dim} * number of terms)"
     elif abs(whole - 1.0) <= near * max(whole, 1.0):
         text = "logits are not scaled at all"
-    remedy = f"Scale all terms by {_root(own_scale, near)}, in place of {_root(whole, near)}."
+    remedy = f"Scale all terms by {rooted(own_scale, near)}, in place of {rooted(whole, near)}."
     yield "softmax-scale", text, {"declared": own_scale, "measured": whole}, remedy
 
 
@@ -88,7 +89,7 @@ def _undone(what: str, factor: float, near: float) -> str:
         return f"Add {what}."
     if abs(factor + 1.0) <= near:
         return f"Add {what}; do not subtract it."
-    return f"Divide {what} by {_root(factor, near)}."
+    return f"Divide {what} by {rooted(factor, near)}."
 
 
 def _said(factor: float, near: float) -> str:
@@ -96,16 +97,7 @@ def _said(factor: float, near: float) -> str:
         return "is missing"
     if abs(factor + 1.0) <= near:
         return "is subtracted"
-    return f"is multiplied by {_root(factor, near)}"
-
-
-def _root(factor: float, near: float) -> str:
-    """Return a factor in digits, and as the root of an integer n or 1/sqrt(n) if it is one."""
-    for power, words in ((-0.5, "1/sqrt"), (0.5, "sqrt")):
-        n = round(factor ** (1 / power)) if factor > 0 else 0
-        if 2 <= n <= 2**20 and abs(factor / n**power - 1) <= near:
-            return f"{factor:.6g} = {words}({n})"
-    return f"{factor:.6g}"
+    return f"is multiplied by {rooted(factor, near)}"
 
 
 def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
@@ -119,10 +111,10 @@ def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
         (named for value, named in known if abs(factor / value - 1) <= near),
         (
             "softmax-scale",
-            f"logits are multiplied by {_root(whole, near)}, declared {_root(call.scale, near)}",
+            f"logits are multiplied by {rooted(whole, near)}, declared {rooted(call.scale, near)}",
         ),
     )
-    remedy = f"Scale q . k by {_root(call.scale, near)}, in place of {_root(whole, near)}."
+    remedy = f"Scale q . k by {rooted(call.scale, near)}, in place of {rooted(whole, near)}."
     if call.scale == 1.0:
         remedy = "Do not scale q . k: the declared scale is 1."
     if code == "attention-factor":

@@ -172,7 +172,9 @@ def arrangement(
             values={"declared": encoding.first},
         )
         return found
-    s, c = got[0]
+    # The pairs are listed from high frequencies to low ones, as the declared ones are.
+    pairs = zip(*found, *(each.tolist() for each in (sines, cosines)), strict=True)
+    s, c, *own = next((p for p in pairs if p[:2] != p[2:]), (*got[0], *wanted[0]))
     declared = f"{encoding.layout} with {encoding.first} first"
     measured = _arranged(encoding, got)
     run.add(
@@ -180,8 +182,7 @@ def arrangement(
         f"columns are {measured}, declared {declared}"
         if measured
         else f"columns are not {declared}",
-        f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
-        f"{wanted[0][1]}",
+        f"column {s} is a sine and column {c} its cosine, declared {own[0]} and {own[1]}",
         remedy=columns_of(encoding),
         values={"declared": encoding.layout, "measured": measured or None},
     )

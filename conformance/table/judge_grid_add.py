@@ -7,7 +7,6 @@ The error coefficients A and B (see :mod:`posenc_ref.accuracy`) are those of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -18,7 +17,6 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
-from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing
 from posenc_ref.conformance.harness.driver import Malformed, Refused
@@ -28,11 +26,12 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 from . import judge as judge_tables
 from .formulas import changed_steps
 from .judge_features import read_rows, table_mistakes
-from .mistakes import Rows, looked_up
+from .mistakes import looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import of_step, row_of
 from .rows_used import SeenRows, name_rows
+from .sum_mistakes import Added, sum_factors, sum_mistakes, sum_steps
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -44,25 +43,6 @@ CROSSED = {"B": (1, 2, 5), "S": (1, 3, 8, 13, 31, 45, 127)}
 CROSSED_GRIDS = {"height": (1, 2, 3, 7, 16), "width": (1, 2, 3, 7, 16)}
 #: (height, width): wide and high grids, so that exchanged axes show.
 GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24, 32))
-
-
-@dataclass(frozen=True)
-class Added:
-    """The input x (B, S, dim) of one call, and the table whose rows are added to x."""
-
-    encoding: Any
-    x: np.ndarray
-    rows: Rows
-
-    def truth(self, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """Return ``x`` times the input plus ``pe`` times the rows of positions 0 .. S-1."""
-        return self.at(np.arange(self.x.shape[1]), x, pe)
-
-    def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """Return the sum at other positions, which broadcast to (B, S)."""
-        rows = self.rows(np.broadcast_to(positions, self.x.shape[:2]))
-        terms = np.abs(x * self.x) + np.abs(pe * rows.value)
-        return Truth(x * self.x + pe * rows.value, terms, abs(pe) * rows.angle)
 
 
 def judge_add(run: Run) -> None:
@@ -93,7 +73,8 @@ def judge_add(run: Run) -> None:
         x = np.zeros((1, length, encoding.dim))
         return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device))[0]
 
-    known = chain(_sum_mistakes(encoding), likely(run, calls, _sum_steps(run, calls[0].facts)))
+    named = chain(sum_mistakes(encoding), sum_factors(run, calls[0]))
+    known = chain(named, likely(run, calls, sum_steps(run, calls[0].facts)))
     explained = match(run, calls, known) and run.report.codes
     if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
@@ -128,47 +109,6 @@ def _from_zero(run: Run, call: Callable[[int], Any]) -> Callable[[Any], Any]:
         return call(int(p.size))
 
     return view
-
-
-def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
-    def at(positions: Callable[[int, int], Any]) -> Callable[[Added], Truth | None]:
-        return looked_up(lambda call: call.at(positions(*call.x.shape[:2])))
-
-    yield Mistake(
-        "position-axis",
-        "the batch index is used as the position: the table is cut to x.shape[0]",
-        at(lambda b, s: np.arange(b)[:, None]),
-        "x is (B, S, dim) here: cut the table to x.shape[1].",
-    )
-    offset = getattr(encoding, "offset", 0)
-    for code, message, change in other_rows(offset):
-        yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))), row_of(offset))  # type: ignore[misc]
-    root = float(encoding.dim) ** 0.5
-    for message, x, pe in (
-        ("x is multiplied by sqrt(dim)", root, 1.0),
-        ("x is divided by sqrt(dim)", 1 / root, 1.0),
-        ("the encoding is multiplied by sqrt(dim)", 1.0, root),
-        ("the encoding is divided by sqrt(dim)", 1.0, 1 / root),
-        ("the sum is multiplied by sqrt(dim)", root, root),
-        ("the encoding is added twice", 1.0, 2.0),
-        ("the encoding is subtracted", 1.0, -1.0),
-        ("nothing is added", 1.0, 0.0),
-        ("x is missing: only the encoding is returned", 0.0, 1.0),
-        ("x is added twice", 2.0, 1.0),
-    ):
-        remedy = "Return x + PE: add the rows once, and multiply neither x nor the rows."
-        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe), remedy)  # type: ignore[misc]
-
-
-def _sum_steps(run: Run, first: Added) -> Iterator[Mistake]:
-    """Yield the changed steps of the formula of the rows that are added."""
-    for mistake in changed_steps(run, np.arange(first.x.shape[1])):
-
-        def rows(call: Added, of: Any = mistake.predict) -> Truth | None:
-            one = of(np.arange(call.x.shape[1]))
-            return None if one is None else replace(call, rows=lambda p: one).truth()
-
-        yield replace(mistake, predict=rows)
 
 
 def judge_grid(run: Run) -> None:

@@ -130,6 +130,9 @@ def test_bucket_numbers_as_floats_are_a_dtype_error():
         (1.0, 0.0, "nothing is added"),
         (0.0, 1.0, "x is missing: only the encoding is returned"),
         (2.0, 1.0, "x is added twice"),
+        (0.5**0.5, 0.5**0.5, "the sum is multiplied by 0.707107 = 1/sqrt(2)"),
+        (1.0, 0.3, "the encoding is multiplied by 0.3"),
+        (1.25, 0.7, "x is multiplied by 1.25, the encoding is multiplied by 0.7"),
     ],
 )
 def test_a_factor_in_a_sum_is_named(x, pe, message):

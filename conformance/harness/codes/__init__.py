@@ -183,7 +183,7 @@ range-reduction: cos and sin themselves are inaccurate for large angles.
 
 inaccurate: Values are wrong by more than rounding, and no named cause explains them.
   trigger: the largest error against the reference, in units of the tolerance, with its index
-  remedy: Reproduce the printed case and compare element by element.
+  remedy: Compare the printed element with the declared formula, and then its neighbours.
 
 # Biases: ALiBi and other functions of the distance
 
@@ -250,7 +250,7 @@ shape: The result has another shape than the surface demands.
 
 dtype: The result has a narrower dtype than the input.
   trigger: the dtype of the result
-  remedy: Return x's dtype.
+  remedy: Return the dtype of the input; without one, the dtype that was asked for.
 
 nonfinite: Finite inputs give NaN or infinity, or a NaN in one token changes other tokens.
   trigger: the first non-finite element of the result

@@ -41,8 +41,9 @@ index-collision: Different offsets share an index, so that they share a bias.
 
 relative-shift: Scores (queries, distances) are moved to the wrong keys.
   trigger: the result equals another shift of the input
-  remedy: In the Transformer-XL shift (pad, reshape), drop the first row of the reshaped matrix. If
-    queries see later keys, use 2S - 1 offsets.
+  remedy: Give each query and key the score of their own distance. If you pad and reshape, as
+    Transformer-XL does, drop the first row of the reshaped matrix. If queries see later keys, use
+    2S - 1 offsets.
 
 relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset

@@ -23,6 +23,9 @@ _DEAREST = 5.0
 _NEAR = 0.25
 #: The highest cost of a rule for results of which only parts are wrong.
 _OF_PARTS = 4.2
+#: The largest part of the elements that a rule names and that are right, in all and in one result:
+#: a few are within the tolerance although the function is wrong there.
+_BY_CHANCE, _IN_ONE = 0.01, 0.05
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Place:
     text: str  #: such as "wrong: heads from 8 on, in calls with S = 1"
     rules: tuple[Rule, ...] = ()  #: an element is wrong if one of them holds; empty: no rule found
     asked: int = 0  #: the number of calls that were made to refute other rules
+    partial: bool = False  #: whether the rules name elements that are right
 
 
 def locate(
@@ -59,10 +63,17 @@ def locate(
     best = [rule for rule in rules if rule.cost <= rules[0].cost + _NEAR]
     if len(best) > 1:  # position 0 decides between rules that are as simple
         rules = sorted(best, key=lambda rule: any(_still(r, [rule]) for r in records))
+    channels = _channels(records, pairs)
+    if not rules or _arbitrary(rules[0]):
+        nearly = _nearly(table, rules)
+        if nearly is not None:
+            rule, right, named = nearly
+            words = f"wrong: {said(rule, table, channels)}; {right} of these {named} elements "
+            words += "is within the tolerance" if right == 1 else "are within the tolerance"
+            return Place(words, (rule,), asked, partial=True)
     chosen = rules[:1] or _two(table)
     if not chosen:
         return _of_parts(records, asked)
-    channels = _channels(records, pairs)
     words = "; and ".join(said(rule, table, channels) for rule in chosen)
     words += ", but not at position 0" * any(_still(r, chosen) for r in records)
     return Place(f"wrong: {words}", tuple(chosen), asked)
@@ -75,6 +86,36 @@ def _still(record: Record, rules: Sequence[Rule]) -> bool:
         return False
     some = (at == 0) & ~record.wrong
     return bool(some.any() and any((rule.predicts(record) & some).any() for rule in rules))
+
+
+def _arbitrary(rule: Rule) -> bool:
+    """Return whether a rule leaves out single values, such as "all tokens but 1695"."""
+    return any(a.op == "not" and a.values[0] not in (0, 1) for a in rule.atoms)
+
+
+def _nearly(table: Table, rules: Sequence[Rule]) -> tuple[Rule, int, int] | None:
+    """Return the simplest rule that names few right elements, their number, and that of all.
+
+    Without ``rules``, the single conditions are tried; else the best rule without its single
+    values.
+    """
+    if rules:
+        kept = [a for a in rules[0].atoms if not _arbitrary(Rule((a,)))]
+        some = [Rule(tuple(kept))]
+    else:
+        single = {atom for atom in table.conditions() if not _arbitrary(Rule((atom,)))}
+        some = sorted((Rule(), *(Rule((a,)) for a in single)), key=lambda rule: rule.cost)
+    wrong = sum(int(mask.sum()) for mask in table.wrong)
+    for rule in some:
+        right = 0
+        for found, mask in zip(table.predicts(rule, table.right), table.right, strict=True):
+            count = int(found.sum())
+            right += count
+            if count > max(1, _IN_ONE * mask.size) or right > _BY_CHANCE * (wrong + right):
+                break
+        else:
+            return rule, right, wrong + right
+    return None
 
 
 def _rules(records: Sequence[Record]) -> tuple[list[Rule], Table]:
@@ -117,7 +158,7 @@ def _of_parts(records: Sequence[Record], asked: int) -> Place:
         if found:
             rule, table = min(found, key=lambda pair: pair[0].cost)
             some = f"some elements of {said(rule, table)}".replace(" of every element", "", 1)
-            return Place(f"wrong: {some}", (rule,), asked)
+            return Place(f"wrong: {some}", (rule,), asked, partial=True)
     return Place(_unruled(records), (), asked)
 
 

@@ -18,7 +18,8 @@ def where_to_look(place: Place | None) -> str:
     hints = list(dict.fromkeys(filter(None, map(_hint, atoms))))[:_MOST]
     if not hints:
         return ""
-    return f"Look at {', and at '.join(hints)}. All elements that the rule does not name are right."
+    text = f"Look at {', and at '.join(hints)}."
+    return text if place.partial else f"{text} All elements that the rule does not name are right."
 
 
 def _hint(atom: Atom) -> str:

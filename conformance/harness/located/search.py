@@ -94,13 +94,7 @@ class Table:
             seen, others = self._columns([np.flatnonzero(mask) for mask in wrong]), columns
         else:
             seen, others = self._values(wrong), self._values(right)
-        found = [
-            atom
-            for name, values in seen.items()
-            if not np.isnan(values).any()
-            for atom in atoms(name, values, others[name][~np.isnan(others[name])])
-        ]
-        found.sort(key=lambda atom: atom.cost)
+        found = _conditions(seen, others)
         for _ in range(_ROUNDS):
             held = [(a, a.holds(columns[a.name]) & ~np.isnan(columns[a.name])) for a in found]
             rules = _cheapest([(atom, _packed(bits)) for atom, bits in held])
@@ -113,6 +107,10 @@ class Table:
                 drawn[i % len(drawn)] = np.union1d(drawn[i % len(drawn)], _spread(at, _ADDED))
             columns = self._columns(drawn)
         return [rule for rule in rules if not any(m.any() for m in self.predicts(rule, right))]
+
+    def conditions(self) -> list[Atom]:
+        """Return the conditions that hold for every wrong element, the cheapest first."""
+        return _conditions(self._values(self.wrong), self._values(self.right))
 
     def values(self, name: Name, masks: Masks) -> np.ndarray:
         """Return the distinct values of a feature in each record, for the elements of masks."""
@@ -148,6 +146,17 @@ class Table:
                 place = tuple(i if n > 1 else first for i, n in zip(each, value.shape, strict=True))
                 column.append(value[place].astype(np.float64))
         return {name: np.concatenate(column or [np.zeros(0)]) for name, column in columns.items()}
+
+
+def _conditions(seen: dict[Name, np.ndarray], others: dict[Name, np.ndarray]) -> list[Atom]:
+    """Return the conditions that hold for all values of ``seen``, the cheapest first."""
+    found = [
+        atom
+        for name, values in seen.items()
+        if not np.isnan(values).any()
+        for atom in atoms(name, values, others[name][~np.isnan(others[name])])
+    ]
+    return sorted(found, key=lambda atom: atom.cost)
 
 
 def _value(known: dict[Name, np.ndarray], name: Name) -> np.ndarray:

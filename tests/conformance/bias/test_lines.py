@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from posenc_ref import ALiBi
+from posenc_ref import ALiBi, T5Bias
 from posenc_ref.conformance import check
+from posenc_ref.conformance.bias.diagnose_buckets import words
+from posenc_ref.conformance.bias.diagnose_slopes import _series
 from posenc_ref.conformance.bias.model import _line
 
 
@@ -25,3 +27,18 @@ def test_the_slopes_of_clamped_distances_are_those_of_near_keys():
         return -encoding.slopes()[:, None, None] * np.clip(back, 0, 1000)
 
     assert check(clamped, encoding, "bias").measured.startswith("slopes of the heads: 0.5, 0.25,")
+
+
+def test_the_rounding_of_slopes_is_no_start_of_a_series():
+    slopes = 2.0 ** (-0.5 * np.arange(1, 13)) * (1 + 2.4e-10 * np.array([1, *[0] * 11]))
+    ((words, _),) = _series(slopes)
+    assert words == "one series 2 ** -(0 + 0.5 h), h = 1 .. 12"
+
+
+def test_buckets_of_which_all_distances_share_one_have_no_starts():
+    """The words ended with "starting at distances "."""
+    encoding = T5Bias(np.zeros((32, 6)), bidirectional=False)
+    r = np.arange(-516, 517)
+    said = words(encoding, r, encoding.bucket(r))
+    assert said.endswith("; later keys: buckets 0..0")
+    assert "earlier keys: buckets 1..31, starting at distances 1..16, 19" in said

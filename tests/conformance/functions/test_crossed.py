@@ -1,5 +1,7 @@
 """Empty documents and padding meet every number of documents and of tokens."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,27 @@ def test_an_empty_document_that_undoes_a_restart():
     found = first(fn, "packed")
     assert found.message.startswith("an empty document undoes the restart")
     assert found.remedy.endswith("Drop documents of length 0 before steps or jumps are assigned.")
+
+
+def test_results_without_elements_are_not_counted():
+    """ "9 of 34 results are wrong" stood beside "wrong in 9 of 33 results"."""
+
+    def fn(lengths):
+        found, at, before = [], 0, 1
+        for n in lengths:
+            at = 0 if before and n else at  # a document after an empty one goes on
+            found += range(at, at + n)
+            at, before = at + n, n
+        return np.array(found, np.int64)
+
+    said = first(fn, "packed").message
+    one, other = re.findall(r"of (\d+) results", said)
+    assert one == other
+
+
+def test_whole_numbers_as_floats_are_to_be_integers():
+    found = first(lambda prompt, steps: prompt + np.arange(steps) * 1.0, "decode_positions")
+    assert found.remedy.startswith("Return integers")
 
 
 @pytest.mark.nightly

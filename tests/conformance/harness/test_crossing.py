@@ -82,7 +82,8 @@ class FewRun:
     """As much of a run as the loop over crossed calls needs."""
 
     def __init__(self):
-        self.ledger, self.limits, self.found = self, [], []
+        self.ledger, self.report = self, self
+        self.limits, self.found = [], []
         self.crossings = []
         self.limit = self.limits.append
 
@@ -106,3 +107,23 @@ def test_the_loop_keeps_what_was_judged_and_says_what_was_refused():
     assert crossing.calls == len(seen)
     assert run.limits == ["S = 8: refused (str: too long)"]
     assert run.found[0][1:] == ("another shape", "S = 129")
+
+
+def test_two_crossings_of_the_same_factors_are_counted_together():
+    few, more = Crossing({"B": (1, 2), "S": (1, 3)}), Crossing({"B": (1, 2, 5), "S": (3, 8)})
+    for crossing in (few, more):
+        for row in crossing.rows():
+            crossing.saw(row)
+    one, of = few.joined(more), few.calls + more.calls
+    assert str(one) == f"8 of 9 pairs of values of B, S, in {of} calls"  # B = 5 with S = 1
+
+
+def test_a_refusal_in_two_crossings_is_one_limit():
+    run = FewRun()
+
+    def refuse(row):
+        raise Refused(f"shapes of {row}")
+
+    for levels in ({"B": (1,), "S": (3,)}, {"B": (2,), "S": (3,)}):
+        cross(run, Crossing(levels), refuse, lambda row: "fewer key heads")
+    assert len(run.limits) == 1

@@ -186,3 +186,32 @@ def test_one_right_element_refutes_a_rule_of_many(wide):
         rules = table.rules(table.wrong, table.right)
         assert bool(rules) is not exception
         assert not any((rule.predicts(table.records[0]) & ~wrong).any() for rule in rules)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_few_elements_within_the_tolerance_make_no_rule_of_their_own(count):
+    """ "All tokens but 1695 and 1801" is what chance leaves; the rule is that all are wrong."""
+    wrong = np.ones((1, 1, 2050), bool)
+    wrong[..., [1695, 1801, 7][:count]] = False
+    place = locate([Record("one", AXES, wrong), Record("two", AXES, np.ones((2, 3, 64), bool))])
+    of = f"{count} of these {2050 + 384} elements {'is' if count == 1 else 'are'}"
+    assert place.text == f"wrong: every element of every call; {of} within the tolerance"
+    assert place.partial
+
+
+def test_a_head_that_is_right_is_no_chance():
+    wrong = np.ones((2, 8, 64), bool)
+    wrong[:, 5] = False
+    place = locate([Record("one", AXES, wrong)])
+    assert place.text == "wrong: all heads but 5"
+    assert not place.partial
+
+
+def test_right_elements_that_were_not_drawn_are_added_to_the_search():
+    """Four of 120 004 right elements refute "tokens from 30000 on"; the next round knows them."""
+    wrong = np.zeros((1, 4, 60000), bool)
+    wrong[..., 30000:-1] = True
+    table = Table([Record("one", AXES, wrong)])
+    rules = table.rules(table.wrong, table.right)
+    assert rules
+    assert (rules[0].predicts(table.records[0]) == wrong).all()

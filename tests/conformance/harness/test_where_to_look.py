@@ -26,5 +26,25 @@ def test_the_place_says_where_to_look(atom, words):
     assert words in found
 
 
+ATOMS = (
+    Atom(("memory", ""), "is", (1,)), Atom(("call", ""), "from", (3,)),
+    Atom(("size", "token"), "is", (1,)), Atom(("index", "head"), "from", (8,)),
+)  # fmt: skip
+
+
+def test_the_remedy_has_two_hints_and_says_what_is_right():
+    assert where_to_look(Place("wrong: ...", (Rule(ATOMS[:2]), Rule(ATOMS[2:])))) == (
+        "Look at the strides of x: code that takes x to be contiguous, and at what the instance "
+        "keeps between calls: caches, counters, buffers. All elements that the rule does not name "
+        "are right."
+    )
+
+
+def test_a_rule_of_parts_does_not_say_what_is_right():
+    """ "Some elements of heads from 8 on" names elements that are right."""
+    found = where_to_look(Place("wrong: some elements of ...", (Rule(ATOMS[3:]),), partial=True))
+    assert found.endswith("heads that share a key head.")
+
+
 def test_no_rule_says_nothing():
     assert where_to_look(None) == where_to_look(Place("no simple rule says where")) == ""

@@ -67,7 +67,7 @@ def test_channels_that_are_no_pair():
     found, _ = measured(lambda x, p: x + np.roll(x, 1, axis=-1) + np.roll(x, 2, axis=-1))
     assert found.odd == list(range(HEAD_DIM))
     assert found.pairs == []
-    assert found.describe() == "no channel pairs are rotated"
+    assert found.describe() == f"{HEAD_DIM} channels are changed, no two of them as a pair"
 
 
 def test_a_sign_and_an_origin_and_a_factor():
@@ -128,3 +128,17 @@ def test_without_fractions_the_slower_reading_is_kept():
 
     assert np.abs(unaliased(tables, "float64").frequencies).max() < np.pi
     assert 0 < FRACTION < 1
+
+
+def test_an_incomplete_block_of_tokens_does_not_hide_the_frequencies():
+    """Six positions are measured at once; the last two of them are passed through here."""
+
+    def blocks(x, p):
+        y = rope()(x, p)
+        n = x.shape[2] // 4 * 4
+        y[:, :, n:] = x[:, :, n:]
+        return y
+
+    found, _ = measured(blocks)
+    assert not found.phases.linear
+    assert found.describe() == measured(rope())[0].describe()

@@ -73,6 +73,14 @@ def test_the_cause_and_its_remedy(case):
     assert remedy in finding.remedy
 
 
+@pytest.mark.nightly
+def test_an_error_of_the_last_tile_begins_at_no_position():
+    """Errors of 3e-08 at the end of all contexts stood above "first error ... at position 0"."""
+    accuracy = check(tile, HALF, "apply").accuracy
+    assert max(accuracy.errors.values()) < 2**-9
+    assert accuracy.degrades_at is None
+
+
 @pytest.mark.parametrize(
     ("dtype", "kind", "severity"),
     [
@@ -88,3 +96,29 @@ def test_positions_in_narrow_formats_show_past_2_to_the_24(dtype, kind, severity
     findings = check(narrow, HALF, "apply", dtype=dtype).findings
     assert [f.severity for f in findings if "past 2**" in f.message] == [severity]
     assert not check(HALF.apply, HALF, "apply", dtype=dtype).findings
+
+
+@pytest.mark.parametrize(
+    ("kept", "said", "remedy"),
+    [
+        (slice(0, 32), "32 pairs is rotated: channels 0-31 come out as passed, their partners "
+         "32-63 turned", "compute output channels 0-31 too"),
+        (slice(40, 64), "24 pairs is rotated: channels 40-63 come out as passed, their partners "
+         "8-31 turned", "compute output channels 40-63 too"),
+        ([5], "1 pair is rotated: channel 5 comes out as passed, its partner 37 turned",
+         "compute output channel 5 too"),
+    ],
+    ids=["first halves", "pairs from 8 on", "one"],
+)  # fmt: skip
+def test_pairs_of_which_one_channel_is_returned_as_passed(kept, said, remedy):
+    """Such channels were called rotated, and the others were to be rotated too."""
+
+    def half_rotated(x, positions):
+        y = pr.RoPE(64, layout="half").apply(x, positions)
+        y[..., kept] = x[..., kept]
+        return y
+
+    report = check(half_rotated, pr.RoPE(64, layout="half"), "apply")
+    assert report.findings[0].message == f"only one channel of {said}"
+    assert remedy in report.findings[0].remedy
+    assert "no channel pairs are rotated" not in str(report)

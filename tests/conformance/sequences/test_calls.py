@@ -332,3 +332,16 @@ def test_state_across_calls_is_told_from_wrong_offsets():
     assert "past 4096 and back" in str(report)
     report = check(lambda calls: own("calls", HALF)(calls)[::-1], HALF, "calls")
     assert report.codes[0] in ("shape", "state")
+
+
+@pytest.mark.nightly
+def test_the_remedy_of_wrong_shifts_does_not_end_in_a_place():
+    shifts = []
+
+    def stale(keys, delta):
+        shifts.append(delta)
+        return HALF.apply(keys, np.full(keys.shape[2], shifts[min(len(shifts), 3) - 1]))
+
+    finding = check(stale, HALF, "shift_keys").findings[0]
+    assert "; wrong: " in f"{finding.message}; {finding.evidence}"
+    assert "wrong: " not in finding.remedy

@@ -180,3 +180,21 @@ def test_patches_at_other_places(places, words):
         return IMAGE.table(np.stack(places(y, x, h, w))).astype(np.float32)
 
     assert words in first(grid, IMAGE, "grid").message
+
+
+def test_exchanged_columns_are_those_that_differ():
+    """The evidence was a pair in its place: "column 0 is a sine ..., declared 0 and 1"."""
+
+    def exchanged(p):
+        rows = sines(p)
+        rows[:, [4, 5]] = rows[:, [5, 4]]
+        return rows
+
+    found = first(exchanged, SINES)
+    assert found.evidence == "column 5 is a sine and column 4 its cosine, declared 4 and 5"
+
+
+def test_rows_and_sums_are_not_told_to_rotate():
+    for fn in (lambda p: sines(np.minimum(p, 511)), lambda p: np.float32(0.8) * sines(p)):
+        found = first(fn, SINES)
+        assert "rotate" not in found.remedy, found
