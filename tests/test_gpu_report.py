@@ -65,6 +65,7 @@ def test_a_stale_report_is_found():
     assert stale({"sources": {"rotary.cu": "0"}}, today) == ["fused_cupy.py", "rotary.cu"]
 
 
+@pytest.mark.nightly
 def test_the_bits_of_the_model_are_written(tmp_path):
     if shutil.which("g++") is None:
         if os.environ.get("CI"):

@@ -148,6 +148,7 @@ def test_a_gather_is_detected():
     assert seen.largest > np.prod(CUT) * 8
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
 def test_on_a_cluster_of_workers(rng):
     """With two workers, no stored result is larger than a chunk until the user gathers."""

@@ -57,6 +57,7 @@ def test_concrete_jax_positions_are_exact_too():
     assert near(y, ROPE.apply(X.astype(np.float64), far))
 
 
+@pytest.mark.nightly
 def test_grad_is_the_inverse_rotation(rng):
     dy = rng.standard_normal(X.shape).astype(np.float32)
     dx = jax.grad(lambda x: jnp.sum(ROPE.apply(x, P) * dy))(jnp.asarray(X))
@@ -147,6 +148,7 @@ print("done")
 """
 
 
+@pytest.mark.nightly
 def test_with_64_bit_types():
     run = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", WITH_64_BITS],

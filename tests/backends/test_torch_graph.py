@@ -40,6 +40,7 @@ def test_calls_without_prepared_tables(name, layout, rng):
         assert close(*[torch.autograd.grad(y.square().sum(), x)[0] for y in (got, expected)])
 
 
+@pytest.mark.nightly
 def test_lengths_and_positions_that_change(rng):
     """Two graphs serve all lengths and all positions."""
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
@@ -125,6 +126,7 @@ def test_a_start_known_when_the_graph_runs(name, rng):
         whole(lambda x, start: ready(x, start))(x, torch.tensor(1.0))
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_inductor_does_not_overwrite_kept_tables(rng):
     fast, x = fused(ROTARY["half"]), tensor(rng, 1, 1, 6, D)

@@ -131,6 +131,7 @@ def test_a_fixed_image():
         implementation(x.transpose(1, 2), torch.from_numpy(positions + 100))
 
 
+@pytest.mark.nightly
 def test_a_feature_map():
     """EfficientLoFTR is told features, and turns pairs by row and by column, both from 1."""
     module = make("efficientloftr", "EfficientLoFTRRotaryEmbedding", "EfficientLoFTRConfig")

@@ -180,6 +180,7 @@ def test_slopes_come_with_their_rule():
     assert check(lambda n: 2.0 ** -np.arange(n), ALIBI, "slopes").findings[0].values["recipe"]
 
 
+@pytest.mark.nightly
 def test_alignment_names_the_rule_and_the_shift_of_every_length():
     found = only(check(lambda q, k: -SLOPES * np.abs(front(q, k)), BOTH, "bias"))
     assert "query i has the position of key i" in found.message

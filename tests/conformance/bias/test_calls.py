@@ -118,6 +118,7 @@ def test_max_position(max_position):
     assert report.verdict == ("conforms" if max_position > 3 else "inconclusive")
 
 
+@pytest.mark.nightly
 def test_half_precision_outputs_are_judged_by_their_dtype():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
 

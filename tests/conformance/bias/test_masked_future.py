@@ -52,6 +52,7 @@ def test_a_mask_is_an_error_where_later_keys_are_declared(surface, fn, encoding,
         assert not theirs or report.findings[0].message == "keys after the query are masked"
 
 
+@pytest.mark.nightly
 def test_no_mask_but_one_wrong_key_is_something_else():
     encoding = ALiBi(2, causal=False)
     for first in (2, 3):

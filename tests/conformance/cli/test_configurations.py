@@ -132,6 +132,7 @@ def test_check_takes_an_override(tmp_path, monkeypatch, checkpoint):
     )
 
 
+@pytest.mark.nightly
 def test_plan(checkpoint, tmp_path):
     found = run("plan", checkpoint, "--length", 65536, "--plot", tmp_path / "plan.svg")
     assert found.exit_code == 0, found.output

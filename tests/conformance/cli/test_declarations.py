@@ -151,6 +151,7 @@ def test_names_of_presets_have_no_case(posenc):
     assert (code, "did you mean apply" in text) == (2, True)
 
 
+@pytest.mark.nightly
 def test_identify_takes_the_layer_type_that_a_model_asks_for(posenc):
     target = ("identify", "port_of_it.py:far", "--head-dim", "256", "--to", "gemma-3-4b")
     code, text = posenc(*target)

@@ -50,6 +50,7 @@ def config(tmp_path):
     return path
 
 
+@pytest.mark.nightly
 def test_check_against_a_preset(code):
     right = run("check", code(500000.0, "llama3"), "--preset", "llama-3-8b")
     assert (right.exit_code, "CONFORMS" in right.output) == (0, True), right.output

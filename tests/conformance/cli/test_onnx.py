@@ -70,6 +70,7 @@ def test_identify_names_the_encoding_of_a_model(model):
     assert body["subject"].endswith("model.onnx:layer.1.q_rotary")
 
 
+@pytest.mark.nightly
 def test_every_layer_type_of_a_model_must_occur(tmp_path):
     """Gemma 3 has base 10,000 in sliding layers and another one in full layers."""
     config = tmp_path / "config.json"

@@ -151,6 +151,7 @@ def test_check(posenc, target, options, code, said):
     assert said in text
 
 
+@pytest.mark.nightly
 def test_every_surface_says_how_it_calls(posenc):
     for surface, row in SURFACES.items():
         code, text = posenc("explain", surface)

@@ -149,6 +149,7 @@ def test_modules_against_each_other(name):
     assert (found.agreement == "tensors agree") == (not codes)
 
 
+@pytest.mark.nightly
 def test_logits_of_grids_need_other_positions_than_text():
     """With equal positions on both axes, exchanged axes give the same logits."""
     swapped = compare(grid(swapped=True), grid(), max_position=2**12)

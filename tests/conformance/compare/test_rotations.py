@@ -189,6 +189,7 @@ def test_calls_from_position_zero_only():
     assert result(rope(base=500000.0), prefix).codes == ["base"]
 
 
+@pytest.mark.nightly
 def test_the_size_of_a_head_is_found():
     def only(size):
         def fn(x, p):

@@ -259,6 +259,7 @@ def of_layout(layout, keys=1.0):
     return Implementation(call, "apply_qk", layout, tensor_layout=layout, head_dim=DIM)
 
 
+@pytest.mark.nightly
 def test_tensor_layouts_of_equal_shapes():
     assert compare(of_layout("bshd"), of_layout("bhsd"), max_position=512).passed
     assert compare(of_layout("bshd", 2.0), of_layout("bhsd"), max_position=512).codes == [
@@ -266,6 +267,7 @@ def test_tensor_layouts_of_equal_shapes():
     ]
 
 
+@pytest.mark.nightly
 def test_keys_are_compared_with_a_function_of_x():
     x = Implementation(rope(), "apply", "x", head_dim=DIM)
     assert compare(of_layout("bhsd"), x, max_position=512).passed

@@ -74,6 +74,7 @@ def test_they_show_the_mistake_not_the_order_of_the_channels():
     assert "np.array([0]))" not in lines  # at position 0 only the order shows
 
 
+@pytest.mark.nightly
 def test_functions_that_count_from_zero_get_whole_calls():
     """Only calls from position 0 on are accepted: the token sits at the end of one."""
 
@@ -88,6 +89,7 @@ def test_functions_that_count_from_zero_get_whole_calls():
     assert got != expected
 
 
+@pytest.mark.nightly
 def test_a_token_at_position_0_on_the_other_axes_shows_a_wrong_axis():
     case = next(c for c in WRONG if c.name == "mrope-time-turns-every-pair")
     report = check(case.make(), posenc_ref.from_dict(case.encoding), case.surface)

@@ -91,6 +91,7 @@ def test_slopes_of_other_heads_are_named(slopes, words):
     assert words in check(fn, ALiBi(32), "slopes").findings[0].message
 
 
+@pytest.mark.nightly
 def test_distances_cut_to_bfloat16_are_named():
     """Up to 256 they are exact."""
     declared = ALiBi(4)

@@ -210,6 +210,7 @@ def test_a_program_that_is_killed_is_a_finding_not_a_harness_error(program):
     assert "sanitizer" in finding.remedy
 
 
+@pytest.mark.nightly
 def test_dying_at_an_optional_input_is_no_refusal(program):
     """The same program, refusing instead, passes with a limit."""
     declared = HALF

@@ -199,6 +199,7 @@ def posenc():
 ENCODING = ["--encoding", json.dumps(DECLARED.to_dict())]
 
 
+@pytest.mark.nightly
 def test_a_program_on_the_command_line(built, posenc):
     command = " ".join(built("rope.c"))
     result = posenc("--exec", command, *ENCODING)
@@ -209,6 +210,7 @@ def test_a_program_on_the_command_line(built, posenc):
     assert "error: base: " in result.stdout
 
 
+@pytest.mark.nightly
 def test_a_program_is_identified(built):
     command = " ".join(built("rope.c"))
     result = CliRunner().invoke(
@@ -220,6 +222,7 @@ def test_a_program_is_identified(built):
     assert neither.exit_code == 2
 
 
+@pytest.mark.nightly
 def test_words_of_a_command_are_taken_as_a_shell_does(tmp_path, built, posenc):
     binary = tmp_path / "my rope"
     Path(*built("rope.c")).rename(binary)

@@ -46,6 +46,7 @@ def test_parameters_come_back(encoding, causal):
     assert card.encoding == encoding, card
 
 
+@pytest.mark.nightly
 def test_a_constant_in_every_head_is_no_matter():
     """Sandwich without the constant dim/2, which softmax does not see."""
     whole = pr.Sandwich(4, 16, causal=False)

@@ -21,6 +21,7 @@ POSITIONS = st.one_of(st.integers(-64, 64), st.integers(0, REACH - 1))
 SCHEDULES = st.sampled_from([(64, 10000.0), (128, 10000.0), (128, 500000.0), (256, 1e6)])
 
 
+@pytest.mark.nightly
 @given(POSITIONS, SCHEDULES)
 def test_exact(position, schedule):
     d = decoder(*schedule)
@@ -30,6 +31,7 @@ def test_exact(position, schedule):
     assert misfit <= REACH * ROUNDOFF["float64"]
 
 
+@pytest.mark.nightly
 @given(st.integers(0, 4095), SCHEDULES)
 def test_through_bfloat16(position, schedule):
     d = decoder(*schedule)

@@ -109,6 +109,7 @@ def test_a_wrong_array_is_no_refusal():
     assert finding(truncates).code == "shape"
 
 
+@pytest.mark.nightly
 def test_nan_at_long_positions():
     found = finding(lambda x, p: RIGHT(x, p) * (1 if np.max(p, initial=0) < 1500 else np.nan))
     assert found.code == "nonfinite"
@@ -148,6 +149,7 @@ def test_dtypes_that_are_not_floating():
     assert check(lambda x, p: RIGHT(x, p).astype(np.float64), HALF, "apply").passed
 
 
+@pytest.mark.nightly
 def test_one_pair_and_many():
     for dim in (2, 4, 128):
         encoding = RoPE(dim, layout="half")

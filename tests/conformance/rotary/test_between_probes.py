@@ -80,6 +80,7 @@ def test_buckets_that_are_not_clamped():
     assert not any("broke off" in text for text in report.limits)
 
 
+@pytest.mark.nightly
 def test_an_offset_that_only_the_first_tile_adds():
     def tiled(x, offset):
         tokens = np.arange(x.shape[2])

@@ -187,6 +187,7 @@ def test_key_lengths_that_are_powers_of_two():
     assert check(fn, ALIBI, "bias").verdict == "deviates"
 
 
+@pytest.mark.nightly
 def test_large_images_shifts_and_odd_numbers_of_heads():
     image = pr.Sinusoidal2D(16)
     report = check(lambda h, w: only_where(image.grid(h, w), max(h, w) > 14), image, "grid")

@@ -209,6 +209,7 @@ def test_an_offset_that_is_advanced_in_place():
     assert report.codes == ["mutates-input"]
 
 
+@pytest.mark.nightly
 def test_harmless_only_if_every_logit_agrees():
     deinterleave = np.r_[0:D:2, 1:D:2]
 
@@ -281,6 +282,7 @@ def test_tables_are_refused():
         check(lambda x, chunks: x, Sinusoidal(8), "decode")
 
 
+@pytest.mark.nightly
 def test_the_lines_that_reproduce_a_failure_call_the_surface():
     other = HALF.replace(base=500.0)
     expected = {

@@ -170,6 +170,7 @@ def test_the_file_has_a_line_for_each_table_and_a_footer(fake, tmp_path):
     assert seen[-1] == (6, 6)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_sweep_is_continued(fake, tmp_path):
     path = tmp_path / "sweep.ndjson"
     fake.broken = {"llama"}

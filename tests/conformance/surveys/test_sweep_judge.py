@@ -47,6 +47,7 @@ def test_targets_are_read_from_the_calls_that_build_them():
     ]
 
 
+@pytest.mark.nightly
 def test_the_census_finds_every_file_that_defines_a_rotary_class():
     models = Path(transformers.__file__).parent / "models"
     pattern = re.compile(r"^class \w*(Rotary|RoPE|Rope)\w*Embedding\(", re.MULTILINE)

@@ -159,6 +159,7 @@ def test_a_grid_that_is_resized_in_another_way_deviates():
         assert (line.verdict, line.worst > line.budget) == ("deviates", True)
 
 
+@pytest.mark.nightly
 def test_the_rows_that_a_mask_gives_are_told_from_those_that_it_does_not():
     """OPT's positions follow the mask: declared as counted from the start, they deviate."""
     (place,) = places(["opt"])

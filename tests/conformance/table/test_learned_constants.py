@@ -91,6 +91,7 @@ def by_window(encoding):
     )
 
 
+@pytest.mark.nightly
 def test_a_constant_that_no_softmax_sees_is_no_mistake():
     """ConViT's positions have a softmax of their own, which cancels the constant of a head."""
     harmless = (
