@@ -34,9 +34,9 @@ TABLES = [
     ("encoding", "dtype"),
     [
         (SLOPES[0], "float32"),
-        (SLOPES[1], "float64"),
+        pytest.param(SLOPES[1], "float64", marks=pytest.mark.nightly),
         (SLOPES[2], "bfloat16"),
-        (SLOPES[3], "bfloat16"),
+        pytest.param(SLOPES[3], "bfloat16", marks=pytest.mark.nightly),
     ],
     ids=str,
 )
@@ -61,7 +61,12 @@ def test_keys_after_the_query_are_masked():
 
 @pytest.mark.parametrize(
     ("encoding", "dtype"),
-    [*((e, "float32") for e in TABLES), (TABLES[0], "float64"), (TABLES[1], "bfloat16")],
+    [
+        (TABLES[0], "float32"),
+        *(pytest.param(e, "float32", marks=pytest.mark.nightly) for e in TABLES[1:]),
+        pytest.param(TABLES[0], "float64", marks=pytest.mark.nightly),
+        (TABLES[1], "bfloat16"),
+    ],
     ids=str,
 )
 def test_a_bucketed_bias_is_itself(encoding, dtype):

@@ -154,8 +154,9 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize(("found", "target", "words"), IMPOSSIBLE.values(), ids=list(IMPOSSIBLE))
-def test_what_cannot_be_converted_says_why(found, target, words):
+@pytest.mark.parametrize("name", by_day(IMPOSSIBLE, list(IMPOSSIBLE)[::3]))
+def test_what_cannot_be_converted_says_why(name):
+    found, target, words = IMPOSSIBLE[name]
     card = identify(found.apply, head_dim=found.head_dim, to=target, **NEAR)
     (step,) = card.conversion
     assert step.startswith("cannot be converted: ")

@@ -150,6 +150,7 @@ def test_state_with_fresh_instances_shows_what_longer_calls_get():
     assert np.array_equal(later.astype(np.float16), np.tile(told, (len(later), 1)).astype("f2"))
 
 
+@pytest.mark.nightly
 def test_a_missing_head_dim_is_found():
     assert identify(RoPE(128, layout="half").apply).encoding == RoPE(128, layout="half")
     assert identify(rope()).encoding == RoPE(64, layout="half")  # it takes every size
@@ -213,6 +214,7 @@ def test_the_command_says_what_is_missing(tmp_path, capsys):
     assert "surface must be one of apply, apply_qk" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_the_command_ends_with_what_was_found(tmp_path, capsys):
     path = tmp_path / "mine.py"
     path.write_text(
@@ -250,6 +252,7 @@ def test_a_factor_that_no_encoding_may_have(axes):
     ]
 
 
+@pytest.mark.nightly
 def test_a_factor_of_long_calls_that_no_encoding_may_have():
     lists = LongRoPE((1.0,) * 4, (1.0, 1.5, 2.0, 3.0), 1024, attention_factor=(1.0, 1e4))
     scaled = RoPE(8, layout="half", scaling=lists)

@@ -93,8 +93,8 @@ def card_of(encoding, dtype="float32", **options):
     ("encoding", "dtype"),
     [
         *((e, "float32") for e in SHAPES),
-        *((e, "float64") for e in SHAPES[::3]),
-        *((e, "bfloat16") for e in SHAPES[1::2]),
+        *(pytest.param(e, "float64", marks=pytest.mark.nightly) for e in SHAPES[::3]),
+        *(pytest.param(e, "bfloat16", marks=pytest.mark.nightly) for e in SHAPES[1::2]),
     ],
     ids=str,
 )
