@@ -54,6 +54,7 @@ def test_a_bias_that_is_rounded_away_beside_its_constant(surface, encoding, cons
     assert report.findings[0].message.startswith("constants of up to ")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("surface", "encoding"),
     [("bias", PAST), pytest.param("scores", Sandwich(4, dim=128), marks=pytest.mark.nightly)],

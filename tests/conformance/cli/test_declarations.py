@@ -168,6 +168,7 @@ def test_identify_takes_the_layer_type_that_a_model_asks_for(posenc):
     assert (code, "--layer-type needs --to with a preset" in text) == (2, True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "declared", "other"),
     [

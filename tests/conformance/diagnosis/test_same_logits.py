@@ -95,6 +95,7 @@ def test_another_origin_is_an_error_and_its_logits_are_a_note():
     assert notes(report) == ["harmless-convention"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fn", "code"),
     [

@@ -188,6 +188,7 @@ def test_an_interrupted_sweep_is_continued(fake, tmp_path):
     assert sum(line["event"] == "footer" for line in read_lines(path)) == 1
 
 
+@pytest.mark.nightly
 def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
     path = tmp_path / "sweep.ndjson"
     sweep(["llama"], file=path)

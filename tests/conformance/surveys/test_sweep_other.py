@@ -172,6 +172,7 @@ def test_the_rows_that_a_mask_gives_are_told_from_those_that_it_does_not():
     assert (line.verdict, line.codes) == ("deviates", ("padding",))
 
 
+@pytest.mark.nightly
 def test_a_window_that_is_not_square_is_found():
     found = judged("beit.*table")
     assert [(line.part, line.verdict) for line in found] == [
