@@ -113,7 +113,7 @@ WITH = [path for path in PAGES if "```console" in path.read_text(encoding="utf-8
 
 
 #: Pages whose commands take several seconds.
-NIGHT = {"ci.md", "compare.md"}
+NIGHT = {"ci.md", "compare.md", "locating.md", "onnx.md"}
 
 
 @pytest.mark.parametrize(

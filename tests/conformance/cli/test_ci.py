@@ -200,6 +200,7 @@ def test_the_action_is_a_composite_one(action):
     assert set(re.findall(r"\binputs\.([\w-]+)", text)) == set(action["inputs"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("function", by_day(["apply", "neighbours"], {"neighbours"}))
 def test_the_action_judges_a_manifest(action, repository, function):
     code = {"apply": 0, "neighbours": 1}[function]

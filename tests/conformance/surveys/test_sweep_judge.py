@@ -60,6 +60,7 @@ def test_the_census_finds_every_file_that_defines_a_rotary_class():
     assert "llama" in files
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("only", "found"),
     [
