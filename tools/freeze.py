@@ -4,7 +4,7 @@ Judges all functions of tests/mutants, tests/named and tests/authors, identifies
 the gallery and sweeps the models below, then prints what differs from tests/frozen.json and exits
 with 1 if anything does::
 
-    python tools/freeze.py                 # compare everything, half an hour on two cores
+    python tools/freeze.py                 # compare everything, some twenty minutes on two cores
     python tools/freeze.py corpus named    # compare these sections only
     python tools/freeze.py --write         # accept today's verdicts as the frozen ones
 

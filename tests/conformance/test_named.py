@@ -1,7 +1,7 @@
 """The first finding names the mistake, and docs/generated/named-mistakes.md quotes it.
 
-A pull request judges one function of each row of the page, but for biases and tables (and sums),
-whose causes are among the dearest to find; .ci/nightly judges all functions.
+A pull request judges one function of each row of the page, but for biases, sums and
+tables, whose causes are among the dearest to find; .ci/nightly judges all functions.
 """
 
 import json

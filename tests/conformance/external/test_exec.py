@@ -97,16 +97,7 @@ SERVED = [
     ("bucket", T5Bias(BIASES), T5Bias(BIASES, max_distance=64), "bucket-clamp"),
 ]
 #: Surfaces with the kinds of arguments and results that another one of the list has.
-ALIKE = {
-    "calls",
-    "apply_qk",
-    "apply_vjp",
-    "apply_offset",
-    "decode",
-    "key_cache",
-    "shift_keys",
-    "slopes",
-}
+ALIKE = {"apply_qk", "apply_vjp", "apply_offset", "decode", "key_cache", "shift_keys", "slopes"}
 IDS = [f"{surface}-{type(encoding).__name__}" for surface, encoding, *_ in SERVED]
 
 
