@@ -20,15 +20,23 @@ from .formulas import step_changes
 from .mistakes import bias_mistakes
 
 
-def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the first mistake that explains all calls, if necessary with a fitted factor."""
+def diagnose_other(
+    run: Run,
+    cases: Sequence[BiasCase],
+    further: Callable[[], Iterator[BiasCase]] | None = None,
+) -> None:
+    """Report the first mistake that explains all calls, if necessary with a fitted factor.
+
+    ``further`` makes calls that could refute it.
+    """
     declared, *others = (_of_cases(mistake) for mistake in bias_mistakes(run.encoding))
     calls = _judged(declared, cases)
     if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
         large_constants(run, [(case.name, case.own) for case in cases])
         return
     found = chain([declared, *others], likely(run, calls, _steps(run.encoding)))
-    if not match(run, calls, found) and not run.report.codes:
+    more = None if further is None else lambda: _judged(declared, list(further()))
+    if not match(run, calls, found, further=more) and not run.report.codes:
         report_in_part(run, calls, _steps(run.encoding))
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
@@ -108,7 +109,7 @@ def report(
 def _remedy(e: FrequencyMistake, declared: Schedule) -> str:
     """Return what to change, with the declared frequencies."""
     own = e.remedy
-    if e.code == "sign":
+    if e.code == "sign" and not own:
         return ""
     if e.code == "base" and not own:
         if not e.equivalent:
@@ -184,6 +185,14 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
 def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
     for name, rounded in half_precision(target):
         yield _in_half("frequencies", name, rounded)
+    tf32 = significant(target, SIGNIFICANT_BITS["float16"])
+    yield FrequencyMistake(
+        "angle-precision",
+        "frequencies are rounded to 11 significant bits, as the factors of a product in TF32",
+        tf32,
+        remedy="Multiply positions and frequencies in float32: switch TF32 off for this product, "
+        "or multiply elementwise.",
+    )
     with np.errstate(divide="ignore"):
         for name, rounded in half_precision(1 / target):
             yield _in_half("timescales", name, 1 / rounded)

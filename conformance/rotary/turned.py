@@ -52,6 +52,8 @@ FURTHER: tuple[Size, ...] = (
 
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
+#: Codes of mistakes in numbers, which keep their code wherever they are made.
+_PARAMETERS = ("base", "position-scale")
 #: The most tokens of a call that is made again.
 _LARGEST = 2**12
 
@@ -154,8 +156,10 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         text = (
             f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
         )
-        own = mistake.code if several or mistake.code == ELEMENTS else code
+        own = mistake.code if several or mistake.code in (ELEMENTS, *_PARAMETERS) else code
         place = held[0].removeprefix("only in ")
+        if own in _PARAMETERS:
+            place = ""
         for axis, of_axis in (("head", "position-axis"), ("batch row", "row-offset")):
             own = of_axis if place.startswith(axis) else own
         run.add(own, mistake.message, text, remedy=mistake.remedy)

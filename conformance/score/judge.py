@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -36,6 +37,8 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+#: Calls that could refute a cause which explains all others.
+REFUTING: tuple[Size, ...] = ((1, 5, 6, 6), (2, 2, 3, 23), (1, 1, 40, 47))
 _KEYS = "key heads"
 _GROUP = "query heads per key head"
 #: Sizes of which every two meet in a call.
@@ -250,7 +253,20 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     declared = calls[0].facts.encoding
     own = isinstance(declared, Score)
     known = score_mistakes(declared, calls) if own else logit_mistakes(declared)
-    match(run, calls, chain(known, likely(run, calls, changed_steps(calls[0].facts))))
+    every = chain(known, likely(run, calls, changed_steps(calls[0].facts)))
+    match(run, calls, every, further=partial(_further, run))
+
+
+def _further(run: Run) -> Iterator[JudgedCall]:
+    """Make calls of other sizes, which could refute a cause."""
+    of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    for size in REFUTING:
+        call = of(run, size)
+        if call is None or (*call.q.shape[:3], call.k.shape[2])[2:] != size[2:]:
+            continue  # the encoding allows other sizes only
+        with suppress(Refused, Malformed):
+            case = "B, H, Q, K = " + ", ".join(map(str, size))
+            yield from _asked(run, Probe("logits", case, call, False))
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:

@@ -43,6 +43,12 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
     "other batches": (((1, 2, 3), 4), ((3, 2, 3), 4), ((2, 1, 3), 4)),
     "on and back": (((1, 1, 8), 0), ((1, 1, 8), 8), ((1, 1, 8), 16), ((1, 1, 8), 0)),
     "past 4096 and back": (((1, 2, 4), 0), ((1, 2, 3), 5000), ((1, 2, 4), 0), ((1, 2, 3), 9)),
+    "offsets of the same low bits": (
+        ((1, 2, 9), 5),
+        ((1, 2, 9), 5 + 2**8),
+        ((1, 2, 9), 5 + 2**12),
+        ((1, 2, 9), 5 + 2**16),
+    ),
     "2049 tokens, then three": (((1, 1, 3), 0), ((1, 1, 2049), 0), ((1, 1, 3), 0)),
 }
 
@@ -241,6 +247,19 @@ def _state_mistakes() -> Iterator[Mistake]:
         at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
         "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
     )
+    for bits in (8, 12, 16):
+
+        def same(call: InTurn, bits: int = bits) -> int:
+            earlier = (at for size, at in call.sequence if size[2] == call.x.shape[2])
+            return next(at for at in earlier if (at - call.offset[0]) % 2**bits == 0)
+
+        yield Mistake(
+            "state",
+            "a call gets the angles of the first equally long call whose offset has the same low "
+            f"{bits} bits",
+            at_offset(same),
+            "Keep cos and sin under the whole offset of a call and its length.",
+        )
     yield Mistake(
         "state",
         "the frequencies of the longest call so far are kept",
