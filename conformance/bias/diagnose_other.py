@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from posenc_ref import Bias
 from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
@@ -34,7 +37,10 @@ def diagnose_other(
     if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
         large_constants(run, [(case.name, case.own) for case in cases])
         return
-    found = chain([declared, *others], likely(run, calls, _steps(run.encoding)))
+    clipped = (
+        [] if cases[0].up_to_constant else [limited(declared.predict, "the bias", "bias-scale")]
+    )
+    found = chain([declared, *others], likely(run, calls, _steps(run.encoding)), clipped)
     more = None if further is None else lambda: _judged(declared, list(further()))
     if not match(run, calls, found, further=more) and not run.report.codes:
         report_in_part(run, calls, _steps(run.encoding))
@@ -71,9 +77,28 @@ def _steps(declared: Bias) -> Iterator[Mistake]:
         remedy,
         lambda q, k: exactly(0 * declared.truth(q, k).value),
     )
-    for code, message, remedy, values in chain([none], step_changes(declared)):
+    for code, message, remedy, values in chain([none], step_changes(declared), _tiles(declared)):
         mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)
+
+
+def _tiles(
+    declared: Bias,
+) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
+    """Yield the bias at positions that tiles of a kernel make."""
+    for what, of_queries in (("keys", False), ("queries", True)):
+        for text, place in tiled(what):
+
+            def values(
+                q: np.ndarray, k: np.ndarray, place: Any = place, of_queries: bool = of_queries
+            ) -> Truth:
+                both = (place(q), k) if of_queries else (q, place(k))
+                truth = declared.truth(*both)
+                return Truth(
+                    truth.value, np.maximum(truth.terms, declared.truth(q, k).terms), truth.angle
+                )
+
+            yield "bias-alignment", text, WHOLE_POSITION, values
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:

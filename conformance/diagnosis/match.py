@@ -89,6 +89,8 @@ def match(
                 _add(run, mistake, wrong, asked)
             return True
     chosen, left = _several(wrong, partial)
+    if left and parts and further is not None:
+        calls = [*calls, *further()]
     if left and parts and report_in_part(run, calls, tried):
         return True
     for mistake, found in chosen if not (whole and left) else ():

@@ -301,6 +301,12 @@ def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Ite
         yield own, f"is that of {words} 0 for every {words}", taken(0 * index), right
         yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1), right
         yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2), right
+        for size in (2, 4, 8) if n > 2 else ():
+            if size < n:
+                text = (
+                    f"is shared in groups of {size}: {words} i is taken from {size} * (i // {size})"
+                )
+                yield own, text, taken(index // size * size), right
         if n % 2 == 0:
             text = f"is split in halves: {words} i is taken from i modulo {n // 2}"
             yield own, text, taken(index % (n // 2)), right

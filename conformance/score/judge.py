@@ -16,6 +16,7 @@ from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
+from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
@@ -26,9 +27,11 @@ from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 
+from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
 from .formulas import changed_steps
 from .mistakes import logit_mistakes
+from .query_scales import query_scale_changes
 
 Size = tuple[int, int, int, int]
 #: (B, H, Q, K); the function may refuse fewer queries than keys.
@@ -253,7 +256,11 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     declared = calls[0].facts.encoding
     own = isinstance(declared, Score)
     known = score_mistakes(declared, calls) if own else logit_mistakes(declared)
-    every = chain(known, likely(run, calls, changed_steps(calls[0].facts)))
+    scales = getattr(run.encoding, "query_scale", None) or {}
+    factors = query_scale_changes(next(iter(scales.values()))) if scales else ()
+    known = chain(known, mistakes_of(declared, factors))
+    steps = likely(run, calls, changed_steps(calls[0].facts))
+    every = chain(known, steps, [limited(Scored.truth, "the logit", "softmax-scale")])
     match(run, calls, every, further=partial(_further, run))
 
 
