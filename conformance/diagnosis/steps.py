@@ -85,6 +85,9 @@ class Steps:
             (code, "is everywhere that of the first", lambda: none + v.flat[0]),
             (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
         )
+        if v.ndim == 1 and v.size:
+            text = "counts from the first of the call, not from 0"
+            of_several += ((code, text, lambda: v - v[0]),)
         of_several += tuple(
             ("position-precision", f"is {how} {kind}", lambda n=n, c=cut: significant(v, n, cut=c))
             for kind, n in SIGNIFICANT_BITS.items()

@@ -280,6 +280,12 @@ def _state_mistakes() -> Iterator[Mistake]:
             "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
         ),
         (
+            "an offset of 0 is taken for a missing one: the call goes on where the one before it "
+            "ended",
+            _or_on,
+            "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
+        ),
+        (
             "the offset of the first call is kept",
             lambda c: c.sequence[0][1],
             "Use the offset that is passed with each call, not the one of the first call.",
@@ -288,6 +294,14 @@ def _state_mistakes() -> Iterator[Mistake]:
     yield from kept_tables(
         lambda positions, whole: lambda call: call.at(positions(call.before(whole=whole)))
     )
+
+
+def _or_on(call: InTurn) -> int:
+    """Return the offset, or the end of the call before if the offset is 0."""
+    end = 0
+    for size, start in call.sequence[: call.index]:
+        end = (start or end) + size[2]
+    return int(call.offset[0]) or end
 
 
 def _view(run: Run, x: Any, positions: Any) -> Any:

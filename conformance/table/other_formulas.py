@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import AxialLearned, FourierFeatures, Hybrid, StandardizedSinusoidal, Time2Vec
+from posenc_ref import (
+    AxialLearned,
+    FourierFeatures,
+    Hybrid,
+    Learned,
+    StandardizedSinusoidal,
+    Time2Vec,
+)
 from posenc_ref.conformance.diagnosis.steps import Steps
 
 
@@ -123,7 +130,11 @@ def hybrid(e: Hybrid, at: Any, s: Steps) -> np.ndarray:
     """Return the rows of a hybrid table."""
     values = []
     for i, part in enumerate(e.parts):
-        value = np.asarray(part.truth(np.asarray(at)).value, np.float64)
+        places = s.number(f"the position in parts[{i}]", at)
+        if isinstance(part, Learned):  # rows past an end of the table wrap round
+            rows = np.arange(part.rows - max(part.offset, 0))
+            places = np.asarray(places).astype(np.int64) % rows.size
+        value = np.asarray(part.truth(np.asarray(places)).value, np.float64)
         root = float(part.dim) ** 0.5
         values.append(
             s.pick(
