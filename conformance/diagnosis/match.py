@@ -57,7 +57,7 @@ def match(
         return True
     right = [one for one in calls if all(one is not w for w in wrong)]
     partial: list[tuple[Mistake, list[JudgedCall]]] = []
-    fitted, tried, asked = [], [], 0
+    fitted, tried, asked, refuted = [], [], 0, False
     for mistake in mistakes:
         tried.append(mistake)
         explained = _explained(run, wrong, right, mistake)
@@ -67,10 +67,12 @@ def match(
             calls, new = [*calls, *more], failed(run, more)
             wrong += new
             right += [one for one in more if all(one is not w for w in new)]
-            explained = _explained(run, wrong, right, mistake) if more else explained
-            if len(explained) < len(wrong):  # refuted: at most a part of the results
-                explained = _explained(run, wrong, [], mistake)
-        if len(explained) == len(wrong):
+            again = _explained(run, wrong, right, mistake)
+            if len(again) < len(wrong):
+                partial.append((_in_part(mistake), explained))
+                refuted, again = True, []
+            explained = again
+        if explained and len(explained) == len(wrong):
             _add(run, mistake, explained, asked)
             return True
         if explained:
@@ -82,25 +84,28 @@ def match(
         if together and len(_explained(run, wrong, right, together[0])) == len(wrong):
             if further is not None:
                 more = list(further())
-                if not all(fits(run, one, together[0].predict(one.facts)) for one in more):
+                if all(fits(run, one, together[0].predict(one.facts)) for one in more):
+                    asked = len(more)
+                else:
                     together = [_in_part(mistake) for mistake in together]
-                asked = len(more)
             for mistake in together:
                 _add(run, mistake, wrong, asked)
             return True
     chosen, left = _several(wrong, partial)
-    if left and parts and further is not None:
+    some = bool(left) or refuted
+    if some and parts and further is not None:
         calls = [*calls, *further()]
-    if left and parts and report_in_part(run, calls, tried):
+    if some and parts and report_in_part(run, calls, tried):
         return True
-    for mistake, found in chosen if not (whole and left) else ():
-        _add(run, _in_part(mistake) if left else mistake, found)
-    return not left
+    for mistake, found in chosen if not (whole and some) else ():
+        _add(run, _in_part(mistake) if some else mistake, found)
+    return not some
 
 
 def _in_part(mistake: Mistake) -> Mistake:
     """Return a mistake that leaves results unexplained."""
-    return replace(mistake, message=f"{IN_PART}{mistake.message}")
+    said = mistake.message.removeprefix(IN_PART)
+    return replace(mistake, message=f"{IN_PART}{said}")
 
 
 def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:
