@@ -11,6 +11,7 @@ import numpy as np
 
 from posenc_ref import Bias
 from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
@@ -43,6 +44,13 @@ def diagnose_other(
     found = chain([declared, *others], likely(run, calls, _steps(run.encoding)), clipped)
     more = None if further is None else lambda: _judged(declared, list(further()))
     if not match(run, calls, found, further=more) and not run.report.codes:
+        if not cases[0].up_to_constant and report_coarse(
+            run,
+            calls,
+            "the bias",
+            lambda case: (declared.predict(case), np.zeros(())),  # type: ignore[arg-type,return-value]
+        ):
+            return
         report_in_part(run, calls, _steps(run.encoding))
 
 

@@ -55,7 +55,7 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
 
 
 def _last_tile(n: int, p: np.ndarray) -> np.ndarray:
-    start = (p[-1:] + 1) // n * n
+    start = (p[..., -1:] + 1) // n * n
     return np.where(p >= start, p - start, p)
 
 

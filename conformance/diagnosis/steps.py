@@ -154,6 +154,10 @@ class Steps:
             ("score-term", "is left out", lambda: np.zeros_like(a)),
             *_along(a, axes, code),
         ]
+        for kind, bits in SIGNIFICANT_BITS.items():
+            right = f"Keep {{name}} in float32, not in {kind}."
+            value = lambda n=bits: significant(a, n)  # noqa: E731
+            options.append(("table-precision", f"is rounded to {kind}", value, right))
         for i, j in combinations(range(a.ndim), 2):
             turned = np.swapaxes(a, i, j)
             words = f"is transposed: {axes[i]} and {axes[j]} are exchanged"

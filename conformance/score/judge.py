@@ -15,6 +15,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
+from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
@@ -27,6 +28,7 @@ from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 
+from .capped import CAPPED, capped
 from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
 from .formulas import changed_steps
@@ -260,8 +262,11 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     factors = query_scale_changes(next(iter(scales.values()))) if scales else ()
     known = chain(known, mistakes_of(declared, factors))
     steps = likely(run, calls, changed_steps(calls[0].facts))
-    every = chain(known, steps, [limited(Scored.truth, "the logit", "softmax-scale")])
+    limits = [] if calls[0].facts.up_to_constant else [limited(Scored.truth, "the logit", CAPPED)]
+    every = chain(known, steps, capped() if calls[0].facts.up_to_constant else limits)
     match(run, calls, every, further=partial(_further, run))
+    if isinstance(declared, Bias) and not run.report.codes and not calls[0].facts.up_to_constant:
+        report_coarse(run, calls, "the bias", lambda call: (call.bias(), call.dot().value))
 
 
 def _further(run: Run) -> Iterator[JudgedCall]:
