@@ -15,8 +15,7 @@ from .factor_mistakes import factors
 from .factor_mistakes import remedy as factor_remedy
 from .frequencies import Schedule
 from .measure import Tables
-from .mixed_mistakes import mixed_mistakes
-from .multi_axis_mistakes import multi_axis_exponents, multi_axis_mistakes
+from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
 from .schedule_mistakes import scaling_mistakes
 from .schedule_steps import step_mistakes
 
