@@ -21,7 +21,7 @@ from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
 from .cases_qk import cases, one_head
 from .crossed_qk import crossed
-from .qk_mistakes import qk_mistakes
+from .qk_mistakes import qk_mistakes, side_mistakes
 from .xpos_formula import xpos_steps
 from .xpos_mistakes import xpos_mistakes
 
@@ -56,7 +56,9 @@ def _diagnose(run: Run, sides: list[JudgedCall], logits: list[BothSides]) -> Non
     """Report the mistakes that explain the results."""
     if isinstance(run.encoding, XPos):
         _xpos(run, sides, logits)
-    elif not (match(run, sides, qk_mistakes(run.encoding)) and run.report.codes):
+        return
+    sided = likely(run, sides, side_mistakes(run.encoding))
+    if not (match(run, sides, chain(qk_mistakes(run.encoding), sided)) and run.report.codes):
         _each_side(run)
 
 

@@ -75,10 +75,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             moved = at(lambda side, change=change: change(side.positions), only)  # type: ignore[misc]
             remedy = f"Use the positions of the {what} as they are passed."
             yield Mistake(code, text, moved, remedy)
-        for text, place in tiled(what):
-            yield Mistake("wrong-row", text, at(lambda side, of=place: of(side.positions), only),  # type: ignore[misc]
-                          WHOLE_POSITION)  # fmt: skip
-        yield from _parameters(encoding, what, only)
     for what, keys in (("keys", True), ("queries", False)):
         yield Mistake(
             "frequency-spacing",
@@ -99,6 +95,20 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 "Rotate both by +angle: their dot product then depends on the difference of "
                 "positions.",
             )
+
+
+def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield positions that tiles make, and other parameters, of queries or of keys only."""
+
+    def moved(change: Callable[[np.ndarray], np.ndarray], only: bool) -> Any:
+        return lambda side: (
+            replace(side, positions=change(side.positions)) if side.keys == only else side
+        ).truth()
+
+    for what, only in (("keys", True), ("queries", False)):
+        yield from _parameters(encoding, what, only)
+        for text, place in tiled(what):
+            yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
 
 
 def _parameters(encoding: Any, what: str, only: bool) -> Iterator[Mistake]:
