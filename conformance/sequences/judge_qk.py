@@ -11,7 +11,7 @@ import numpy as np
 
 from posenc_ref import XPos
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.match import likely, match
+from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excused
 from posenc_ref.conformance.harness import state
@@ -57,7 +57,8 @@ def _diagnose(run: Run, sides: list[JudgedCall], logits: list[BothSides]) -> Non
     if isinstance(run.encoding, XPos):
         _xpos(run, sides, logits)
         return
-    sided = likely(run, sides, side_mistakes(run.encoding))
+    both = len({one.facts.keys for one in failed(run, sides)}) > 1
+    sided = () if both else likely(run, sides, side_mistakes(run.encoding))
     if not (match(run, sides, chain(qk_mistakes(run.encoding), sided)) and run.report.codes):
         _each_side(run)
 

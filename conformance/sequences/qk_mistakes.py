@@ -63,18 +63,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             ("position-axis", f"the row index is used as the position of {what}", index(batch)),
         ):
             yield Mistake(code, message, at(positions, only))
-    for what, only in (("keys", True), ("queries", False)):
-        for code, words, change in (
-            ("position-origin", "are 1 too large", lambda p: p + 1),
-            ("position-origin", "are 1 too small", lambda p: p - 1),
-            ("position-scale", "are doubled", lambda p: 2 * p),
-            ("position-scale", "are halved", lambda p: p / 2),
-            ("wrong-row", "stand in the reverse order", lambda p: p[..., ::-1]),
-        ):
-            text = f"the positions of {what} {words}"
-            moved = at(lambda side, change=change: change(side.positions), only)  # type: ignore[misc]
-            remedy = f"Use the positions of the {what} as they are passed."
-            yield Mistake(code, text, moved, remedy)
     for what, keys in (("keys", True), ("queries", False)):
         yield Mistake(
             "frequency-spacing",
@@ -106,6 +94,15 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         ).truth()
 
     for what, only in (("keys", True), ("queries", False)):
+        for code, words, change in (
+            ("position-origin", "are 1 too large", lambda p: p + 1),
+            ("position-origin", "are 1 too small", lambda p: p - 1),
+            ("position-scale", "are doubled", lambda p: 2 * p),
+            ("position-scale", "are halved", lambda p: p / 2),
+            ("wrong-row", "stand in the reverse order", lambda p: p[..., ::-1]),
+        ):
+            remedy = f"Use the positions of the {what} as they are passed."
+            yield Mistake(code, f"the positions of {what} {words}", moved(change, only), remedy)
         yield from _parameters(encoding, what, only)
         for text, place in tiled(what):
             yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
