@@ -228,7 +228,8 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
             yield one("table, padded", lambda p: _from_the_start(few, p, 3), few.encoding)
     if found.takes("past_key_values_length") or found.takes("past_key_values"):
         first = rule.offset if rule.ids != "tokens" else (found.padding or 0) + 1
-        yield one("decode_positions", lambda prompt, n: _decode(found, prompt, n) - first)
+        single = "only supported for `decoder_input_ids` of length 1" in text_of_file(place)
+        yield one("decode_positions", lambda prompt, n: _decode(found, prompt, n, single) - first)
 
 
 def _tokens(shape: Any) -> np.ndarray:
@@ -252,7 +253,9 @@ def _from_the_start(found: Lookup, positions: np.ndarray, pad: int = 0) -> np.nd
     return np.asarray(found.weight[found.rows(ids, mask=mask if pad else None)[0]])
 
 
-def _decode(found: Lookup, prompt: Any, steps: int) -> np.ndarray:
+def _decode(found: Lookup, prompt: Any, steps: int, single: bool) -> np.ndarray:
     if np.ndim(prompt):
         raise ValueError("one length for all rows")
+    if single and prompt and steps > 1:
+        raise ValueError("the model asserts that one token follows a cache")
     return np.asarray(found.rows(_tokens((1, steps)), past=int(prompt))[0])
