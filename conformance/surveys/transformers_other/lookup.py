@@ -226,10 +226,12 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
             yield one("table", lambda p: _from_the_start(few, p), few.encoding)
         if found.takes("input_ids", "attention_mask"):
             yield one("table, padded", lambda p: _from_the_start(few, p, 3), few.encoding)
-    if found.takes("past_key_values_length") or found.takes("past_key_values"):
+    # ProphetNet's decoder asserts that a single token follows a cache: several are never looked up.
+    single = "only supported for `decoder_input_ids` of length 1" in text_of_file(place)
+    cached = found.takes("past_key_values_length") or found.takes("past_key_values")
+    if cached and not single:
         first = rule.offset if rule.ids != "tokens" else (found.padding or 0) + 1
-        single = "only supported for `decoder_input_ids` of length 1" in text_of_file(place)
-        yield one("decode_positions", lambda prompt, n: _decode(found, prompt, n, single) - first)
+        yield one("decode_positions", lambda prompt, n: _decode(found, prompt, n) - first)
 
 
 def _tokens(shape: Any) -> np.ndarray:
@@ -253,9 +255,7 @@ def _from_the_start(found: Lookup, positions: np.ndarray, pad: int = 0) -> np.nd
     return np.asarray(found.weight[found.rows(ids, mask=mask if pad else None)[0]])
 
 
-def _decode(found: Lookup, prompt: Any, steps: int, single: bool) -> np.ndarray:
+def _decode(found: Lookup, prompt: Any, steps: int) -> np.ndarray:
     if np.ndim(prompt):
         raise ValueError("one length for all rows")
-    if single and prompt and steps > 1:
-        raise ValueError("the model asserts that one token follows a cache")
     return np.asarray(found.rows(_tokens((1, steps)), past=int(prompt))[0])
