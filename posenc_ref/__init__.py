@@ -17,6 +17,7 @@ from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -65,6 +66,7 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -106,6 +108,7 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
     "DETRSine",
@@ -143,6 +146,7 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
