@@ -33,9 +33,9 @@ class PaTH(Score):
         A_ii = q_i . k_i / sqrt(d).  The query meets its own matrix first: the order matters,
         because the matrices do not commute.  beta lies in (0, 2), twice a sigmoid; up to 1, the
         matrices only shrink and do not reflect.  w must have unit length.  fla-core adds the log
-        gates before it multiplies by 1/sqrt(d) (``gates_scaled=True``); FoX and the paper add them
-        to the scaled product.  In decoding, fla-core keeps transformed keys: each step multiplies
-        all earlier keys by the new H.
+        gates before it multiplies by 1/sqrt(d) (``gates_scaled=True``); FoX adds them to the scaled
+        product.  In decoding, fla-core keeps transformed keys: each step multiplies all earlier
+        keys by the new H.
     Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|scale| |q_i| |k_j| (1 + n)``, where ``|x|`` is the Euclidean length and n the number
         of matrices: each of them rounds a vector no longer than q_i.  With ``forget``, A of the

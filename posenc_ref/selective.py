@@ -34,13 +34,11 @@ class SelectiveRoPE(Score):
     Formula
         ``angle_h,i,k = sum of phi_h,t,k for t = 0 .. i``, in radians. Pair k of head h of q_i and
         k_i is rotated by this angle, as in :class:`RoPE`, and ``A_ij = q'_i . k'_j / sqrt(d)``.
-        So ``A_ij`` depends on the sum of phi for ``t = j + 1 .. i``.  ``increments`` holds phi:
-
-        =============  ==========================================================================
-        Selective RoPE ``temperature_k * conv(W x_t)_h,k``; ``layout="half"``
-        CARoPE         ``f_h(x_t) ** k`` for k = 1 .. d/2, ``f_h(x) = 1 / (1 + softplus(w_h . x))``
-        Mamba-3        ``pi tanh(a_t,k) dt_t,h`` (:meth:`mamba3`)
-        =============  ==========================================================================
+        So ``A_ij`` depends on the sum of phi for ``t = j + 1 .. i``.  ``increments`` holds phi.
+        Selective RoPE: ``phi_h,t,k = temperature_k`` times a short convolution of a linear map of
+        the hidden states; half-split pairs.  CARoPE: ``phi_h,t,k = f_h(x_t) ** k`` for k = 1 ..
+        d/2, ``f_h(x) = 1 / (1 + softplus(w_h . x))``.  Mamba-3: ``phi_h,t,k = pi tanh(a_t,k)
+        dt_h,t`` (:meth:`mamba3`).
     Source
         Movahedi et al. 2025, *Selective Rotary Position Embedding*, arXiv:2511.17388, and its
         code, timurcarstensen/selective-rope, ``modules/rotary.py``.
@@ -48,10 +46,11 @@ class SelectiveRoPE(Score):
         Mamba-3, arXiv:2603.15569, proposition 3; state-spaces/mamba, ``angle_dt.py`` and
         ``mamba3_mimo_rotary_step.py``.
     Traps
-        The sum includes the token's own increment.  A cache holds the running sum: a decoding step
-        adds the increment of the new token to it.  Sums of float32 lose accuracy with the length;
-        take them modulo 2 pi as Mamba-3's prefill does, or sum in float64.  Mamba-3's SISO kernel
-        pairs channels (2k, 2k + 1), its MIMO kernel (k, k + d/2).  If every token has the increment
+        The sum includes the token's own increment.  A cache holds the running sum, to which each
+        decoding step adds one increment.  Sums in float32 lose accuracy with the length: sum in
+        float64, or take the sum modulo 2 pi after each chunk, as Mamba-3's prefill does.  Mamba-3's
+        SISO kernels pair channels (2k, 2k + 1); its MIMO kernels pair (k, k + d/2), also where
+        fewer than d/2 pairs turn (pad the increments with zeros).  If every token has the increment
         theta_k, this is RoPE with the frequency theta_k.
     Error unit (see :mod:`posenc_ref.accuracy`)
         For channels x1, x2 of pair k: ``A_x = |x1 cos| + |x2 sin|``, ``B_x = (|x1| + |x2|)`` times

@@ -24,10 +24,12 @@ def selective(call: Scored, s: Steps) -> Terms:
     phi = s.pick(
         "the increments",
         phi,
+        ("head-order", "have their heads in reverse order", phi[::-1]),
+        ("head-order", "are those of head 0 for every head", phi[:1] + 0 * phi),
         ("wrong-row", "have their pairs in reverse order", phi[..., ::-1]),
         ("position-scale", "are doubled", 2 * phi),
         ("position-scale", "are halved", phi / 2),
-        right="Turn pair k by the sum of the increments of pair k, as declared.",
+        right="Turn pair k of head h by the sum of its own increments, as declared.",
     )
     sums = np.cumsum(phi, axis=1)
     angle = s.pick(
@@ -81,7 +83,7 @@ def _restarted(sums: np.ndarray, size: int) -> np.ndarray:
     """Return sums (H, S, P) that start again at every multiple of ``size`` tokens."""
     at = np.arange(sums.shape[1]) // size * size
     before = np.concatenate([np.zeros_like(sums[:, :1]), sums], axis=1)
-    return sums - before[:, at]
+    return np.asarray(sums - before[:, at])
 
 
 def _rotated(x: np.ndarray, angle: np.ndarray, layout: str, start: int) -> np.ndarray:
@@ -140,6 +142,7 @@ def path(call: Scored, s: Steps) -> Terms:
             ("softmax-scale", words, rescaled),
             (_RANGE, "includes the key's own gate and leaves out the query's", shifted * scale),
             (_RANGE, "includes the key's own gate", (bias + gates[:, None, k_at]) * scale),
+            ("head-order", "has its heads in reverse order", bias[::-1] * scale),
             (code, "is left out", 0 * bias),
             (code, "is subtracted", -bias * scale),
             right="Sum the log gates of the tokens after the key, up to and with the query, and "

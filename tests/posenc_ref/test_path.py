@@ -9,8 +9,8 @@ import pytest
 from posenc_ref import ForgettingBias, PaTH, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
 
-RNG = np.random.default_rng(67)
 H, S, D = 2, 11, 8
+RNG = np.random.default_rng(67)
 V, BETA = RNG.standard_normal((H, S, D)), 2 * RNG.random((H, S))
 GATES = ForgettingBias(-RNG.random((H, S)))
 Q, K = RNG.standard_normal((2, 1, H, S, D))
