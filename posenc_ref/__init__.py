@@ -38,6 +38,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -127,6 +128,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",

@@ -1,11 +1,15 @@
-"""Scores that depend on the tokens between key and query: Selective RoPE, PaTH."""
+"""Rotations and products that are learned or computed from tokens: Selective RoPE, PaTH, LieRE."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from posenc_ref import ForgettingBias, PaTH, SelectiveRoPE
+import numpy as np
+
+from posenc_ref import ForgettingBias, LieRE, PaTH, SelectiveRoPE
 from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.error_numbers import Counted, cos, dot, root, sin, total
 
@@ -89,3 +93,46 @@ def path(e: PaTH, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
 def _dot(a: Vector, b: Vector) -> Any:
     mp = mpmath().mp
     return mp.fsum(mp.mpf(x) * mp.mpf(y) for x, y in zip(a, b, strict=True))
+
+
+@register(
+    LieRE,
+    spec="Ostmeier et al. 2025, LieRE, arXiv:2406.10322; StanfordMIMI/LieRE, models/rope_vit.py",
+    examples={
+        "liere": LieRE(8, numbers("liere", 2, 1, 2, 4, 4) / 4, numbers("liere-at", 7, 2) / 4),
+        "liere-heads": LieRE(
+            4, numbers("liere-heads", 3, 2, 1, 3, 3) / 4, numbers("liere-heads-at", 9, 3) / 4
+        ),
+    },
+)
+@each_key
+def liere(e: LieRE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
+    """Return the product of query and key, each multiplied by the exponential of its exponent."""
+    return dot(_multiplied(e, h, q, i), _multiplied(e, h, k, j)) / root(len(q))
+
+
+def _multiplied(e: LieRE, h: int, x: Vector, at: int) -> Vector:
+    """Return x of head h with its blocks multiplied by the matrices of token ``at``."""
+    y = list(x)
+    point = tuple(e.coordinates[at].tolist())
+    for block, n in ((b, e.generators.shape[3]) for b in range(e.generators.shape[2])):
+        entries = e.generators[:, h % e.generators.shape[1], block]
+        generators = tuple(map(tuple, np.reshape(entries, (len(point), n * n)).tolist()))
+        start, rows = block * n, _exponential(point, generators, n, mpmath().mp.prec)
+        y[start : start + n] = [dot(row, x[start : start + n]) for row in rows]
+    return y
+
+
+@functools.lru_cache(maxsize=512)
+def _exponential(
+    point: tuple[float, ...], generators: tuple[tuple[float, ...], ...], n: int, precision: int
+) -> list[list[Counted]]:
+    """Return the entries of the matrix exponential; B of each is the norm of the exponent's."""
+    mp = mpmath().mp
+    exponent, size = mp.matrix(n, n), mp.mpf(0)
+    for r, c in itertools.combinations(range(n), 2):
+        parts = [mp.mpf(p) * mp.mpf(g[r * n + c]) for p, g in zip(point, generators, strict=True)]
+        exponent[r, c], exponent[c, r] = mp.fsum(parts), -mp.fsum(parts)
+        size += 2 * mp.fsum(map(abs, parts)) ** 2
+    matrix, norm = mp.expm(exponent), mp.sqrt(size)
+    return [[Counted(matrix[r, c], abs(matrix[r, c]), norm, 1) for c in range(n)] for r in range(n)]

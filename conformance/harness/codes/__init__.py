@@ -226,6 +226,12 @@ that starts again
   remedy: Take the tokens after the key, up to and with the query; keep a running sum or product \
 between chunks and calls.
 
+matrix-exponential: The rotation is another function of the generators than declared.
+  trigger: the logits equal those of a product of exponentials, of a truncated series, or of a \
+matrix that is not skew-symmetric
+  remedy: Sum the generators of all axes, each times its coordinate, then take one matrix \
+exponential of the sum.
+
 # Buckets and indices of relative positions
 
 bucket-direction: Buckets are bidirectional where causal ones were declared, or the reverse.

@@ -1,6 +1,7 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    lie,
     paths,
     polar,
     score_models,
@@ -10,6 +11,7 @@ from . import (
 )
 
 __all__ = [
+    "lie",
     "paths",
     "polar",
     "score_models",
