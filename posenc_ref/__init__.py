@@ -39,6 +39,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -57,6 +58,7 @@ from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
+from .path import PaTH
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -82,6 +84,7 @@ from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .selective import SelectiveRoPE
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -128,6 +131,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",
@@ -140,6 +144,7 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PaTH",
     "PoPE",
     "PowerTemperature",
     "Proportional",
@@ -152,6 +157,7 @@ __all__ = [
     "Sandwich",
     "Scaling",
     "Score",
+    "SelectiveRoPE",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",

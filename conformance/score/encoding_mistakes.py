@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -16,6 +16,7 @@ from posenc_ref import (
     DecomposedRelative,
     ESPnetLegacy,
     GatedBias,
+    PaTH,
     PoPE,
     Score,
     Shaw,
@@ -28,6 +29,7 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .changed import Change, mistakes_of
+from .path_formulas import path_changes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
 #: The longest table to search, and the number of rows computed at once.
@@ -273,7 +275,7 @@ def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
 
 
-_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
+_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
     (ESPnetLegacy, _espnet),
@@ -283,4 +285,5 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
+    (PaTH, path_changes),
 )

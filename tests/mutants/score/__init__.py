@@ -1,6 +1,8 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    lie,
+    paths,
     polar,
     score_models,
     score_terms,
@@ -9,6 +11,8 @@ from . import (
 )
 
 __all__ = [
+    "lie",
+    "paths",
     "polar",
     "score_models",
     "score_terms",
