@@ -18,6 +18,7 @@ from posenc_ref import (
     softmax_scale,
 )
 
+from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
 
@@ -29,6 +30,7 @@ WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
     "rotary": "rotary encodings",
+    "heads": "encodings whose heads differ (FoPE, MixedRoPE with a weight for each head)",
     "table": "table encodings",
     "padded table": "Learned tables with padding_idx",
     "bias": "bias encodings",
@@ -49,6 +51,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
     found = [declared.family]
+    if by_head(declared):  # surfaces of rotary encodings take one rotation for all heads
+        found = [*(name for name in found if name != "rotary"), "heads"]
     if isinstance(declared, ALiBi):
         found.append("alibi")
     if isinstance(declared, T5Bias):
