@@ -51,8 +51,8 @@ class FoPE(Score):
         both positions, not on their difference alone.  The paper gives dropped pairs the frequency
         0, so C = 1 and S = 0; its released code, XTuner and SGLang fill C and S with 1, which
         doubles the dropped part of every logit.  vLLM changed from 1 to 0 (vllm#55204, #55243): a
-        checkpoint needs the value it was trained with.  The code of the paper divides each column
-        of the coefficients by its sum; divide before you pass them.  If key heads are shared by
+        checkpoint needs the value it was trained with.  The paper's code divides each column of
+        the coefficients by its sum; divide before you pass them.  If key heads are shared by
         groups of query heads, a query head has the coefficients of its key head.
     Error unit (see :mod:`posenc_ref.accuracy`)
         A and B of C are the sums of ``|cos_coef cos(p theta)|`` and ``|cos_coef p theta|``, those
