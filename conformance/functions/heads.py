@@ -138,7 +138,7 @@ def _fope(e: FoPE) -> Iterator[tuple[Any, ...]]:
 def _dealt(e: FoPE, x: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
     """Return the result if head n has the coefficients of head n mod ``count``."""
     order = np.argsort(np.arange(x.shape[1]) % count, kind="stable")
-    return _of(e)(x[:, order], at)[:, np.argsort(order)]
+    return np.asarray(_of(e)(x[:, order], at)[:, np.argsort(order)])
 
 
 def interleaved(head_dim: int) -> np.ndarray:
@@ -176,10 +176,11 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
     with np.errstate(all="ignore"):
         normed = [c / c.sum(axis=-2, keepdims=True) for c in (cos, sin)]
     if all(np.isfinite(c).all() for c in normed):
-        pairs.append(("each column of the coefficients is divided by its sum", *normed))
+        text = "each column of the coefficients is divided by its sum"
+        pairs.append((text, normed[0], normed[1]))
     if k == d:
-        turned = (c.swapaxes(-1, -2) for c in (cos, sin))
-        pairs.append(("the coefficients are transposed", *turned))
+        text = "the coefficients are transposed"
+        pairs.append((text, cos.swapaxes(-1, -2), sin.swapaxes(-1, -2)))
     for text, c, s in pairs:
         yield code, text, e.replace(cos_coef=c, sin_coef=s), right
     if len(cos) > 1:

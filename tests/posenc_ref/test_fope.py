@@ -64,9 +64,9 @@ def test_the_identity_is_rope():
     assert check(lambda x, p: rope.apply(x, p) * 1.001, one, "apply").verdict == "deviates"
 
 
-def test_it_is_no_rotation():
+def test_it_is_no_rotation(rng):
     """Norms change, -p does not undo p, and logits depend on more than the offset."""
-    x = RNG.standard_normal((1, H, 1, DIM))
+    x = rng.standard_normal((1, H, 1, DIM))
     y = FORM.apply(x, [7])
     assert abs(np.linalg.norm(y) / np.linalg.norm(x) - 1) > 0.1
     assert np.abs(FORM.apply(y, [-7]) - x).max() > 0.1
@@ -83,8 +83,8 @@ def test_dropped_sines_of_one_double_the_dropped_part():
     assert np.array_equal(one, 2 * zero)
 
 
-def test_query_heads_share_the_coefficients_of_their_key_head():
-    x = RNG.standard_normal((2, 3 * H, 5, DIM))
+def test_query_heads_share_the_coefficients_of_their_key_head(rng):
+    x = rng.standard_normal((2, 3 * H, 5, DIM))
     at = np.array([[0, 4, 9, 2, 1], [7, 7, 30, 5, 2]])
     whole = FORM.apply(x, at)
     for head in range(3 * H):
@@ -117,7 +117,7 @@ def sglang():
 
 
 @pytest.mark.parametrize("kept", [11, None])
-def test_sglang(kept):
+def test_sglang(kept, rng):
     """SGLang 0.5.23 pads sines with 1, and drops frequencies that turn less than once."""
     torch, cls = sglang()
     dim, heads, length = 64, 2, 4096
@@ -125,7 +125,7 @@ def test_sglang(kept):
                  device="cpu")  # fmt: skip
     count = module.input_dim
     assert count == (kept or np.sum(10000.0 ** -(np.arange(32) / 32) > 2 * np.pi / length))
-    cos, sin = (np.eye(count) + 0.3 * RNG.standard_normal((2, heads, count, count))).astype("f4")
+    cos, sin = (np.eye(count) + 0.3 * rng.standard_normal((2, heads, count, count))).astype("f4")
     with torch.no_grad():
         module.cos_coef.copy_(torch.tensor(cos))
         module.sin_coef.copy_(torch.tensor(sin))

@@ -52,7 +52,7 @@ dropped-pairs: Channel pairs without a frequency of their own have another const
 
 coefficients: Learned coefficients of cosines and sines are missing, exchanged or changed.
   trigger: the values equal those of other coefficients
-  remedy: C sums cos_coef[h, k, d] cos(p theta_k) over k; S sums sin_coef with the sines.
+  remedy: C sums the cosines times cos_coef over k, S sums the sines times sin_coef.
 
 not-linear: The output is not a linear function of x.
   trigger: f(2x) differs from 2 f(x), or f(x + y) from f(x) + f(y)

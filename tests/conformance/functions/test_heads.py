@@ -55,9 +55,9 @@ def test_every_known_mistake_is_named(encoding):
     assert len(wrong) >= 6
 
 
-def test_a_head_is_an_encoding_of_its_own():
+def test_a_head_is_an_encoding_of_its_own(rng):
     """The numbers of each head are those of its encoding, which the registry proves."""
-    x, at = RNG.standard_normal((2, 4, 5, 16)), RNG.integers(0, 99, (3, 2, 5))
+    x, at = rng.standard_normal((2, 4, 5, 16)), rng.integers(0, 99, (3, 2, 5))
     cos, sin = MIXED.cos_sin(at)
     assert cos.shape == (2, 4, 5, 7)
     for h in range(4):
@@ -89,13 +89,13 @@ def test_errors(wrong, message):
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:In CPU autocast")
-def test_mochi_of_diffusers():
+def test_mochi_of_diffusers(rng):
     """``MochiRoPE`` makes the tables of all heads from fractional positions."""
     torch = pytest.importorskip("torch", reason="PyTorch runs what is judged")
     pytest.importorskip("diffusers", reason="diffusers is what is judged")
     from diffusers.models.transformers.transformer_mochi import MochiRoPE
 
-    frequencies = torch.tensor(0.3 * RNG.standard_normal((3, 4, 8)), dtype=torch.float32)
+    frequencies = torch.tensor(0.3 * rng.standard_normal((3, 4, 8)), dtype=torch.float32)
     module = MochiRoPE()
 
     def apply(x, positions):
