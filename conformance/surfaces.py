@@ -25,12 +25,11 @@ from .harness.signatures import SURFACES
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
 
-#: The declarations of each family, in words.
+#: The declarations of each family, in words; "heads" are encodings of ``rotary`` and ``score``.
 WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
     "rotary": "rotary encodings",
-    "heads": "encodings whose heads differ (FoPE, MixedRoPE with a weight for each head)",
     "table": "table encodings",
     "padded table": "Learned tables with padding_idx",
     "bias": "bias encodings",
@@ -71,6 +70,8 @@ def refuse(surface: str, declared: Declared) -> None:
         hint = ""
         if isinstance(declared, ModelEncoding):
             hint = f"; pass model.only or model.encodings[name] for name in {[*declared.encodings]}"
+        elif by_head(declared):
+            hint = " with a map for each head; judge it on surface 'apply'"
         elif surface == "grid":
             hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
         raise ValueError(
@@ -118,4 +119,4 @@ def _refuse_model(surface: str, model: ModelEncoding) -> None:
 
 
 def _listed(families: Sequence[str]) -> str:
-    return " and ".join(WORDS[name] for name in families)
+    return " and ".join(WORDS[name] for name in families if name in WORDS)

@@ -78,7 +78,10 @@ def test_a_head_is_an_encoding_of_its_own(rng):
         (lambda: MIXED.frequencies(), r"differ between the 4 heads: ask head\(h\)"),
         (lambda: MIXED.head(4), "index must be below the number of heads, 4, got 4"),
         (lambda: MIXED.apply(np.zeros((1, 3, 5, 16)), range(5)), "with H = 4, the heads of weight"),
-        (lambda: check(MIXED.apply, MIXED, "decode"), "surface 'decode' is for rotary encodings"),
+        (
+            lambda: check(MIXED.apply, MIXED, "decode"),
+            "got MixedRoPE with a map for each head; judge it",
+        ),
         (lambda: check(MIXED.apply, MIXED, "scores"), "surface 'scores' is for"),
     ],
 )
