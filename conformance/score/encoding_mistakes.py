@@ -15,6 +15,7 @@ from posenc_ref import (
     DeBERTa,
     DecomposedRelative,
     ESPnetLegacy,
+    FoPE,
     GatedBias,
     PaTH,
     PoPE,
@@ -25,6 +26,7 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
+from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
@@ -265,6 +267,14 @@ def _pope(declared: PoPE) -> Iterator[Change]:
         yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of), remedy
 
 
+def _fope(declared: FoPE) -> Iterator[Change]:
+    yield from fope_variants(declared)
+    order = interleaved(declared.head_dim)
+    change = lambda call: call.replace(q=call.q[..., order], k=call.k[..., order]).terms()  # noqa: E731
+    remedy = f"Pair d is the channels d and d + {declared.head_dim // 2}."
+    yield "layout", "pairs are interleaved, declared half", change, remedy
+
+
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     """Return PoPE's logits with the magnitudes ``sizes(q)`` and ``sizes(k)``."""
     q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
@@ -286,4 +296,5 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
     (PaTH, path_changes),
+    (FoPE, _fope),
 )
