@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import shown
 from posenc_ref.alibi import ALiBi
 from posenc_ref.encoding import Encoding
 from posenc_ref.learned import Learned
@@ -24,6 +25,7 @@ from .config_facts import Settings, table
 from .config_fields import entry
 from .config_keys import refuse_unread
 from .model_encoding import ModelEncoding
+from .other.sines import sines
 from .query_scale import LogNScale
 
 
@@ -55,6 +57,12 @@ def other_settings(config: Mapping[str, Any], model_type: str) -> Settings:
     settings = Settings(config, model_type, "half")
     settings.conventions = table("other_models")["models"][model_type]
     refuse_unread(settings)
+    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if model_type != "falcon" and settings.given(key):  # Falcon's class always writes them
+            raise settings.wrong(
+                f"{key} (= {shown(settings.given(key))}) is not read: this model's code rotates "
+                "nothing by it; remove it or set it to null"
+            )
     return settings
 
 
@@ -170,10 +178,15 @@ def _learned(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
     return _model(settings, {"embeddings": Learned(weight, offset=offset, padding_idx=padding)})
 
 
+def _sines(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
+    return _model(settings, {facts.get("where", "embeddings"): sines(settings, facts)})
+
+
 _KINDS: Mapping[str, Callable[[Settings, Mapping[str, Any]], ModelEncoding]] = {
     "alibi": _alibi,
     "qwen": _qwen,
     "chatglm": _chatglm,
     "t5": _t5,
     "learned": _learned,
+    "sines": _sines,
 }
