@@ -22,6 +22,7 @@ from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
@@ -65,6 +66,7 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .rerope import ReRoPE
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -80,6 +82,7 @@ from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -111,6 +114,7 @@ __all__ = [
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
@@ -143,11 +147,13 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "ReRoPE",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",

@@ -14,10 +14,13 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     ESPnetLegacy,
     GatedBias,
     PoPE,
+    ReRoPE,
     Score,
+    SelfExtend,
     Shaw,
     TransformerXL,
     XLNet,
@@ -27,6 +30,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_p
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
+from . import rotary_mistakes
 from .changed import Change, mistakes_of
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
@@ -283,4 +287,7 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
+    (DualChunk, rotary_mistakes.dual_chunk),
+    (SelfExtend, rotary_mistakes.self_extend),
+    (ReRoPE, rotary_mistakes.rerope),
 )

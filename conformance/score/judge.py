@@ -24,6 +24,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.rotary_score import RotaryScore
 
 from .encoding_mistakes import score_mistakes
 from .formulas import changed_steps
@@ -51,13 +52,17 @@ MORE = {
 MOST = 4000
 #: Channels of q and k if the encoding does not define them.
 _DIM = 64
+#: The check that a query meets keys under every rule of a :class:`RotaryScore`.
+_FAR = "far keys"
+#: The most keys in such a call, and the most of a call with as many queries.
+_LONGEST, _SQUARE = 2**15, 2**8
 #: Calls with more logits than this use batch size 1.
 _MANY = 2**20
 
 
 def judge(run: Run) -> None:
     """Judge ``fn(q, k)``: logits (B, H, Q, K) of queries at the last positions of the keys."""
-    run.report.required = ("logits", "state")
+    run.report.required = ("logits", "state", *(_FAR,) * isinstance(run.encoding, RotaryScore))
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
@@ -92,6 +97,27 @@ def _probes(run: Run) -> Iterator[Probe]:
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
+    if isinstance(run.encoding, RotaryScore):
+        yield from _far_probes(run, run.encoding)
+
+
+def _far_probes(run: Run, encoding: RotaryScore) -> Iterator[Probe]:
+    """Yield calls in which a query meets keys under every rule of the encoding."""
+    left = []
+    for n in encoding.telling_lengths:
+        square = n <= _SQUARE
+        call = _of_score(run, (1, 1, n if square else 1, n)) if n <= _LONGEST else None
+        if call is None:
+            left.append(n)
+            continue
+        case = f"B, H, Q, K = 1, 1, {n if square else 1}, {n}"
+        yield Probe(_FAR, case, call, False)
+    if left:
+        name = type(encoding).__name__
+        run.limit(
+            f"calls with {' and '.join(map(str, left))} keys are not judged, in which the rules of "
+            f"{name} for far keys hold: judge the same code with smaller parameters"
+        )
 
 
 def _whole_grids(run: Run) -> tuple[Size, ...]:
