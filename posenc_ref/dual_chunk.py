@@ -47,8 +47,8 @@ class DualChunk(RotaryScore):
     chunk_size : int
         The largest position of a query, at least 1.
     local_size : int
-        ``chunk_size - C``, from 0 to ``chunk_size - 1``: how many keys of the chunk before, at
-        least, keep their true distance.
+        ``chunk_size - C``, from 0 to ``chunk_size - 1``.  Queries up to this place in their chunk
+        see the chunk before at its true distance.
     original_max_position : int, optional
         The trained length, for the factor ``t ** 2`` on the logits of longer sequences
         (``original_max_position_embeddings`` in configurations). None: no factor.
@@ -92,6 +92,9 @@ class DualChunk(RotaryScore):
         if self.original_max_position is not None:
             lengths += (2 * self.original_max_position,)
         return tuple(dict.fromkeys(lengths))
+
+    def _farthest(self, last: int) -> float:
+        return min(last, 2 * self.chunk_length - 1, self.chunk_size)
 
     def _places(self, q_at: Array, k_at: Array) -> tuple[Array, Array]:
         c, xp = self.chunk_length, namespace(q_at)

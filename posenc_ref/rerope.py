@@ -60,6 +60,11 @@ class ReRoPE(RotaryScore):
         """The query has keys in the window, and about as many beyond it."""
         return (2 * self.window + 2,)
 
+    def _farthest(self, last: int) -> float:
+        if last <= self.window or self.factor is None:
+            return min(last, self.window)
+        return self.window + (last - self.window) / self.factor
+
     def _places(self, q_at: Array, k_at: Array) -> tuple[Array, Array]:
         xp, none = namespace(q_at), 0 * (q_at + k_at)
         near = q_at - k_at < self.window

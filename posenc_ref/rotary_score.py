@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _validate as validate
 from ._arrays import product
 from ._namespace import (
     Array,
@@ -59,6 +60,19 @@ class RotaryScore(Score, abstract=True):
     def telling_lengths(self) -> tuple[int, ...]:
         """The numbers of tokens with which the last query meets keys under every rule."""
         raise NotImplementedError(f"{type(self).__name__} defines no lengths")
+
+    def farthest(self, length: int) -> float:
+        """Return the largest ``i' - j'`` in a sequence of ``length`` tokens.
+
+        RoPE itself would have ``length - 1``.  The model has seen a distance in training if it is
+        below the trained length.
+        """
+        length = validate.integer("length", length, minimum=1)
+        return self._farthest(length - 1)
+
+    def _farthest(self, last: int) -> float:
+        """Return the largest distance at which a query at ``last`` or before sees a key."""
+        raise NotImplementedError(f"{type(self).__name__} defines no distances")
 
     def _places(self, q_at: Array, k_at: Array) -> tuple[Array, Array]:
         """Return i' and j', each broadcastable to (Q, K), for positions (Q, 1) and (1, K)."""

@@ -60,6 +60,10 @@ class SelfExtend(RotaryScore):
         first = (-(-self.window // self.group) + 3) * self.group + 1
         return tuple(dict.fromkeys((first, first + self.group // 2)))
 
+    def _farthest(self, last: int) -> float:
+        far = last // self.group + self.window - self.window // self.group
+        return last if last < self.window else max(self.window - 1, far)
+
     def _places(self, q_at: Array, k_at: Array) -> tuple[Array, Array]:
         xp = namespace(q_at)
         near = q_at - k_at < self.window

@@ -29,6 +29,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
+from posenc_ref.rotary_score import RotaryScore
 
 from . import rotary_mistakes
 from .changed import Change, mistakes_of
@@ -287,6 +288,7 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
+    (RotaryScore, rotary_mistakes.rotation),
     (DualChunk, rotary_mistakes.dual_chunk),
     (SelfExtend, rotary_mistakes.self_extend),
     (ReRoPE, rotary_mistakes.rerope),

@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_ref import DualChunk, ReRoPE, SelfExtend
 from posenc_ref.conformance.diagnosis.mistake import each_part
+from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.rotary_score import RotaryScore
 
@@ -39,21 +40,30 @@ def _plain(declared: RotaryScore, rule: str) -> Change:
     return "far-keys", text, _placed(declared, lambda i, j: (i, j))
 
 
+def rotation(declared: RotaryScore) -> Iterator[Change]:
+    """Yield the known mistakes of the rotation itself."""
+    for code, message, rope in rotary_variants(declared.rope):
+        yield code, message, {"rope": rope}
+
+
 def dual_chunk(declared: DualChunk) -> Iterator[Change]:
     """Yield the known mistakes of dual chunk attention."""
     c, size, local = declared.chunk_length, declared.chunk_size, declared.local_size
     far = min(2 * c - 1, size)
 
-    def other(after: Callable[[np.ndarray], object], beyond: object = far) -> OfCall:
+    def other(
+        after: Callable[[np.ndarray], object], beyond: object = far, period: int = c
+    ) -> OfCall:
         """Return the logits with other i' for the chunk before, and for the chunks before that.
 
-        ``after`` takes ``i mod C``; ``beyond`` is a number or such a function as well.
+        ``after`` takes ``i mod C``; ``beyond`` is a number or such a function as well.  Keys are at
+        j modulo ``period``.
         """
 
         def places(i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             apart, query = i // c - j // c, i % c
             last = beyond(query) if callable(beyond) else beyond
-            return np.select([apart < 1, apart < 2], [query, after(query)], last), j % c
+            return np.select([apart < 1, apart < 2], [query, after(query)], last), j % period
 
         return _placed(declared, places)
 
@@ -61,6 +71,9 @@ def dual_chunk(declared: DualChunk) -> Iterator[Change]:
         return np.minimum(query + c, size)
 
     yield *_plain(declared, "chunks"), f"Take the positions of keys modulo C = {c}."
+    text = "keys have their own positions in every chunk: they are not taken modulo C"
+    remedy = f"Rotate keys by j mod {c}, before they are stored in a cache."
+    yield "far-keys", text, other(capped, period=2**40), remedy
     remedy = f"Cut chunks of C = chunk_size - local_size = {c} tokens."
     if local:
         text = f"chunks have chunk_size = {size} tokens, declared {c}: local_size is ignored"
@@ -153,16 +166,18 @@ def self_extend(declared: SelfExtend) -> Iterator[Change]:
         (w, f"is window = {w}, declared window - window // group = {shift}"),
         (w // g, f"is window // group = {w // g}, declared window - window // group = {shift}"),
         (-shift, "is subtracted"),
-        (w - w / g, f"is {w - w / g:.6g}, not rounded, as in the released code; declared {shift}"),
+        (w - w / g, f"is {w - w / g:.6g}, not rounded, as in LongLM's code; declared {shift}"),
     ):
         if number != shift:
             text = f"the shift of far queries {words}"
             yield "far-keys", text, far(lambda i, n=number: i // g + n), floors  # type: ignore[misc]
-    for by, sign in ((1, "<="), (-1, "< window - 1, not")):
-        rule = f"keys with i - j {sign} window are near ones, declared i - j < window = {w}"
-        change = far(lambda i: i // g + shift, edge=w + by)
-        remedy = f"Take a key as near if i - j < {w}; the key at i - j = {w} is a far one."
-        yield "window-edge", rule, change, remedy
+    remedy = f"Take a key as near if i - j < {w}; the key at i - j = {w} is a far one."
+    for by, words in (
+        (1, f"keys with i - j <= {w} are"),
+        (-1, f"only keys with i - j < {w - 1} are"),
+    ):
+        text = f"{words} near keys, declared i - j < {w}"
+        yield "window-edge", text, far(lambda i: i // g + shift, edge=w + by), remedy
     text = "all keys are grouped, also those in the window"
     yield "far-keys", text, far(lambda i: i // g + shift, edge=-(2**40)), floors
 

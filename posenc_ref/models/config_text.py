@@ -9,6 +9,7 @@ from posenc_ref.encoding import Encoding
 from posenc_ref.multi_axis import MultiAxisRoPE
 from posenc_ref.rope import RoPE
 
+from .config_dual_chunk import KEY, with_chunks
 from .config_facts import Settings
 from .config_heads import Head, head
 from .config_layers import Kind, layers
@@ -98,7 +99,7 @@ def _encoding(settings: Settings, kind: Kind, rotary: Rotary, place: Head) -> En
         if "sections" in conventions:
             sections, arrangement = _sections(settings, rotary, place.rotary_dim // 2)
             return MultiAxisRoPE(place.dim, sections=sections, arrangement=arrangement, **common)
-        return RoPE(place.dim, rotary_dim=place.rotary_dim, **common)
+        return with_chunks(settings, RoPE(place.dim, rotary_dim=place.rotary_dim, **common))
     except (TypeError, ValueError) as error:
         if str(error).startswith("configuration of"):
             raise
@@ -176,6 +177,8 @@ def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, st
             found["scaling"] += (
                 f"; {key} is missing: max_position_embeddings replaces it, as in transformers"
             )
+    if settings.given(KEY) is not None:
+        found["chunks"] = f"config: {KEY}"
     if "axes" in settings.conventions:
         found["axes"] = f"positions are ({settings.conventions['axes']}): {settings.code}"
     return found

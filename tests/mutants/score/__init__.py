@@ -2,6 +2,7 @@
 
 from . import (
     polar,
+    rotary_scores,
     score_models,
     score_terms,
     surfaces_models,
@@ -10,6 +11,7 @@ from . import (
 
 __all__ = [
     "polar",
+    "rotary_scores",
     "score_models",
     "score_terms",
     "surfaces_models",
