@@ -88,7 +88,7 @@ class DualChunk(RotaryScore):
     def telling_lengths(self) -> tuple[int, ...]:
         """The first and the last query that meets three chunks, and one between."""
         c = self.chunk_length
-        lengths = (2 * c + 1, 2 * c + 1 + c // 2, 3 * c)
+        lengths: tuple[int, ...] = (2 * c + 1, 2 * c + 1 + c // 2, 3 * c)
         if self.original_max_position is not None:
             lengths += (2 * self.original_max_position,)
         return tuple(dict.fromkeys(lengths))

@@ -84,8 +84,8 @@ def other_plan(encoding: Encoding | None, length: int) -> str:
         far = np.asarray(encoding.bias(np.array([length - 1]), np.zeros(1, int)))[:, 0, 0]
         return name + f"bias      at distance {length - 1}: from {far.min():.6g} to {far.max():.6g}"
     if isinstance(encoding, RotaryScore):
-        far = f"at most {encoding.farthest(length):.10g} from query to key"
-        return name + f"distances {far}; plain RoPE would have {length - 1}"
+        most = f"at most {encoding.farthest(length):.10g} from query to key"
+        return name + f"distances {most}; plain RoPE would have {length - 1}"
     kind = "bias" if isinstance(encoding, Bias) else type(encoding).family
     return name + f"plan      no frequencies: plans are made for RoPE, and this is a {kind}"
 

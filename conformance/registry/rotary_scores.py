@@ -34,7 +34,8 @@ def product(rope: RoPE, q: Vector, k: Vector, query: Any, key: Any) -> Counted:
         terms.append(dot((q[a], q[b]), (k[a], k[b])) * cos(angle) + crossed * sin(angle))
     rotated = {c for pair in pairs for c in pair}
     passed = [c for c in range(rope.head_dim) if c not in rotated]
-    return total(terms) * m * m + dot([q[c] for c in passed], [k[c] for c in passed])
+    found: Counted = total(terms) * m * m
+    return found + dot([q[c] for c in passed], [k[c] for c in passed])
 
 
 @register(
@@ -65,7 +66,8 @@ def _dual_chunk(e: DualChunk, q: Vector, k: Vector, i: int, j: int, last: int) -
     if e.original_max_position is not None and last + 1 > e.original_max_position:
         ratio = mpmath().mp.mpf(last + 1) / e.original_max_position
         t += mpmath().mp.log(ratio) * mpmath().mp.mpf(0.1)
-    return product(e.rope, q, k, query, key) * (t * t) / root(len(q))
+    logit: Counted = product(e.rope, q, k, query, key) * (t * t)
+    return logit / root(len(q))
 
 
 @register(

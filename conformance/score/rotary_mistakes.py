@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -51,9 +52,7 @@ def dual_chunk(declared: DualChunk) -> Iterator[Change]:
     c, size, local = declared.chunk_length, declared.chunk_size, declared.local_size
     far = min(2 * c - 1, size)
 
-    def other(
-        after: Callable[[np.ndarray], object], beyond: object = far, period: int = c
-    ) -> OfCall:
+    def other(after: Callable[[np.ndarray], Any], beyond: Any = far, period: int = c) -> OfCall:
         """Return the logits with other i' for the chunk before, and for the chunks before that.
 
         ``after`` takes ``i mod C``; ``beyond`` is a number or such a function as well.  Keys are at
@@ -63,7 +62,8 @@ def dual_chunk(declared: DualChunk) -> Iterator[Change]:
         def places(i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             apart, query = i // c - j // c, i % c
             last = beyond(query) if callable(beyond) else beyond
-            return np.select([apart < 1, apart < 2], [query, after(query)], last), j % period
+            i_place: np.ndarray = np.select([apart < 1, apart < 2], [query, after(query)], last)
+            return i_place, j % period
 
         return _placed(declared, places)
 
@@ -125,7 +125,7 @@ def _tempered(declared: DualChunk, power: float) -> OfCall:
     """Return the logits with the temperature ``t ** 2`` raised to a power."""
 
     def parts(call: Scored) -> Parts:
-        factor = declared._temperature(*call.grid) ** (power - 1)
+        factor: float = declared._temperature(*call.grid) ** (power - 1)
         return {name: each_part(t, lambda p: p * factor) for name, t in call.parts().items()}
 
     return parts
@@ -138,8 +138,8 @@ def self_extend(declared: SelfExtend) -> Iterator[Change]:
     floors = f"Rotate far queries by i // {g} + {shift} and far keys by j // {g}."
 
     def far(
-        of_q: Callable[[np.ndarray], object],
-        of_k: Callable[[np.ndarray], object] = lambda j: j // g,
+        of_q: Callable[[np.ndarray], Any],
+        of_k: Callable[[np.ndarray], Any] = lambda j: j // g,
         edge: int = w,
     ) -> OfCall:
         """Return the logits with other i' and j' of far keys, those with i - j >= edge."""

@@ -45,12 +45,13 @@ def by_pairs(distance, factor=1.0):
     return logits
 
 
-def worst(encoding, logits):
-    """The worst score of the class's logits of earlier keys."""
-    terms = encoding.truths(Q, K, AT[:, None], AT[None, :], encoding.own_scale(D))
-    truth = Truth(logits, *(terms["content-content"].__dict__[n] for n in ("terms", "angle")))
-    score = truth.score(scores(encoding, Q, K, AT, AT))
-    return np.where(AT[:, None] >= AT, score, 0.0).max()
+def worst(encoding, logits, actual=None):
+    """The worst score of logits of earlier keys, by default the class's own."""
+    (terms,) = encoding.truths(Q, K, AT[:, None], AT[None, :], encoding.own_scale(D)).values()
+    score = Truth(logits, terms.terms, terms.angle).score(
+        scores(encoding, Q, K, AT, AT) if actual is None else actual
+    )
+    return np.where(AT[:, None] >= AT, score, 0.0)
 
 
 def chunks(i, j, c=5, largest=7):
@@ -92,10 +93,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_against_a_loop_over_pairs(name):
     encoding, distance = CASES[name]
-    assert worst(encoding, by_pairs(distance)) <= budget("float64")
+    assert worst(encoding, by_pairs(distance)).max() <= budget("float64")
     for other, wrong in CASES.values():  # every other rule is told apart
         if other != encoding:
-            assert worst(encoding, by_pairs(wrong)) > 1e6
+            assert worst(encoding, by_pairs(wrong)).max() > 1e6
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -115,10 +116,9 @@ def test_the_first_tokens_have_plain_rope(name):
     encoding, distance = CASES[name]
     near = max(n for n in range(N) if all(distance(i, 0) == i for i in range(n)))
     assert 3 <= near < N
-    ours, plain = (e.scores(Q, K, AT, AT)[..., :near, :near] for e in (encoding, ROPE))
-    seen = np.tril(np.ones((near, near), bool))
-    assert np.abs(ours - plain)[..., seen].max() <= 2.0**-48
-    assert np.abs((e := encoding.scores(Q, K, AT, AT)) - ROPE.scores(Q, K, AT, AT)).max() > 0.1, e
+    plain = worst(encoding, encoding.scores(Q, K, AT, AT), ROPE.scores(Q, K, AT, AT))
+    assert plain[..., :near, :near].max() <= budget("float64")
+    assert plain[..., near:, :].max() > 1e6
 
 
 def test_the_trained_length_bounds_every_distance():
@@ -128,7 +128,7 @@ def test_the_trained_length_bounds_every_distance():
     assert model.rope.base == 1e7
     assert (model.chunk_length, model.original_max_position) == (253952, 262144)
     far = np.array([253951, 253952, 600000, 1009999])
-    assert -np.asarray(model.offsets(far, far[:1])).T[0, 2:] == pytest.approx([8193, 8193])
+    assert np.asarray(model.offsets(far[2:3], far[:1])).tolist() == [[253951 - 262144]]
     assert np.asarray(model.offsets(far, [0]))[:, 0].tolist() == [
         -253951,
         -253952,
@@ -141,8 +141,8 @@ def test_temperature():
     """vLLM: keys times t, and the softmax scale times t, with t = 0.1 ln(L / L0) + 1 >= 1."""
     encoding = DualChunk(ROPE, chunk_size=7, local_size=2, original_max_position=10)
     t = 0.1 * math.log(N / 10) + 1
-    assert worst(encoding, by_pairs(chunks, t * t)) <= budget("float64")
-    assert worst(encoding, by_pairs(chunks, t)) > 1e6
+    assert worst(encoding, by_pairs(chunks, t * t)).max() <= budget("float64")
+    assert worst(encoding, by_pairs(chunks, t)).max() > 1e6
     short = slice(None), slice(None), slice(10)
     plain = encoding.replace(original_max_position=None)
     one, two = (e.scores(Q[short], K[short], AT[:10], AT[:10]) for e in (encoding, plain))
@@ -166,9 +166,8 @@ def test_part_of_the_channels_and_the_factor_of_a_scaling():
     rope = RoPE(D, layout="interleaved", rotary_dim=4, rotary_start=2, scaling=yarn, sign=-1)
     encoding = DualChunk(rope, chunk_size=30, local_size=2)  # one chunk: RoPE itself
     for other in (encoding, SelfExtend(rope, group=1, window=3), ReRoPE(rope, window=40)):
-        ours, plain = (e.scores(Q, K, AT, AT) for e in (other, rope))
-        seen = np.tril(np.ones((N, N), bool))
-        assert np.abs(ours - plain)[..., seen].max() <= 2.0**-46
+        plain = worst(other, other.scores(Q, K, AT, AT), rope.scores(Q, K, AT, AT))
+        assert plain.max() <= budget("float64")
 
 
 def test_values():
