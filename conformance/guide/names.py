@@ -21,6 +21,7 @@ ALIASES = {
     "fox": "ForgettingBias", "cable": "ForgettingBias", "convit": "ConViTBias",
     "patchtst": "StandardizedSinusoidal", "espnet": "TransformerXL", "neox": "RoPE",
     "gptneox": "RoPE", "gptj": "RoPE", "crossformer": "DynamicWindowBias",
+    "dca": "DualChunk", "leakyrerope": "ReRoPE",
     "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer": "AxialLearned",
 }  # fmt: skip
 

@@ -68,7 +68,7 @@ def dual_chunk(declared: DualChunk) -> Iterator[Change]:
         return _placed(declared, places)
 
     def capped(query: np.ndarray) -> np.ndarray:
-        return np.minimum(query + c, size)
+        return np.asarray(np.minimum(query + c, size))
 
     yield *_plain(declared, "chunks"), f"Take the positions of keys modulo C = {c}."
     text = "keys have their own positions in every chunk: they are not taken modulo C"
