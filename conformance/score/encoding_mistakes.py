@@ -288,8 +288,8 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
-    (RotaryScore, rotary_mistakes.rotation),
     (DualChunk, rotary_mistakes.dual_chunk),
     (SelfExtend, rotary_mistakes.self_extend),
     (ReRoPE, rotary_mistakes.rerope),
+    (RotaryScore, rotary_mistakes.rotation),
 )
