@@ -23,6 +23,7 @@ from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
@@ -70,6 +71,7 @@ from .position_ids import (
 )
 from .relative import relative_index, relative_scores, relative_shift
 from .residue_bias import ResidueBias
+from .rerope import ReRoPE
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -86,6 +88,7 @@ from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
 from .selective import SelectiveRoPE
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -118,6 +121,7 @@ __all__ = [
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
@@ -154,12 +158,14 @@ __all__ = [
     "QueryTemperature",
     "QwenNTK",
     "ResidueBias",
+    "ReRoPE",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
     "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",
