@@ -70,8 +70,8 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
-from .residue_bias import ResidueBias
 from .rerope import ReRoPE
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -157,8 +157,8 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
-    "ResidueBias",
     "ReRoPE",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
