@@ -91,6 +91,9 @@ def described_config(
     from .override import overridden
 
     with naming(_file(config)):
+        found = _elsewhere(config, part, layout, override)
+        if found is not None:
+            return Described(found)
         data, model_type = _located(config, part, layout, override)
         if layout is None and is_other(data, model_type):
             settings = other_settings(data, model_type)
@@ -115,6 +118,23 @@ def settings_of(config: Any, *, part: str | None = None, layout: str | None = No
         if is_other(data, model_type):
             return other_settings(data, model_type)
     return _settings(data, model_type, layout)
+
+
+def _elsewhere(
+    config: Any, part: str | None, layout: str | None, override: Mapping[str, Any] | None
+) -> ModelEncoding | None:
+    """Return the encoding of a configuration of diffusers, or None for any other configuration."""
+    from .other.diffusers import diffusers_model, is_diffusers
+
+    data = _read(config)
+    if not is_diffusers(data):
+        return None
+    for name, value in (("part", part), ("layout", layout)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must be None for a configuration with _class_name, got {shown(value)}"
+            )
+    return diffusers_model({**data, **override} if override is not None else data)
 
 
 def _file(config: Any) -> str | None:
