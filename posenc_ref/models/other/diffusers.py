@@ -2,7 +2,7 @@
 
 Such a configuration has ``_class_name`` instead of ``model_type``.  ``data/diffusers_models.json``
 holds the facts about each class that only its code states, and ``data/diffusers_defaults.json``
-the defaults of its arguments, which ``tools/diffusers_defaults.py`` writes.  The keys of a line are:
+the defaults of its arguments, which ``tools/diffusers_defaults.py`` writes.  The keys of a line:
 
 ===========  ===================================================================================
 kind         "axes" (MultiAxisRoPE), "rope" (RoPE), "grid" (Sinusoidal2D), "video"
@@ -79,10 +79,10 @@ def diffusers_model(config: Mapping[str, Any]) -> ModelEncoding:
     facts = models[name]
     while "when" in facts and not _holds(entries, facts["when"]):
         facts = {"file": facts["file"], **facts["else"]}
-    if facts["kind"] not in _KINDS:
+    if facts["kind"] not in READ:
         raise entries.wrong(facts["why"])
     try:
-        encodings = _KINDS[facts["kind"]](entries, facts)
+        encodings = READ[facts["kind"]](entries, facts)
     except (TypeError, ValueError) as error:
         raise entries.wrong(str(error)) from None
     entries.refuse_unread()
@@ -275,4 +275,5 @@ def _video(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | N
     return {"patches": Sinusoidal3D(sections, axis_order="twh")}
 
 
-_KINDS: Mapping[str, Any] = {"axes": _axes, "rope": _rope, "grid": _grid, "video": _video}
+#: The kinds of lines with an encoding, and the reader of each.
+READ: Mapping[str, Any] = {"axes": _axes, "rope": _rope, "grid": _grid, "video": _video}

@@ -77,6 +77,11 @@ def matrices(x, rope):
     return (rope * x.reshape(*x.shape[:-1], -1, 1, 2)).sum(-1).flatten(3)
 
 
+def wan(cls, head_dim):
+    """The tables of Wan, whose rows have an axis for the heads."""
+    return [t[:, :, 0] for t in cls(head_dim, (1, 2, 2), 1024)(VIDEO2)]
+
+
 IDS = grid(3, 5, 7)
 VIDEO = torch.zeros(1, 1, 3, 5, 7)
 VIDEO2 = torch.zeros(1, 1, 3, 10, 14)  # patches of 2 x 2
@@ -98,16 +103,16 @@ CASES = {
     "Krea2Transformer2DModel": ("Krea2RotaryPosEmbed", lambda c: c(1000, (32, 48, 48))(IDS.T),
                                 interleaved, IDS),
     "WanTransformer3DModel": ("WanRotaryPosEmbed",
-                              lambda c: [t[:, :, 0] for t in c(128, (1, 2, 2), 1024)(VIDEO2)],
+                              lambda c: wan(c, 128),
                               lambda x, t: interleaved(x, [a[0] for a in t]), IDS),
     "SkyReelsV2Transformer3DModel": ("SkyReelsV2RotaryPosEmbed",
-                                     lambda c: [t[:, :, 0] for t in c(128, (1, 2, 2), 1024)(VIDEO2)],
+                                     lambda c: wan(c, 128),
                                      lambda x, t: interleaved(x, [a[0] for a in t]), IDS),
     "ChronoEditTransformer3DModel": ("ChronoEditRotaryPosEmbed",
-                                     lambda c: [t[:, :, 0] for t in c(128, (1, 2, 2), 1024)(VIDEO2)],
+                                     lambda c: wan(c, 128),
                                      lambda x, t: interleaved(x, [a[0] for a in t]), IDS),
     "SanaVideoTransformer3DModel": ("WanRotaryPosEmbed",
-                                    lambda c: [t[:, :, 0] for t in c(112, (1, 2, 2), 1024)(VIDEO2)],
+                                    lambda c: wan(c, 112),
                                     lambda x, t: interleaved(x, [a[0] for a in t]), IDS),
     "HunyuanVideoTransformer3DModel": ("HunyuanVideoRotaryPosEmbed",
                                        lambda c: c(2, 1, (16, 56, 56), 256.0)(VIDEO2),
@@ -122,7 +127,7 @@ CASES = {
                                      lambda c: c(2, 1, (16, 56, 56), 256.0)(VIDEO2),
                                      interleaved, IDS),
     "HunyuanImageTransformer2DModel": ("HunyuanImageRotaryPosEmbed",
-                                       lambda c: c((1, 1), (64, 64), 256.0)(torch.zeros(1, 1, 5, 7)),
+                                       lambda c: c((1, 1), (64, 64), 256.0)(VIDEO[:, :, 0]),
                                        interleaved, grid(5, 7)),
     "CogView4Transformer2DModel": ("CogView4RotaryPosEmbed",
                                    lambda c: c(40, 2, (256, 256))(torch.zeros(1, 1, 16, 8)),
