@@ -39,6 +39,7 @@ from .layout import (
 )
 from .learned import Learned
 from .mixed import MixedRoPE
+from .models.attention import Attention
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
 from .models.layer_schedule import rope_layers
@@ -102,6 +103,7 @@ __all__ = [
     "SPEC_VERSION",
     "TUPE",
     "ALiBi",
+    "Attention",
     "AxialLearned",
     "BEiTBias",
     "Bias",

@@ -46,7 +46,11 @@ NO_CAUSE = "no known mistake explains"
 
 def judge(run: Run) -> None:
     """Judge the calls and the state of a plain function, then diagnose failures."""
-    row = ROWS[run.report.surface]
+    judge_by(run, ROWS[run.report.surface])
+
+
+def judge_by(run: Run, row: Plain) -> None:
+    """Judge a plain function as :func:`judge` does, by ``row``."""
     whole = row.whole(run.encoding)
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
@@ -143,7 +147,7 @@ def _listed(result: Any) -> Any:
 def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
     """Describe a call and its arguments; long arrays only by their shape."""
     parts = []
-    for argument, a in zip(run.surface.arguments, arguments, strict=True):
+    for argument, a in zip(run.surface.arguments, arguments, strict=False):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
         parts.append(f"{argument} = {said}" if short else f"{argument} of shape {np.shape(a)}")
