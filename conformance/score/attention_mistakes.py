@@ -87,30 +87,34 @@ def _rotated(declared: Any, e: Rotary) -> Iterator[Mistake]:
              turn=(e, 0 * call.scored.positions[1]
                    + np.arange(call.v.shape[2]))), rotate),
     ]  # fmt: skip
-    if isinstance(e, RoPE) and e.rotary_dim < e.head_dim:
-        start = 0 if e.rotary_start else e.head_dim - e.rotary_dim
-        where = "last" if e.rotary_start else "first"
-        other = e.replace(rotary_start=start)
-        rows += [
-            (OUTPUT, f"other channels of the output are rotated back than the {where} "
-             f"{e.rotary_dim}",
-             lambda call: call.replace(back=(adjoint(other), call.scored.positions[0])), back),
-            (VALUES, f"other channels of values and output are rotated than the {where} "
-             f"{e.rotary_dim}",
-             lambda call: call.replace(turn=(other, call.scored.positions[1]),
-                                       back=(adjoint(other), call.scored.positions[0])), rotate),
-        ]  # fmt: skip
     for row in rows:
         yield _by(declared, *row)
-    for code, message, other in rotary_variants(e):
-        yield _by(declared, code, message, _everywhere(other), "")
-    for code, message, other in rotary_variants(e):
-        for name, change in (("rotation back", _back(other)), ("rotation of values", _turn(other))):
-            yield _by(declared, code, f"in the {name} alone: {message}", change, "")
+    if isinstance(e, RoPE) and e.rotary_dim < e.head_dim:
+        last = e.rotary_start > 0
+        other = e.replace(rotary_start=0 if last else e.head_dim - e.rotary_dim)
+        where = f"than the {'last' if last else 'first'} {e.rotary_dim}"
+        for what, code, change, remedy in (
+            ("the output are rotated back", OUTPUT, _back(other), back),
+            ("values and output are rotated", VALUES, _both(other), rotate),
+            ("queries, keys, values and output are rotated", "rotary-dim", _everywhere(other), ""),
+        ):
+            yield _by(declared, code, f"other channels of {what} {where}", change, remedy)
+    variants = list(rotary_variants(e))
+    for code, message, one in variants:
+        yield _by(declared, code, message, _everywhere(one), "")
+    for code, message, one in variants:
+        if code not in ("base", "sign"):  # a sign is one of the mistakes above
+            yield _by(declared, code, f"in the rotation back alone: {message}", _back(one), back)
+            text = f"in the rotation of values alone: {message}"
+            yield _by(declared, code, text, _turn(one), rotate)
+    yield from _factors(declared, e)
+
+
+def _factors(declared: Any, e: Rotary) -> Iterator[Mistake]:
     m = e.attention_factor()
     for message, gain in (
-        (f"the attention factor m = {m:.6g} multiplies the rotated channels of the values and again "
-         "those of the output", m * m),
+        (f"the attention factor m = {m:.6g} multiplies the rotated channels of the values and "
+         "again those of the output", m * m),
         (f"the attention factor m = {m:.6g} multiplies the rotated channels of the output", m),
     ):  # fmt: skip
         if m != 1.0:
@@ -127,6 +131,10 @@ def _everywhere(other: Rotary) -> Change:
         return call.replace(scored=scored, turn=(other, k_at), back=(adjoint(other), q_at))
 
     return changed
+
+
+def _both(other: Rotary) -> Change:
+    return lambda call: _turn(other)(_back(other)(call))
 
 
 def _back(other: Rotary) -> Change:
@@ -199,10 +207,11 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
 def _scales(of: Attention) -> Iterator[tuple[str, Callable[[float, int], float]]]:
     yield "q . k is not scaled", lambda s, d: 1.0
     yield "the scale is applied twice", lambda s, d: s * s
-    yield "the scale is 1/head_dim, not its root", lambda s, d: 1.0 / d
+    if of.softmax_scale is not None:
+        yield "the scale is 1/head_dim, not its root", lambda s, d: 1.0 / d
     yield "the scale is 1/sqrt(head_dim), not the declared one", lambda s, d: d**-0.5
     e = of.encoding
-    if isinstance(e, Rotary) and e.rotary_dim < e.head_dim:
+    if isinstance(e, RoPE) and e.rotary_dim < e.head_dim:
         for dim, name in ((e.rotary_dim, "rotated"), (e.head_dim - e.rotary_dim, "other")):
             yield (
                 f"the scale is 1/sqrt({dim}), of the {name} channels alone",
@@ -250,7 +259,8 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
     known = own_mistakes(e) if isinstance(e, Score) else logit_mistakes(e)
     where = "in the logits alone: " if rotated and not isinstance(e, XPos) else ""
     for one in known:
-        if one.code:
+        # If head h is at position h, all offsets are 0, as without an encoding.
+        if one.code and one.code != "position-axis":
             yield _by(
                 declared, one.code, where + one.message,
                 lambda call, of=one.predict: call.replace(logits=of), one.remedy,

@@ -1,6 +1,7 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    attention,
     polar,
     score_models,
     score_terms,
@@ -9,6 +10,7 @@ from . import (
 )
 
 __all__ = [
+    "attention",
     "polar",
     "score_models",
     "score_terms",
