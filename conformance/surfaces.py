@@ -99,9 +99,10 @@ def refuse(surface: str, declared: Declared) -> None:
             f"surface {surface!r} treats queries and keys alike, but XPos scales them differently; "
             "judge both on surface 'apply_qk'"
         )
-    if surface == "shift_keys" and isinstance(declared, Rotary) and declared.depends_on_length:
+    shifts = surface in ("shift_keys", "evict_keys")
+    if shifts and isinstance(declared, Rotary) and declared.depends_on_length:
         raise ValueError(
-            "surface 'shift_keys' requires frequencies that do not depend on the length, got "
+            f"surface {surface!r} requires frequencies that do not depend on the length, got "
             f"{type(declared).__name__}; re-rotate the raw "
             "keys instead (surface 'key_cache')"
         )

@@ -14,6 +14,7 @@ faster implementations, each written for one array library.
 
 from ._json import from_dict
 from .alibi import ALiBi
+from .attention import Attention
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
@@ -25,6 +26,7 @@ from .detr_sine import DETRSine
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
+from .evicted import evict_keys
 from .fire import FIRE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
@@ -39,7 +41,6 @@ from .layout import (
 )
 from .learned import Learned
 from .mixed import MixedRoPE
-from .models.attention import Attention
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
 from .models.layer_schedule import rope_layers
@@ -169,6 +170,7 @@ __all__ = [
     "config_rope_layers",
     "convert_layout",
     "decode_positions",
+    "evict_keys",
     "from_config",
     "from_dict",
     "grid_positions",

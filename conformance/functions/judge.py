@@ -25,6 +25,7 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 
+from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
@@ -37,7 +38,7 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
-    **MROPE_PACKED_ROWS,
+    **MROPE_PACKED_ROWS, **EVICTED_ROWS,
 }  # fmt: skip
 
 #: Part of the message of a wrong result without a known cause.

@@ -15,9 +15,9 @@ from posenc_ref import _validate as validate
 from posenc_ref._json import from_dict
 from posenc_ref._namespace import Array, astype, is_array, widen
 from posenc_ref._text import shown
+from posenc_ref.attention import VALUES, Attention, effective_logits
 from posenc_ref.encoding import Encoding, Value
 
-from .attention import VALUES, Attention, effective_logits
 from .query_scale import QueryScale
 
 

@@ -96,6 +96,10 @@ stale-cache: Some cached keys are rotated twice or not at all, or with other fre
   remedy: Cache raw keys or rotated keys, and rotate each key once. If the frequencies change,
     rotate all raw keys again.
 
+kept-keys: An eviction keeps or drops other keys of the cache than declared.
+  trigger: the keys in the result are those of another number of kept keys, or of other dropped ones
+  remedy: Keep the first keys, drop those after them, and keep all later ones.
+
 harmless-convention: Tensors differ from the declared ones, but logits do not.
   trigger: q . k agrees in every call, although q and k do not
   remedy: Change nothing, unless other code compares these tensors or reads the same cached keys.

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance import check
 from posenc_ref.conformance.oracle.attention import attended
 
 torch = pytest.importorskip("torch", reason="the released module runs on PyTorch")
 pytest.importorskip("transformers.models.deepseek_v4", reason="transformers has the module")
-released = pytest.importorskip("tests.conformance.adapters.deepseek_v4")
+
+from tests.conformance.adapters import deepseek_v4 as released  # noqa: E402
 
 
 def declared(kind):
@@ -50,7 +52,7 @@ def test_a_compressed_key_has_the_position_of_the_first_token_of_its_window(kind
     of = declared(kind).replace(causal=False)
     ours = of.output(q, kv, kv, at, k_at, sinks=sinks, mask=mask)
     truth = attended(of, q, kv, kv, at, k_at, sinks).replace(seen=mask).truth()
-    np.testing.assert_allclose(ours, truth.value, atol=1e-14)
+    assert truth.score(ours).max() < 4
     worst = truth.score(out.astype(np.float32)).max()
     assert worst > 1e4 if last else worst < 8
 
@@ -67,5 +69,6 @@ def test_left_padding_and_later_positions_change_compressed_layers(kind):
         padded = model(left, attention_mask=mask, position_ids=at).last_hidden_state[:, 8:]
         later = model(ids, position_ids=torch.arange(8, 32)[None]).last_hidden_state
     for other in (padded, later):
-        difference = float((other - alone).abs().max())
-        assert difference < 1e-5 if kind == "sliding_attention" else difference > 1e-2
+        # The reference is the model itself: units of the largest number.
+        units = float((other - alone).abs().max() / alone.abs().max()) / ROUNDOFF["float32"]
+        assert (units < BUDGET["float32"]) == (kind == "sliding_attention")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import _validate as validate
-from posenc_ref._arrays import check_numbers, check_place, dot, like
-from posenc_ref._namespace import (
+from . import _validate as validate
+from ._arrays import check_numbers, check_place, dot, like
+from ._namespace import (
     FLOATING,
     Array,
     astype,
@@ -21,16 +21,15 @@ from posenc_ref._namespace import (
     send,
     widen,
 )
-from posenc_ref._text import shown
-from posenc_ref.bias import Bias
-from posenc_ref.convit import ConViTBias
-from posenc_ref.encoding import Encoding, Value
-from posenc_ref.rotary import Rotary
-from posenc_ref.score import Score
-from posenc_ref.scoring import scores
-from posenc_ref.xpos import XPos
-
-from .query_scale import QueryScale
+from ._text import shown
+from .bias import Bias
+from .convit import ConViTBias
+from .encoding import Encoding, Value
+from .models.query_scale import QueryScale
+from .rotary import Rotary
+from .score import Score
+from .scoring import scores
+from .xpos import XPos
 
 #: What carries the rotation of the values.
 VALUES = ("plain", "rotated", "shared")
