@@ -52,8 +52,8 @@ class Attention(Value):
     Source
         Rotated values: DeepSeek-V4 (one tensor is key and value, so the values carry the rotation
         of the keys): ``inference/model.py`` of the checkpoint, and section 2.3.3 of its report;
-        ``deepseek_v4`` of transformers. Sinks: gpt-oss, arXiv:2508.10925, section 2.2. Groups:
-        Ainslie et al. 2023, arXiv:2305.13245.
+        ``deepseek_v4`` of transformers. Sinks: gpt-oss, arXiv:2508.10925, and its attention
+        in transformers. Groups: Ainslie et al. 2023, arXiv:2305.13245.
 
     Parameters
     ----------

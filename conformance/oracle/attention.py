@@ -129,7 +129,7 @@ class Attended:
 
 
 def _moved(weights: np.ndarray, away: np.ndarray) -> np.ndarray:
-    return np.einsum("bhqk,bhqkd->bhqd", weights, away)
+    return np.asarray(np.einsum("bhqk,bhqkd->bhqd", weights, away))
 
 
 def attended(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Attention, Encoding, RoPE, Rotary, Score, XPos, YaRN
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.functions.function import written
 from posenc_ref.conformance.functions.layouts import rotary_variants
@@ -43,7 +44,7 @@ def _by(declared: Any, code: str, message: str, change: Change, remedy: str) -> 
     return written(code, message, output, remedy)
 
 
-def _rotated(declared: Any, e: Rotary) -> Iterator[Mistake]:
+def _rotated(declared: Any, e: Any) -> Iterator[Mistake]:
     """Yield the mistakes of values that are rotated with the keys."""
     back = (
         "Rotate the output of each query by minus the query's position, on the channels that are "
@@ -89,10 +90,11 @@ def _rotated(declared: Any, e: Rotary) -> Iterator[Mistake]:
     ]  # fmt: skip
     for row in rows:
         yield _by(declared, *row)
-    if isinstance(e, RoPE) and e.rotary_dim < e.head_dim:
+    dim, size = _rotated_channels(e), e.head_dim
+    if dim < size:
         last = e.rotary_start > 0
-        other = e.replace(rotary_start=0 if last else e.head_dim - e.rotary_dim)
-        where = f"than the {'last' if last else 'first'} {e.rotary_dim}"
+        other = e.replace(rotary_start=0 if last else size - dim)
+        where = f"than the {'last' if last else 'first'} {dim}"
         for what, code, change, remedy in (
             ("the output are rotated back", OUTPUT, _back(other), back),
             ("values and output are rotated", VALUES, _both(other), rotate),
@@ -118,10 +120,17 @@ def _factors(declared: Any, e: Rotary) -> Iterator[Mistake]:
         (f"the attention factor m = {m:.6g} multiplies the rotated channels of the output", m),
     ):  # fmt: skip
         if m != 1.0:
-            yield _by(
-                declared, "attention-factor", message, lambda call, g=gain: call.replace(gain=g),
-                "Rotate values and output by cos and sin without the attention factor.",
-            )  # fmt: skip
+            remedy = "Rotate values and output by cos and sin without the attention factor."
+            yield _by(declared, "attention-factor", message, _gained(gain), remedy)
+
+
+def _rotated_channels(e: Any) -> int:
+    """Return the number of rotated channels: all unless RoPE says otherwise."""
+    return int(getattr(e, "rotary_dim" if isinstance(e, RoPE) else "head_dim", 0))
+
+
+def _gained(gain: float) -> Change:
+    return lambda call: call.replace(gain=gain)
 
 
 def _everywhere(other: Rotary) -> Change:
@@ -151,17 +160,12 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         "Multiply q . k by the whole declared scale once: 1/sqrt(head_dim) of the whole head, "
         "unless the model states its own."
     )
-    for message, factor in _scales(of):
-        yield _by(
-            declared, "softmax-scale", message,
-            lambda call, by=factor: call.replace(
-                scored=call.scored.replace(scale=by(call.scored.scale, call.scored.q.shape[-1]))
-            ), scale,
-        )  # fmt: skip
+    for message, change in _scales(of):
+        yield _by(declared, "softmax-scale", message, change, scale)
     group = "Query head h reads key head h // (H / H_kv): repeat each key head H / H_kv times."
 
     def tiled(call: Attended) -> np.ndarray:
-        return np.arange(call.heads.size) % (call.heads.max() + 1)
+        return np.asarray(np.arange(call.heads.size) % (call.heads.max() + 1))
 
     heads: tuple[tuple[str, Change], ...] = (
         ("query head h reads key head h % H_kv, not h // (H / H_kv): key heads are tiled, not "
@@ -184,46 +188,65 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         yield _by(
             declared, "bias-alignment",
             "query i sees keys 0 to i: the mask counts queries from the first key",
-            lambda call: call.replace(seen=np.tri(*call.seen.shape, dtype=bool)), last,
+            lambda call: call.replace(seen=_up_to(call, 0)), last,
         )  # fmt: skip
         yield _by(
             declared, "future-keys", "queries do not see their own key",
-            lambda call: call.replace(
-                seen=np.tri(*call.seen.shape, call.seen.shape[1] - call.seen.shape[0] - 1,
-                            dtype=bool)
-            ), last,
+            lambda call: call.replace(seen=_up_to(call, _cached(call) - 1)), last,
         )  # fmt: skip
     else:
         yield _by(
             declared, "future-keys", "queries do not see the keys after them",
-            lambda call: call.replace(
-                seen=np.tri(*call.seen.shape, call.seen.shape[1] - call.seen.shape[0], dtype=bool)
-            ), "Show every key to every query: the declared attention is not causal.",
+            lambda call: call.replace(seen=_up_to(call, _cached(call))),
+            "Show every key to every query: the declared attention is not causal.",
         )  # fmt: skip
     if of.sinks:
         yield from _sinks(declared)
 
 
-def _scales(of: Attention) -> Iterator[tuple[str, Callable[[float, int], float]]]:
-    yield "q . k is not scaled", lambda s, d: 1.0
-    yield "the scale is applied twice", lambda s, d: s * s
+def _cached(call: Attended) -> int:
+    """Return the number of keys before the first query."""
+    n_q, n_k = call.seen.shape
+    return int(n_k - n_q)
+
+
+def _up_to(call: Attended, last: int) -> np.ndarray:
+    """Return the mask in which query i sees keys 0 .. last + i."""
+    n_q, n_k = call.seen.shape
+    return np.asarray(np.tri(n_q, n_k, last, dtype=bool))
+
+
+def _scales(of: Attention) -> Iterator[tuple[str, Change]]:
+    def scaled(scale: Callable[[float, int], float]) -> Change:
+        """Return the change to ``scale(declared scale, head_dim)``."""
+
+        def changed(call: Attended) -> Attended:
+            one = call.scored
+            return call.replace(scored=one.replace(scale=scale(one.scale, one.q.shape[-1])))
+
+        return changed
+
+    def times(factor: float) -> Change:
+        return scaled(lambda s, d: s * factor)
+
+    def of_size(n: int) -> Change:
+        return scaled(lambda s, d: 1.0 / sqrt(n))
+
+    yield "q . k is not scaled", scaled(lambda s, d: 1.0)
+    yield "the scale is applied twice", scaled(lambda s, d: s * s)
     if of.softmax_scale is not None:
-        yield "the scale is 1/head_dim, not its root", lambda s, d: 1.0 / d
-    yield "the scale is 1/sqrt(head_dim), not the declared one", lambda s, d: d**-0.5
-    e = of.encoding
-    if isinstance(e, RoPE) and e.rotary_dim < e.head_dim:
-        for dim, name in ((e.rotary_dim, "rotated"), (e.head_dim - e.rotary_dim, "other")):
-            yield (
-                f"the scale is 1/sqrt({dim}), of the {name} channels alone",
-                lambda s, d, n=dim: 1.0 / sqrt(n),
-            )
+        yield "the scale is 1/head_dim, not its root", scaled(lambda s, d: 1.0 / d)
+    yield "the scale is 1/sqrt(head_dim), not the declared one", scaled(lambda s, d: d**-0.5)
+    e: Any = of.encoding
+    dim = _rotated_channels(e)
+    if isinstance(e, RoPE) and dim < e.head_dim:
+        for n, name in ((dim, "rotated"), (e.head_dim - dim, "other")):
+            yield f"the scale is 1/sqrt({n}), of the {name} channels alone", of_size(n)
     if isinstance(e, RoPE) and isinstance(e.scaling, YaRN):
         m = 0.1 * log(e.scaling.factor) + 1
-        for message, by in (("multiplied", m * m), ("divided", 1 / m**2)):
-            yield (
-                f"the scale is {message} by the square of YaRN's factor {m:.6g}",
-                lambda s, d, by=by: s * by,
-            )
+        for what, by in (("multiplied", m * m), ("divided", 1 / m**2)):
+            text = f"the scale is {what} by the square of YaRN's factor {m:.6g}"
+            yield text, times(by)
 
 
 def _sinks(declared: Any) -> Iterator[Mistake]:
@@ -261,7 +284,9 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
     for one in known:
         # If head h is at position h, all offsets are 0, as without an encoding.
         if one.code and one.code != "position-axis":
-            yield _by(
-                declared, one.code, where + one.message,
-                lambda call, of=one.predict: call.replace(logits=of), one.remedy,
-            )  # fmt: skip
+            change = _with_logits(one.predict)
+            yield _by(declared, one.code, where + one.message, change, one.remedy)
+
+
+def _with_logits(logits: Callable[[Any], Truth | None]) -> Change:
+    return lambda call: call.replace(logits=logits)
