@@ -19,6 +19,7 @@ from posenc_ref import (
     softmax_scale,
 )
 
+from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
 from .oracle.attention import attention_of
@@ -26,7 +27,7 @@ from .oracle.attention import attention_of
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
 
-#: The declarations of each family, in words.
+#: The declarations of each family, in words; "heads" are encodings of ``rotary`` and ``score``.
 WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
@@ -54,6 +55,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
     found = [declared.family]
+    if by_head(declared):  # surfaces of rotary encodings take one rotation for all heads
+        found = [*(name for name in found if name != "rotary"), "heads"]
     if isinstance(declared, ALiBi):
         found.append("alibi")
     if isinstance(declared, T5Bias):
@@ -72,6 +75,8 @@ def refuse(surface: str, declared: Declared) -> None:
         hint = ""
         if isinstance(declared, ModelEncoding):
             hint = f"; pass model.only or model.encodings[name] for name in {[*declared.encodings]}"
+        elif by_head(declared):
+            hint = " with a map for each head; judge it on surface 'apply'"
         elif surface == "grid":
             hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
         raise ValueError(
@@ -132,4 +137,4 @@ def _refuse_model(surface: str, model: ModelEncoding) -> None:
 
 
 def _listed(families: Sequence[str]) -> str:
-    return " and ".join(WORDS[name] for name in families)
+    return " and ".join(WORDS[name] for name in families if name in WORDS)

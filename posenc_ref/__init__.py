@@ -18,6 +18,7 @@ from .attention import Attention
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -28,6 +29,7 @@ from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
 from .evicted import evict_keys
 from .fire import FIRE
+from .fope import FoPE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
@@ -40,6 +42,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -58,6 +61,7 @@ from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
+from .path import PaTH
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -67,6 +71,7 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -82,6 +87,7 @@ from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .selective import SelectiveRoPE
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -109,6 +115,7 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
     "DETRSine",
@@ -119,6 +126,7 @@ __all__ = [
     "DynamicWindowBias",
     "ESPnetLegacy",
     "Encoding",
+    "FoPE",
     "ForgettingBias",
     "FourierFeatures",
     "FrequencySchedule",
@@ -128,6 +136,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",
@@ -140,17 +149,20 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PaTH",
     "PoPE",
     "PowerTemperature",
     "Proportional",
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
+    "SelectiveRoPE",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",

@@ -13,7 +13,7 @@ import numpy as np
 from posenc_ref import Bias, Rotary, Score
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.functions.function import Arguments, Plain
-from posenc_ref.conformance.functions.judge import judge_by
+from posenc_ref.conformance.functions.judge import judge as judge_function
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.attention import attended, attention_of
@@ -80,4 +80,4 @@ ROW = Plain(_calls, attention_mistakes, "inaccurate", integers=False, truth=_tru
 
 def judge(run: Run) -> None:
     """Judge ``fn(q, k, v, q_positions, k_positions)``, with the sinks if they are declared."""
-    judge_by(run, ROW)
+    judge_function(run, ROW)

@@ -2,6 +2,8 @@
 
 from . import (
     attention,
+    lie,
+    paths,
     polar,
     score_models,
     score_terms,
@@ -11,6 +13,8 @@ from . import (
 
 __all__ = [
     "attention",
+    "lie",
+    "paths",
     "polar",
     "score_models",
     "score_terms",
