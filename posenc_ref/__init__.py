@@ -24,6 +24,7 @@ from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
@@ -71,6 +72,7 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .rerope import ReRoPE
 from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
@@ -88,6 +90,7 @@ from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
 from .selective import SelectiveRoPE
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -121,6 +124,7 @@ __all__ = [
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
@@ -156,6 +160,7 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "ReRoPE",
     "ResidueBias",
     "RoPE",
     "Rotary",
@@ -163,6 +168,7 @@ __all__ = [
     "Scaling",
     "Score",
     "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",

@@ -93,7 +93,9 @@ def _surface(name: str) -> str:
     lines = [hanging("call", row.call)]
     if row.meaning:
         lines.append(hanging("result", row.meaning))
-    lines.append(hanging("judges", ", ".join(WORDS[family] for family in row.families)))
+    lines.append(
+        hanging("judges", ", ".join(WORDS[family] for family in row.families if family in WORDS))
+    )
     shapes = " ".join(re.findall(r"\([^()]*\)", f"{row.call} {row.meaning}"))
     used = [letter for letter in SHAPES if letter in re.findall(r"\w+", shapes)]
     if used:

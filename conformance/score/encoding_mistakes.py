@@ -14,12 +14,15 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     ESPnetLegacy,
     FoPE,
     GatedBias,
     PaTH,
     PoPE,
+    ReRoPE,
     Score,
+    SelfExtend,
     Shaw,
     TransformerXL,
     XLNet,
@@ -29,7 +32,9 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_p
 from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
+from posenc_ref.rotary_score import RotaryScore
 
+from . import rotary_mistakes
 from .changed import Change, mistakes_of
 from .path_formulas import path_changes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
@@ -303,4 +308,8 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
     (PoPE, _pope),
     (PaTH, path_changes),
     (FoPE, _fope),
+    (DualChunk, rotary_mistakes.dual_chunk),
+    (SelfExtend, rotary_mistakes.self_extend),
+    (ReRoPE, rotary_mistakes.rerope),
+    (RotaryScore, rotary_mistakes.rotation),
 )

@@ -63,7 +63,7 @@ def from_config(
     ------
     ValueError
         ``model_type`` is unknown; keys are unknown, missing or contradict each other; or a key
-        changes positions and is not read, such as ``dual_chunk_attention_config``.  The message
+        changes positions and is not read, such as ``use_logn_attn``.  The message
         names the key, its value and the allowed values.
     """
     return described_config(config, part=part, layout=layout, override=override).model

@@ -49,6 +49,15 @@ relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset
   remedy: Keep the sign: add the largest offset instead of taking the absolute value.
 
+far-keys: Keys in another chunk, in a group or beyond the window are rotated by another rule than
+    declared.
+  trigger: logits at lengths that reach such keys, compared with those of the known wrong rules
+  remedy: Compare the relative positions with the encoding's offsets(q_positions, k_positions).
+
+window-edge: The window ends, or a chunk begins, at another position than declared.
+  trigger: logits agree with a window or a chunk of another length
+  remedy: Count the tokens of the window or chunk as declared, and check < against <=.
+
 relative-absolute: A relative index depends on one position alone, or on both, not on their
     difference.
   trigger: the result equals one computed from the key's, or the query's, own position
