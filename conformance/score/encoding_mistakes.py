@@ -33,6 +33,7 @@ from posenc_ref.rotary_score import RotaryScore
 
 from . import rotary_mistakes
 from .changed import Change, mistakes_of
+from .measured_offsets import measured
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
 #: The longest table to search, and the number of rows computed at once.
@@ -47,7 +48,8 @@ def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mis
     """
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
     common = chain(changes_of_any(declared), _table_length(declared, calls[0]))
-    return mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
+    known = mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
+    return chain(known, [measured(declared)]) if isinstance(declared, RotaryScore) else known
 
 
 def _deberta(declared: DeBERTa) -> Iterator[Change]:
