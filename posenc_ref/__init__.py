@@ -17,6 +17,7 @@ from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -27,6 +28,7 @@ from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
 from .fire import FIRE
+from .fope import FoPE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
@@ -39,6 +41,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -57,6 +60,7 @@ from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
+from .path import PaTH
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -67,6 +71,7 @@ from .position_ids import (
 )
 from .relative import relative_index, relative_scores, relative_shift
 from .rerope import ReRoPE
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -82,6 +87,7 @@ from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .selective import SelectiveRoPE
 from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
@@ -109,6 +115,7 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
     "DETRSine",
@@ -120,6 +127,7 @@ __all__ = [
     "DynamicWindowBias",
     "ESPnetLegacy",
     "Encoding",
+    "FoPE",
     "ForgettingBias",
     "FourierFeatures",
     "FrequencySchedule",
@@ -129,6 +137,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",
@@ -141,6 +150,7 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PaTH",
     "PoPE",
     "PowerTemperature",
     "Proportional",
@@ -148,11 +158,13 @@ __all__ = [
     "QueryTemperature",
     "QwenNTK",
     "ReRoPE",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
+    "SelectiveRoPE",
     "SelfExtend",
     "Shaw",
     "Sinusoidal",

@@ -1,6 +1,8 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    lie,
+    paths,
     polar,
     rotary_scores,
     score_models,
@@ -10,6 +12,8 @@ from . import (
 )
 
 __all__ = [
+    "lie",
+    "paths",
     "polar",
     "rotary_scores",
     "score_models",
