@@ -268,7 +268,8 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     def first(ids: np.ndarray) -> np.ndarray:
         index = np.broadcast_to(np.arange(ids.shape[-1]), ids.shape)
         count = real(ids).sum(axis=-1, keepdims=True)
-        return np.where(index < count, index + padding + 1, padding) - offset
+        ids_of: np.ndarray = np.where(index < count, index + padding + 1, padding) - offset
+        return ids_of
 
     yield from several(
         ("padding", "the real tokens are taken to come first: the first tokens of a row are "

@@ -91,7 +91,10 @@ def _judge(
         again = (_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in refuting)
         calls += drive(run, again, ask) or []
     rules = list(length_mistakes(encoding))
-    mistakes = lambda: chain(known(), rules)  # noqa: E731
+
+    def mistakes() -> Iterator[Mistake]:
+        return chain(known(), rules)
+
     if not (match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []
         further = partial(_further, run, encoding, cache, ask)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,7 @@ def judge_grid(run: Run) -> None:
     every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
     steps = likely(run, seen, changed_steps(run, seen[0].facts))
     twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
-    more = partial(_further, ask, [one for size in REFUTING_GRIDS if (one := probe(*size))])
+    more = partial(_further, ask, [p for p in starmap(probe, REFUTING_GRIDS) if p])
     if match(run, seen, chain(every, steps, twice), further=more) and run.report.codes:
         return
     if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
