@@ -48,18 +48,19 @@ _AT_ONCE = 2**10
 def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and mistakes common to all.
 
-    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``.
+    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``;
+    for a :class:`RotaryScore`, the distance by which each key is rotated.
     """
     more = mistakes_of(declared, _table_length(declared, calls[0]))
-    return chain(own_mistakes(declared), more)
+    distances = [measured(declared)] if isinstance(declared, RotaryScore) else []
+    return chain(own_mistakes(declared), more, distances)
 
 
 def own_mistakes(declared: Score) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and common ones."""
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
     common = changes_of_any(declared)
-    known = mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
-    return chain(known, [measured(declared)]) if isinstance(declared, RotaryScore) else known
+    return mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
 
 
 def _deberta(declared: DeBERTa) -> Iterator[Change]:
