@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import MixedRoPE, MultiAxisRoPE, XPos, YaRN
+from posenc_ref import MixedRoPE, MultiAxisRoPE, RIFLEx, XPos, YaRN
 from posenc_ref.conformance.exact.recipe import Group, Theme, numbers, rotated, whole
 from posenc_ref.conformance.exact.reference import FAR, PICTURE
 from posenc_ref.conformance.registry.rotary import until_the_decay
@@ -26,6 +26,7 @@ PIXTRAL = "Agrawal et al. 2024, Pixtral 12B, arXiv:2410.07073, section 2.1; tran
 LLAMA4 = "meta-llama/llama-models, llama4/vision (one added to the coordinates)"
 GEMMA = "transformers, gemma4 vision tower (a half-split block for each axis)"
 DINO = "Siméoni et al. 2025, DINOv3, arXiv:2508.10104, section 3; rope_position_encoding.py"
+RIFLEX = "Zhao et al. 2025, RIFLEx, arXiv:2502.15894, equation (8); thu-ml/RIFLEx"
 XPOS = "Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and algorithm 1"
 
 
@@ -79,6 +80,8 @@ def grids() -> Theme:
     dino = _restart(96, "blockwise", 16, 16, 16, position_scale=(1.0, 0.5, 0.5))
     flux = _restart(128, "interleaved", 8, 28, 28)
     wan = _restart(128, "interleaved", 22, 21, 21)
+    slow = RIFLEx(2, 66, periods=0.875)
+    riflex = _restart(32, "interleaved", 4, 6, 6, base=256.0, scaling=slow, scaled_axes=(0,))
     groups = (
         brief("axial-80-restart", _restart(80, "half", 20, 20), AXIAL),
         brief("axial-72-alternating", alternating, AXIAL),
@@ -89,6 +92,7 @@ def grids() -> Theme:
         brief("axial-16-two-bases", _restart(16, "half", 4, 4, base=(100.0, 10000.0)), AXIAL),
         _only(brief("axial-128-restart", flux, FLUX), "picture", "far"),
         _only(brief("axial-128-restart-remainder", wan, WAN), "picture"),
+        _only(brief("axial-32-riflex", riflex, RIFLEX), "picture"),
     )
     return Theme("axes-grids", "Multi-axis RoPE of vision towers, image and video models", groups)
 
