@@ -68,7 +68,8 @@ def xpos(e: XPos, seq_len: int | None) -> Weights:
             16,
             np.stack([numbers(f"rope-mixed-{axis}", 8) for axis in "xy"]).astype(np.float64) / 4,
             layout="interleaved",
-        )
+        ),
+        "rope-mixed-fractional": MixedRoPE.fractional(16, base=64.0),
     },
 )
 def mixed(e: MixedRoPE, seq_len: int | None) -> Weights:

@@ -26,6 +26,7 @@ PIXTRAL = "Agrawal et al. 2024, Pixtral 12B, arXiv:2410.07073, section 2.1; tran
 LLAMA4 = "meta-llama/llama-models, llama4/vision (one added to the coordinates)"
 GEMMA = "transformers, gemma4 vision tower (a half-split block for each axis)"
 DINO = "Siméoni et al. 2025, DINOv3, arXiv:2508.10104, section 3; rope_position_encoding.py"
+LTX = "LTX-Video, arXiv:2501.00103, section 2.2; diffusers, LTXVideoRotaryPosEmbed"
 RIFLEX = "Zhao et al. 2025, RIFLEx, arXiv:2502.15894, equation (8); thu-ml/RIFLEx"
 XPOS = "Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and algorithm 1"
 
@@ -101,6 +102,8 @@ def mixed() -> Theme:
     """Return the vectors of RoPE-Mixed and xPos."""
     weight = np.stack([numbers("rope-mixed-x", 8), numbers("rope-mixed-y", 8)]).astype(np.float64)
     groups = [brief("rope-mixed-16", MixedRoPE(16, weight / 4, layout="interleaved"), MIXED)]
+    fractional = brief("rope-mixed-fractional", MixedRoPE.fractional(16, base=64.0), LTX)
+    groups.append(_only(fractional, "picture"))
     plain, half = (XPos(16, layout=layout) for layout in ("interleaved", "half"))
     for xpos in (plain, half):
         for kind in ("queries", "keys"):
