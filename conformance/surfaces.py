@@ -17,6 +17,7 @@ from posenc_ref import (
     XPos,
     softmax_scale,
 )
+from posenc_ref.rotary_score import RotaryScore
 
 from .functions.heads import by_head
 from .harness.implementation import Declared
@@ -72,6 +73,11 @@ def refuse(surface: str, declared: Declared) -> None:
             hint = f"; pass model.only or model.encodings[name] for name in {[*declared.encodings]}"
         elif by_head(declared):
             hint = " with a map for each head; judge it on surface 'apply'"
+        elif isinstance(declared, RotaryScore) and "rotary" in families:
+            hint = (
+                ": queries have another position for each kind of key; judge the logits on surface "
+                "'scores', or the rotation alone against its rope"
+            )
         elif surface == "grid":
             hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
         raise ValueError(

@@ -17,11 +17,13 @@ from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
@@ -39,6 +41,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -57,6 +60,7 @@ from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
+from .path import PaTH
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -66,6 +70,8 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .rerope import ReRoPE
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -82,6 +88,8 @@ from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .selective import SelectiveRoPE
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -108,11 +116,13 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
@@ -128,6 +138,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",
@@ -140,6 +151,7 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PaTH",
     "PoPE",
     "PowerTemperature",
     "Proportional",
@@ -147,11 +159,15 @@ __all__ = [
     "QueryTemperature",
     "QwenNTK",
     "RIFLEx",
+    "ReRoPE",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
+    "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,11 +14,15 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     ESPnetLegacy,
     FoPE,
     GatedBias,
+    PaTH,
     PoPE,
+    ReRoPE,
     Score,
+    SelfExtend,
     Shaw,
     TransformerXL,
     XLNet,
@@ -28,8 +32,11 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_p
 from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
+from posenc_ref.rotary_score import RotaryScore
 
+from . import rotary_mistakes
 from .changed import Change, mistakes_of
+from .path_formulas import path_changes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
 #: The longest table to search, and the number of rows computed at once.
@@ -283,7 +290,7 @@ def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
 
 
-_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
+_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
     (ESPnetLegacy, _espnet),
@@ -293,5 +300,10 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
+    (PaTH, path_changes),
     (FoPE, _fope),
+    (DualChunk, rotary_mistakes.dual_chunk),
+    (SelfExtend, rotary_mistakes.self_extend),
+    (ReRoPE, rotary_mistakes.rerope),
+    (RotaryScore, rotary_mistakes.rotation),
 )

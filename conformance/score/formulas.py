@@ -15,7 +15,10 @@ from posenc_ref import (
     DecomposedRelative,
     ESPnetLegacy,
     GatedBias,
+    LieRE,
+    PaTH,
     PoPE,
+    SelectiveRoPE,
     Shaw,
     TransformerXL,
     XPos,
@@ -26,7 +29,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.oracle.scores import Scored
 
-from . import offset_formulas, other_formulas
+from . import liere_formula, offset_formulas, other_formulas, path_formulas
 from .formula_parts import Terms
 
 Formula = Callable[[Scored, Steps], Terms]
@@ -79,5 +82,8 @@ _FORMS: tuple[tuple[type, Formula], ...] = (
     (CoPE, other_formulas.cope),
     (DecomposedRelative, other_formulas.decomposed),
     (PoPE, other_formulas.pope),
+    (LieRE, liere_formula.liere),
+    (PaTH, path_formulas.path),
+    (SelectiveRoPE, path_formulas.selective),
     (XPos, other_formulas.xpos),
 )

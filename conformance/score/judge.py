@@ -24,6 +24,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.rotary_score import RotaryScore
 
 from .encoding_mistakes import score_mistakes
 from .formulas import changed_steps
@@ -51,6 +52,10 @@ MORE = {
 MOST = 4000
 #: Channels of q and k if the encoding does not define them.
 _DIM = 64
+#: What has not been judged if no query meets keys under every rule of a :class:`RotaryScore`.
+_FAR = "far keys"
+#: The most keys in such a call, and the most of a call with as many queries.
+_LONGEST, _SQUARE = 2**15, 2**8
 #: Calls with more logits than this use batch size 1.
 _MANY = 2**20
 
@@ -61,6 +66,8 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
+    if isinstance(run.encoding, RotaryScore):
+        _require_far(run, run.encoding, {one.facts.k.shape[2] for one in seen})
     seen += _crossed(run, CROSSED)
     seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
@@ -92,6 +99,29 @@ def _probes(run: Run) -> Iterator[Probe]:
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
+    if isinstance(run.encoding, RotaryScore):
+        yield from _far_probes(run, run.encoding)
+
+
+def _far_probes(run: Run, encoding: RotaryScore) -> Iterator[Probe]:
+    """Yield calls in which a query meets keys under every rule of the encoding."""
+    for n in encoding.telling_lengths:
+        n_q = n if n <= _SQUARE else 1
+        call = _of_score(run, (1, 1, n_q, n)) if n <= _LONGEST else None
+        if call is not None:
+            yield Probe("logits", f"B, H, Q, K = 1, 1, {n_q}, {n}", call, False)
+
+
+def _require_far(run: Run, encoding: RotaryScore, lengths: set[int]) -> None:
+    """Leave the verdict open if no call has been judged in which keys are far."""
+    left = [n for n in encoding.telling_lengths if n not in lengths]
+    if left:
+        run.report.required += (_FAR,)
+        name = type(encoding).__name__
+        run.limit(
+            f"calls with {' and '.join(map(str, left))} keys are not judged, in which the rules of "
+            f"{name} for far keys hold: judge the same code with smaller parameters"
+        )
 
 
 def _whole_grids(run: Run) -> tuple[Size, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import shown
 from posenc_ref.alibi import ALiBi
 from posenc_ref.angles import TWO_PI
 from posenc_ref.encoding import Encoding
@@ -27,6 +28,7 @@ from .config_facts import Settings, table
 from .config_fields import entry
 from .config_keys import refuse_unread
 from .model_encoding import ModelEncoding
+from .other.sines import sines
 from .query_scale import LogNScale
 
 
@@ -63,6 +65,12 @@ def other_settings(config: Mapping[str, Any], model_type: str) -> Settings:
     settings = Settings(config, model_type, "half")
     settings.conventions = table("other_models")["models"][model_type]
     refuse_unread(settings)
+    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if model_type != "falcon" and settings.given(key):  # Falcon's class always writes them
+            raise settings.wrong(
+                f"{key} (= {shown(settings.given(key))}) is not read: this model's code rotates "
+                "nothing by it; remove it or set it to null"
+            )
     return settings
 
 
@@ -217,6 +225,10 @@ def _fope(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
     )
 
 
+def _sines(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
+    return _model(settings, {facts.get("where", "embeddings"): sines(settings, facts)})
+
+
 _KINDS: Mapping[str, Callable[[Settings, Mapping[str, Any]], ModelEncoding]] = {
     "alibi": _alibi,
     "qwen": _qwen,
@@ -224,4 +236,5 @@ _KINDS: Mapping[str, Callable[[Settings, Mapping[str, Any]], ModelEncoding]] = {
     "t5": _t5,
     "learned": _learned,
     "fope": _fope,
+    "sines": _sines,
 }

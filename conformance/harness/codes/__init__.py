@@ -227,6 +227,19 @@ score-term: A term of the logits is missing, subtracted or multiplied by another
   trigger: a factor for every term, fitted to the logits; it is 1 for every correct term
   remedy: Compare term by term with posenc_ref's terms(q, k, q_positions, k_positions).
 
+token-range: What is summed or multiplied over the tokens between key and query has another order, \
+or begins or ends at another token.
+  trigger: the logits equal those of a sum or product of another range, in another order, or one \
+that starts again
+  remedy: Take the tokens after the key, up to and with the query; keep a running sum or product \
+between chunks and calls.
+
+matrix-exponential: The rotation is another function of the generators than declared.
+  trigger: the logits equal those of a product of exponentials, of a truncated series, or of a \
+matrix that is not skew-symmetric
+  remedy: Sum the generators of all axes, each times its coordinate, then take one matrix \
+exponential of the sum.
+
 # Buckets and indices of relative positions
 
 bucket-direction: Buckets are bidirectional where causal ones were declared, or the reverse.

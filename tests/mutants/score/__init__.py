@@ -1,7 +1,10 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    lie,
+    paths,
     polar,
+    rotary_scores,
     score_models,
     score_terms,
     surfaces_models,
@@ -9,7 +12,10 @@ from . import (
 )
 
 __all__ = [
+    "lie",
+    "paths",
     "polar",
+    "rotary_scores",
     "score_models",
     "score_terms",
     "surfaces_models",
