@@ -1,6 +1,7 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    attention,
     lie,
     paths,
     polar,
@@ -12,6 +13,7 @@ from . import (
 )
 
 __all__ = [
+    "attention",
     "lie",
     "paths",
     "polar",
