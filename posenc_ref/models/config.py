@@ -38,7 +38,8 @@ def from_config(
     ``rope_theta`` and ``partial_rotary_factor`` may be among the rotary parameters or at the top
     level of the configuration. Facts that no configuration states (layout, rotated slice, axis
     order) come from tables by ``model_type``, which follow the modelling code of transformers.
-    Missing entries have the defaults of the configuration class.
+    Missing entries have the defaults of the configuration class.  Configurations of diffusers (with
+    ``_class_name``) and timm (with ``architecture``) are read as well.
 
     Parameters
     ----------
@@ -62,9 +63,10 @@ def from_config(
     Raises
     ------
     ValueError
-        ``model_type`` is unknown; keys are unknown, missing or contradict each other; or a key
-        changes positions and is not read, such as ``use_logn_attn``.  The message
-        names the key, its value and the allowed values.
+        ``model_type`` is unknown, or its configuration states no encoding (the message says why);
+        keys are unknown, missing or contradict each other; or a key changes positions and is not
+        read, such as ``use_logn_attn``.  The message names the key, its value and
+        the allowed values.
     """
     return described_config(config, part=part, layout=layout, override=override).model
 
@@ -91,6 +93,9 @@ def described_config(
     from .override import overridden
 
     with naming(_file(config)):
+        elsewhere = _elsewhere(config, part, layout, override)
+        if elsewhere is not None:
+            return Described(elsewhere)
         data, model_type = _located(config, part, layout, override)
         if layout is None and is_other(data, model_type):
             settings = other_settings(data, model_type)
@@ -115,6 +120,29 @@ def settings_of(config: Any, *, part: str | None = None, layout: str | None = No
         if is_other(data, model_type):
             return other_settings(data, model_type)
     return _settings(data, model_type, layout)
+
+
+def _elsewhere(
+    config: Any, part: str | None, layout: str | None, override: Mapping[str, Any] | None
+) -> ModelEncoding | None:
+    """Return the encoding of a configuration of diffusers or timm, or None for any other."""
+    from .other.diffusers import diffusers_model, is_diffusers
+    from .other.timm import is_timm, timm_model
+
+    data = _read(config)
+    read = diffusers_model if is_diffusers(data) else timm_model if is_timm(data) else None
+    if read is None:
+        return None
+    for name, value in (("part", part), ("layout", layout)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must be None for a configuration of diffusers or timm, got {shown(value)}"
+            )
+    if override is not None:
+        from .override import override as apply_override
+
+        data = apply_override(data, override)
+    return read(data)
 
 
 def _file(config: Any) -> str | None:

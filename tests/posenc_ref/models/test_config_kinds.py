@@ -34,6 +34,20 @@ def test_every_model_type_is_accounted_for():
     }  # fmt: skip
 
 
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_counts_them():
+    module = tool("configurations_page")
+    assert module.text() == module.PAGE.read_text(encoding="utf-8"), (
+        "run python tools/configurations_page.py"
+    )
+
+
 def test_the_parts_of_composites_are_accounted_for():
     for model_type, entry in table("model_types")["models"].items():
         for part, inner in entry.get("parts", {}).items():
@@ -122,9 +136,7 @@ def test_default_configurations_are_read_or_refused_as_their_kind_says(name):
 
 @pytest.mark.nightly
 def test_the_table_is_what_the_installed_models_say():
-    spec = importlib.util.spec_from_file_location("kinds", ROOT / "tools" / "config_kinds.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = tool("config_kinds")
     assert module.text() == module.TARGET.read_text(encoding="utf-8"), (
         "run python tools/config_kinds.py"
     )
