@@ -23,7 +23,7 @@ from posenc_ref.rotary_score import RotaryScore
 from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
-from .oracle.attention import attention_of
+from .oracle.attention import attention_of, whole_tokens
 
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
@@ -122,11 +122,11 @@ def refuse(surface: str, declared: Declared) -> None:
 
 def _refuse_attention(declared: Declared) -> None:
     """Raise a TypeError or ValueError if attention cannot be judged by the declaration."""
-    encoding = attention_of(declared).encoding
-    if any(getattr(encoding, name, None) is not None for name in ("grid", "tokens", "rows")):
+    of = attention_of(declared)
+    if whole_tokens(of.encoding) is not None and of.causal:
         raise ValueError(
-            f"surface 'attention' passes sequences of any length, but {type(encoding).__name__} is "
-            "for a limited number of tokens: judge its logits on surface 'scores'"
+            f"surface 'attention' needs Attention({type(of.encoding).__name__}(...), causal=False)"
+            ": the encoding is for whole windows or images, whose tokens see each other"
         )
 
 
