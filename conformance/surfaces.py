@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from posenc_ref import (
     ALiBi,
     ConViTBias,
+    ConvPositions,
     Learned,
     ModelEncoding,
     MRoPEPositions,
@@ -36,6 +37,8 @@ WORDS = {
     "alibi": "ALiBi",
     "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
+    "convolution": "convolutional positions of a sequence (ConvPositions)",
+    "convolution grid": "convolutional positions of a grid (ConvPositions)",
     "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
 }
 
@@ -48,6 +51,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("model",)
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
+    if isinstance(declared, ConvPositions):
+        return ("convolution" if declared.num_axes == 1 else "convolution grid",)
     found = [declared.family]
     if isinstance(declared, ALiBi):
         found.append("alibi")

@@ -18,6 +18,7 @@ from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
 from .chain_bias import ChainBias
+from .conv_positions import ConvPositions
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -111,6 +112,7 @@ __all__ = [
     "ChainBias",
     "CoPE",
     "ConViTBias",
+    "ConvPositions",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",

@@ -25,6 +25,7 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 
+from .convolutions import CONVOLUTION_ROWS
 from .function import Plain, PlainCall
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
@@ -37,7 +38,7 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
-    **MROPE_PACKED_ROWS,
+    **MROPE_PACKED_ROWS, **CONVOLUTION_ROWS,
 }  # fmt: skip
 
 #: Part of the message of a wrong result without a known cause.
@@ -132,7 +133,8 @@ def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarr
     """Call the function and return the part of its result to compare."""
     actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
-        raise Malformed(f"expected shape {shape}, got {actual.shape}")
+        hint = call.row.misshapen(call.encoding, shape, actual.shape)
+        raise Malformed(f"expected shape {shape}, got {actual.shape}{hint}")
     return call.row.meaning(np.array(actual, dtype=np.float64))
 
 

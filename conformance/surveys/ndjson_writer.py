@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
+from posenc_ref.conformance.harness.implementation import DECLARED, Declared
 from posenc_ref.conformance.harness.report import Report, _finite
 from posenc_ref.conformance.harness.whole import write_whole
 
@@ -134,7 +134,7 @@ class NdjsonWriter:
 def recording(
     path: Path | None,
     kind: str,
-    encoding: Encoding | ModelEncoding | MRoPEPositions | Mapping[str, Any] | None = None,
+    encoding: Declared | Mapping[str, Any] = None,
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
@@ -149,7 +149,7 @@ def recording(
         yield None
         return
     if kind == "check":
-        if isinstance(encoding, Encoding | ModelEncoding | MRoPEPositions):
+        if isinstance(encoding, DECLARED):
             encoding = encoding.to_dict()
         facts["encoding"] = encoding
     require_own(path, HEADER, "recorded report")
