@@ -66,7 +66,7 @@ def chains(e: ChainBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     total = np.moveaxis(vector @ weight.T, -1, 0)
     if e.linear_bias is not None:
         total = total + of_heads(s.array("the bias of the layer", e.linear_bias, ("channel",)))
-    return total
+    return np.asarray(total)
 
 
 def _tokens(e: ChainBias, tokens: Any, residue: Any, chain: Any, s: Steps) -> np.ndarray:
@@ -163,4 +163,4 @@ def _joined(blocks: list[np.ndarray], s: Steps) -> np.ndarray:
 
 def _onehot(row: np.ndarray, count: int) -> np.ndarray:
     """Return one-hot vectors of rows; rows wrap round."""
-    return np.eye(count)[np.asarray(row).astype(int) % count]
+    return np.asarray(np.eye(count)[np.asarray(row).astype(int) % count])

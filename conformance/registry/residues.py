@@ -13,8 +13,8 @@ from . import numbers, register
 
 def _around(offset: int, period: int) -> int:
     """Return the shortest of the offsets that differ by whole periods, the own sign first."""
-    turns = range(-abs(offset) // period - 1, abs(offset) // period + 2)
-    ways = [offset + n * period for n in turns]
+    least = -(offset // period)
+    ways = [offset + n * period for n in (least - 1, least, least + 1)]
     return min(ways, key=lambda way: (abs(way), way * offset < 0))
 
 

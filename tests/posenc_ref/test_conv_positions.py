@@ -103,7 +103,14 @@ def test_gelu_has_erf_far_out_too():
     assert score.max() <= budget("float64")
 
 
-@pytest.mark.parametrize("library", ["torch", "jax.numpy", "array_api_strict", "dask.array"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "torch",
+        "array_api_strict",
+        *(pytest.param(slow, marks=pytest.mark.nightly) for slow in ("jax.numpy", "dask.array")),
+    ],
+)
 def test_other_libraries_give_the_same(library):
     xp = pytest.importorskip(library, reason="the library that is compared with NumPy")
     for name, e in EXAMPLES.items():
@@ -124,6 +131,7 @@ def test_gradients_reach_the_weights():
     assert all(part.grad is not None and bool(part.grad.abs().sum() > 0) for part in made)
 
 
+@pytest.mark.nightly
 def test_data2vec_with_another_gelu_is_named():
     """Five layers with LayerNorm: the unit stays small enough to see GELU with tanh."""
     torch = pytest.importorskip("torch", reason="PyTorch runs the module")
