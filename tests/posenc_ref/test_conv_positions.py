@@ -7,7 +7,7 @@ import pytest
 
 from posenc_ref import ConvPositions, from_dict
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance import check
+from posenc_ref.conformance import bind, check
 from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 mp = mpmath().mp
@@ -174,6 +174,28 @@ def test_twins_of_timm():
             return module(torch.tensor(x), (height, width)).numpy()
 
     assert check(fn, declared, "convolve_grid").verdict == "conforms"
+
+
+def test_a_module_needs_no_glue():
+    """A class of PyTorch is built and called with tensors; without zeros at the end it is named."""
+    torch = pytest.importorskip("torch", reason="PyTorch runs the module")
+    weight, bias = numbers(4, 2, 4), numbers(4)
+
+    class Positions(torch.nn.Module):
+        ends = (2, 1)
+
+        def forward(self, hidden_states):
+            x = torch.nn.functional.pad(hidden_states.transpose(1, 2), self.ends)
+            y = torch.nn.functional.conv1d(x, torch.tensor(weight), torch.tensor(bias), groups=2)
+            return torch.nn.functional.gelu(y).transpose(1, 2)
+
+    class Causal(Positions):
+        ends = (3, 0)
+
+    declared = ConvPositions((weight,), (bias,), groups=2)
+    right = check(bind(Positions, declared))
+    assert right.verdict == "conforms", right
+    assert check(bind(Causal(), declared)).codes == ["conv-padding"]
 
 
 GRID = EXAMPLES["grid"]

@@ -22,11 +22,10 @@ MODEL = pr.ModelEncoding(
     layer_types=("full", "full", "full", "nope") * 2 + ("full", "full"),
     softmax_scale=0.09,
 )
-NUMBERS = np.random.default_rng(4)
 
 
 def numbers(*shape):
-    return NUMBERS.standard_normal(shape).astype(np.float32)
+    return np.random.default_rng(4).standard_normal(shape).astype(np.float32)
 
 
 DECLARED = {
