@@ -11,6 +11,7 @@ CLASSES: dict[str, dict[str, type[Any]]] = {
     "model": {},
     "positions": {},
     "convolution": {},
+    "attention": {},
 }
 
 

@@ -188,13 +188,12 @@ class ChainBias(Bias):
     def _truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """Return the bias with the coefficients A and B of its rounding error."""
         q, k = np.asarray(q_positions), np.asarray(k_positions)
-        host = {
-            name: None if a is None else np.asarray(to_host(widen(a)), np.float64)
-            for name, a in (("weight", self.weight), ("linear_bias", self.linear_bias))
-        }
-        value = self.replace(**host).bias(q, k)
-        sizes = {name: None if a is None else np.abs(a) for name, a in host.items()}
-        terms = self.replace(**sizes).bias(q, k)
+        weight = np.asarray(to_host(widen(self.weight)), np.float64)
+        given = self.linear_bias
+        shift = None if given is None else np.asarray(to_host(widen(given)), np.float64)
+        size = None if shift is None else np.abs(shift)
+        value = self.replace(weight=weight, linear_bias=shift).bias(q, k)
+        terms = self.replace(weight=np.abs(weight), linear_bias=size).bias(q, k)
         return Truth(value, terms, np.zeros_like(value))
 
 

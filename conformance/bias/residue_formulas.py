@@ -63,10 +63,10 @@ def chains(e: ChainBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     blocks.append(_copies(e, si - sj, entity, chain, s))
     vector = _joined(blocks, s)
     weight = s.array("the weight", e.weight, ("channel", "column"))
-    total = np.moveaxis(vector @ weight.T, -1, 0)
+    total: np.ndarray = np.moveaxis(vector @ weight.T, -1, 0)
     if e.linear_bias is not None:
         total = total + of_heads(s.array("the bias of the layer", e.linear_bias, ("channel",)))
-    return np.asarray(total)
+    return total
 
 
 def _tokens(e: ChainBias, tokens: Any, residue: Any, chain: Any, s: Steps) -> np.ndarray:
@@ -163,4 +163,5 @@ def _joined(blocks: list[np.ndarray], s: Steps) -> np.ndarray:
 
 def _onehot(row: np.ndarray, count: int) -> np.ndarray:
     """Return one-hot vectors of rows; rows wrap round."""
-    return np.asarray(np.eye(count)[np.asarray(row).astype(int) % count])
+    rows: np.ndarray = np.eye(count)[np.asarray(row).astype(int) % count]
+    return rows

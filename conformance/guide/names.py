@@ -23,6 +23,7 @@ ALIASES = {
     "gptneox": "RoPE", "gptj": "RoPE", "crossformer": "DynamicWindowBias",
     "alphafold": "ResidueBias", "alphafold2": "ResidueBias", "esmfold": "ResidueBias",
     "alphafold3": "ChainBias", "multimer": "ChainBias", "boltz": "ChainBias",
+    "dca": "DualChunk", "leakyrerope": "ReRoPE",
     "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer": "AxialLearned",
 }  # fmt: skip
 

@@ -13,8 +13,7 @@ from . import numbers, register
 
 def _around(offset: int, period: int) -> int:
     """Return the shortest of the offsets that differ by whole periods, the own sign first."""
-    least = -(offset // period)
-    ways = [offset + n * period for n in (least - 1, least, least + 1)]
+    ways = (offset % period, offset % period - period)
     return min(ways, key=lambda way: (abs(way), way * offset < 0))
 
 

@@ -17,6 +17,7 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     DynamicBias,
     DynamicWindowBias,
     ESPnetLegacy,
@@ -25,8 +26,11 @@ from posenc_ref import (
     Kerple,
     LeViTBias,
     LogCPB,
+    ReRoPE,
     ResidueBias,
+    RoPE,
     Sandwich,
+    SelfExtend,
     Shaw,
     Sinusoidal,
     SwinBias,
@@ -76,6 +80,11 @@ SCORES = {
         table(RNG, H),
     ),
     "DecomposedRelative": DecomposedRelative(table(RNG, 5, D), table(RNG, 7, D), grid=(3, 4)),
+    "DualChunk": DualChunk(
+        RoPE(D, layout="half"), chunk_size=4, local_size=1, original_max_position=6
+    ),
+    "SelfExtend": SelfExtend(RoPE(D, layout="half", rotary_dim=2), group=2, window=3),
+    "Leaky ReRoPE": ReRoPE(RoPE(D, layout="interleaved"), window=3, factor=3.0),
 }
 BIASES = {
     "Kerple": Kerple([0.5, 1.5, 0.25], [0.1, 0.7, 2.0]),

@@ -2,6 +2,7 @@
 
 from . import (
     surfaces_convolutions,
+    surfaces_evicted,
     surfaces_mrope,
     surfaces_positions,
     surfaces_relative,
@@ -10,6 +11,7 @@ from . import (
 
 __all__ = [
     "surfaces_convolutions",
+    "surfaces_evicted",
     "surfaces_mrope",
     "surfaces_positions",
     "surfaces_relative",
