@@ -119,6 +119,46 @@ def conv_of_windows(x):
     return positions(x)
 
 
+# --- layers --------------------------------------------------------------------------------------
+
+STACK = [(table(6, 6, 3, seed=0.1 * n), table(6, seed=0.7 + 0.1 * n)) for n in range(3)]
+DATA2VEC = {"convolution": "ConvPositions", "weights": [w for w, _ in STACK],
+            "biases": [b for _, b in STACK], "layer_norm": True}  # fmt: skip
+
+
+def standard(y):
+    """LayerNorm without parameters."""
+    return (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-5)
+
+
+def stacked(x, layers=STACK, norm=standard):
+    """Convolution, LayerNorm and GELU, in each layer."""
+    y = x.astype(np.float64)
+    for weight, bias in layers:
+        padded = np.pad(y, ((0, 0), (1, 1), (0, 0)))
+        taps = (padded[:, k : k + y.shape[1]] @ weight[..., k].T for k in range(3))
+        y = gelu(norm(sum(taps) + bias))
+    return y.astype(x.dtype)
+
+
+@wrong("conv-norm", surface="convolve", encoding=DATA2VEC, thread="class: affine-free, so left out")
+def conv_layers_without_norm(x):
+    """A LayerNorm without parameters has no entry in the checkpoint, and is forgotten."""
+    return stacked(x, norm=lambda y: y)
+
+
+@wrong("conv-layers", surface="convolve", encoding=DATA2VEC, thread="class: range(depth - 1)")
+def conv_layers_but_the_last(x):
+    """One layer too few."""
+    return stacked(x, STACK[:-1])
+
+
+@correct(surface="convolve", encoding=DATA2VEC, thread="class: layer by layer")
+def conv_layers_of_data2vec(x):
+    """As data2vec has it."""
+    return stacked(x)
+
+
 # --- grids ---------------------------------------------------------------------------------------
 
 DEPTHWISE, SHIFT = table(6, 1, 3, 3, seed=0.65), table(6, seed=0.75)
