@@ -8,6 +8,7 @@ from posenc_ref import (
     ALiBi,
     Attention,
     ConViTBias,
+    ConvPositions,
     Learned,
     ModelEncoding,
     MRoPEPositions,
@@ -42,6 +43,8 @@ WORDS = {
     "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
     "attention": "attention layers (an Attention, as ModelEncoding.attention() gives)",
+    "convolution": "convolutional positions of a sequence (ConvPositions)",
+    "convolution grid": "convolutional positions of a grid (ConvPositions)",
     "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
 }
 
@@ -56,6 +59,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("attention",)
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
+    if isinstance(declared, ConvPositions):
+        return ("convolution" if declared.num_axes == 1 else "convolution grid",)
     found = [declared.family]
     if by_head(declared):  # surfaces of rotary encodings take one rotation for all heads
         found = [*(name for name in found if name != "rotary"), "heads"]
