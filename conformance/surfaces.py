@@ -8,6 +8,7 @@ from posenc_ref import (
     ALiBi,
     Attention,
     ConViTBias,
+    ConvPositions,
     Learned,
     ModelEncoding,
     MRoPEPositions,
@@ -23,7 +24,7 @@ from posenc_ref.rotary_score import RotaryScore
 from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
-from .oracle.attention import attention_of
+from .oracle.attention import attention_of, whole_tokens
 
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
@@ -42,6 +43,8 @@ WORDS = {
     "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
     "attention": "attention layers (an Attention, as ModelEncoding.attention() gives)",
+    "convolution": "convolutional positions of a sequence (ConvPositions)",
+    "convolution grid": "convolutional positions of a grid (ConvPositions)",
     "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
 }
 
@@ -56,6 +59,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("attention",)
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
+    if isinstance(declared, ConvPositions):
+        return ("convolution" if declared.num_axes == 1 else "convolution grid",)
     found = [declared.family]
     if by_head(declared):  # surfaces of rotary encodings take one rotation for all heads
         found = [*(name for name in found if name != "rotary"), "heads"]
@@ -122,11 +127,11 @@ def refuse(surface: str, declared: Declared) -> None:
 
 def _refuse_attention(declared: Declared) -> None:
     """Raise a TypeError or ValueError if attention cannot be judged by the declaration."""
-    encoding = attention_of(declared).encoding
-    if any(getattr(encoding, name, None) is not None for name in ("grid", "tokens", "rows")):
+    of = attention_of(declared)
+    if whole_tokens(of.encoding) is not None and of.causal:
         raise ValueError(
-            f"surface 'attention' passes sequences of any length, but {type(encoding).__name__} is "
-            "for a limited number of tokens: judge its logits on surface 'scores'"
+            f"surface 'attention' needs Attention({type(of.encoding).__name__}(...), causal=False)"
+            ": the encoding is for whole windows or images, whose tokens see each other"
         )
 
 

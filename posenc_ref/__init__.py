@@ -19,6 +19,7 @@ from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
 from .chain_bias import ChainBias
+from .conv_positions import ConvPositions
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -122,6 +123,7 @@ __all__ = [
     "ChainBias",
     "CoPE",
     "ConViTBias",
+    "ConvPositions",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",

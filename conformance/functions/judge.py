@@ -26,6 +26,7 @@ from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary import judge as rotation
 
+from .convolutions import CONVOLUTION_ROWS
 from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
 from .heads import BY_HEAD, by_head
@@ -40,7 +41,7 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
-    **MROPE_PACKED_ROWS, **EVICTED_ROWS,
+    **MROPE_PACKED_ROWS, **EVICTED_ROWS, **CONVOLUTION_ROWS,
 }  # fmt: skip
 
 #: The arguments of functions that are called in the declared tensor layout.
@@ -150,7 +151,8 @@ def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarr
         return call.row.meaning(driver.apply(*call.arguments))
     actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
-        raise Malformed(f"expected shape {shape}, got {actual.shape}")
+        hint = call.row.misshapen(call.encoding, shape, actual.shape)
+        raise Malformed(f"expected shape {shape}, got {actual.shape}{hint}")
     return call.row.meaning(np.array(actual, dtype=np.float64))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Attention, Encoding, ModelEncoding, Rotary
+from posenc_ref import Attention, Bias, Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import Truth
 
 from .calls import at_length
@@ -34,6 +34,18 @@ def attention_of(declared: Any) -> Attention:
         return declared.attention()
     assert declared is None or isinstance(declared, Encoding)
     return Attention(declared)
+
+
+def most_tokens(encoding: Any) -> int | None:
+    """Return the largest number of tokens that an encoding is defined for, or None."""
+    return next((n for name in ("tokens", "rows") if (n := getattr(encoding, name, None))), None)
+
+
+def whole_tokens(encoding: Any) -> int | None:
+    """Return the number of tokens of a window or an image, which is always passed as a whole."""
+    window = isinstance(encoding, Bias) and encoding.sees_future
+    most = most_tokens(encoding)
+    return most if window or getattr(encoding, "grid", None) is not None else None
 
 
 def sum_of_terms(call: Scored) -> Truth:

@@ -16,7 +16,12 @@ from posenc_ref.conformance.functions.function import Arguments, Plain
 from posenc_ref.conformance.functions.judge import judge as judge_function
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.attention import attended, attention_of
+from posenc_ref.conformance.oracle.attention import (
+    attended,
+    attention_of,
+    most_tokens,
+    whole_tokens,
+)
 
 from .attention_mistakes import attention_mistakes
 
@@ -38,7 +43,12 @@ def _calls(declared: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     d = getattr(e, "head_dim", None) or _DIM
     fixed = e.num_heads if isinstance(e, Bias) else e.heads if isinstance(e, Score) else None
     axes = e.num_axes if isinstance(e, Rotary) else 1
+    most, whole = most_tokens(e), whole_tokens(e)
     for i, (b, h, group, n_q, n_k, start) in enumerate(CALLS):
+        if most is not None and start:
+            continue
+        n_k = whole or min(n_k, most or n_k)
+        n_q = whole or min(n_q, n_k)
         if of.values == "shared":
             group = h  # one tensor is all keys and values
         if fixed is not None:

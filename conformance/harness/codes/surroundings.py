@@ -49,9 +49,9 @@ relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset
   remedy: Keep the sign: add the largest offset instead of taking the absolute value.
 
-far-keys: Keys in another chunk, in a group or beyond the window are rotated by another rule than
-    declared.
-  trigger: logits at lengths that reach such keys, compared with those of the known wrong rules
+far-keys: Keys are rotated by other distances from the query than declared, such as keys in another
+    chunk, in a group or beyond the window.
+  trigger: the logits are those of a known wrong rule, or of whole distances that are measured
   remedy: Compare the relative positions with the encoding's offsets(q_positions, k_positions).
 
 window-edge: The window ends, or a chunk begins, at another position than declared.
@@ -77,6 +77,44 @@ block-order: Blocks of a vector are concatenated in another order, so that the w
 cyclic-offset: Offsets in a cyclic chain are not the shorter way round, or have lost their sign.
   trigger: the result equals one with offsets of an open chain, without sign, or modulo the period
   remedy: Use i - j - period * round((i - j) / period); the last residue is one before the first.
+
+# Positions from a convolution
+
+conv-padding: The values beyond the ends of the sequence are not zeros at both ends.
+  trigger: the result equals one with zeros at one end, or with repeated or wrapped tokens
+  remedy: Pad K // 2 zeros at both ends; if the kernel is even, drop the last token of the result.
+
+conv-kernel: The kernel of a convolution is flipped or transposed, or another one than declared.
+  trigger: the result equals one with the taps, or the channels of a group, in another order
+  remedy: Weights are (outputs, inputs of the group, taps); tap 0 belongs to the earliest token.
+
+conv-groups: Channels are sorted into groups by another rule.
+  trigger: the result equals one with every groups-th channel in a group
+  remedy: A group has consecutive channels.
+
+conv-bias: The bias of a convolution is missing, subtracted or added twice.
+  trigger: the result equals one with this change
+  remedy: Add the bias once, after the sum.
+
+conv-norm: The LayerNorm after a convolution is missing, over another axis, or at another place.
+  trigger: the result equals one with this change
+  remedy: data2vec-audio has a LayerNorm over the channels, without parameters, before GELU.
+
+conv-layers: Layers are missing, or in another order.
+  trigger: the result equals one of fewer layers, or of layers in reverse order
+  remedy: Apply all declared layers, from the first to the last.
+
+conv-residual: x is added although the declaration has the convolution alone, or the reverse.
+  trigger: the difference from the declared result is x
+  remedy: wav2vec 2.0 adds the result outside of the module; PEG and Twins add x inside.
+
+weight-norm: The weight is normalised over other axes than declared, or not at all.
+  trigger: the result equals one with the norm over other axes
+  remedy: weight_norm(conv, dim=2): one gain and one norm for each tap, over all channels.
+
+activation: Another activation function than declared is used.
+  trigger: the result equals one with another activation
+  remedy: wav2vec 2.0 has GELU with erf; PEG and Twins have none.
 
 # Weights, layers and caches
 

@@ -154,6 +154,7 @@ ROTARY = (
         lambda e, dtype: lambda k, kept, dropped: posenc_ref.evict_keys(e, k, kept, dropped),
         ("k", "kept", "dropped"),
         ("rotary",),
+        outputs=("k",),
         meaning="the rotated keys of a full cache, whose positions are then their places in the "
         "cache: attention sinks, or a context shift with n_keep",
         one_map=True,

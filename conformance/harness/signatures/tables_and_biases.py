@@ -72,6 +72,25 @@ TABLES_AND_BIASES = (
         axes=ROWS,
     ),
     Surface(
+        "convolve",
+        "fn(x (B, S, dim)) -> (B, S, dim)",
+        method("convolve"),
+        ("x",),
+        ("convolution",),
+        meaning="the output of the layers, without x unless the declaration has residual",
+        axes=("batch row", "token", "channel"),
+    ),
+    Surface(
+        "convolve_grid",
+        "fn(x (B, height * width, dim), height, width) -> like x",
+        method("convolve"),
+        ("x", "height", "width"),
+        ("convolution grid",),
+        meaning="the output of the layers for patches, row by row, with x if the declaration has "
+        "residual",
+        axes=("batch row", "patch", "channel"),
+    ),
+    Surface(
         "slopes",
         "fn(num_heads) -> (H,)",
         lambda e, dtype: lambda n: e.replace(num_heads=n).slopes().astype(dtype),

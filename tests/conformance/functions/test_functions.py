@@ -22,7 +22,27 @@ MODEL = pr.ModelEncoding(
     layer_types=("full", "full", "full", "nope") * 2 + ("full", "full"),
     softmax_scale=0.09,
 )
+
+
+def numbers(*shape):
+    return np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+
+
 DECLARED = {
+    "convolve": [
+        pr.ConvPositions((numbers(12, 4, 6),), (numbers(12),), (numbers(6),), groups=3),
+        pr.ConvPositions(
+            (numbers(6, 3, 3), numbers(6, 3, 3)),
+            (numbers(6), numbers(6)),
+            groups=2,
+            layer_norm=True,
+        ),
+    ],
+    "convolve_grid": [
+        pr.ConvPositions(
+            (numbers(6, 1, 3, 3),), (numbers(6),), groups=6, activation="none", residual=True
+        )
+    ],
     "permute_weights": [None, pr.RoPE(16, layout="half"), ROPE],
     "normed_apply": [
         ROPE,

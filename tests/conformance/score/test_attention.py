@@ -7,6 +7,8 @@ import posenc_ref as pr
 from posenc_ref import Attention, RoPE
 from posenc_ref.conformance import SURFACES, check
 from posenc_ref.conformance.functions.function import PlainCall
+from posenc_ref.conformance.oracle.attention import whole_tokens
+from posenc_ref.conformance.registry import entries
 from posenc_ref.conformance.score.attention_mistakes import attention_mistakes
 from posenc_ref.conformance.score.judge_attention import ROW
 from tests.night import by_day
@@ -39,6 +41,25 @@ def test_our_own_functions_conform(name):
     assert report.passed, report
     assert report.accuracy.worst < 4
     assert len(report.controls) == 2
+
+
+EXAMPLES = [e for entry in entries() for e in entry.examples.values() if e.family != "table"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("encoding", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_every_encoding_has_an_attention(encoding):
+    """Except ConViT's, which blends two softmaxes."""
+    if isinstance(encoding, pr.ConViTBias):
+        with pytest.raises(TypeError, match="blends two softmaxes"):
+            Attention(encoding)
+        return
+    of = encoding
+    if whole_tokens(encoding) is not None:
+        of = Attention(encoding, causal=False)
+    report = check(SURFACES["attention"].own(of, "float32"), of, "attention")
+    assert report.passed, report
+    assert report.executed["values"] >= 4
 
 
 @pytest.mark.parametrize("name", ["deepseek-v4", "alibi"])
@@ -91,7 +112,7 @@ def test_a_small_error_without_a_known_cause_is_found(scale):
     ("declared", "words"),
     [
         (pr.Sinusoidal(16), "surface 'attention' is for"),
-        (pr.SwinBias(np.zeros((9, 2)), window=(2, 2)), "a limited number of tokens"),
+        (pr.SwinBias(np.zeros((9, 2)), window=(2, 2)), r"Attention\(SwinBias\(...\), causal=False"),
         (pr.preset("deepseek-v4-flash"), "layer_type must be one of 'main', 'compress'"),
         (pr.MRoPEPositions(), "surface 'attention' is for"),
     ],

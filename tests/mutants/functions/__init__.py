@@ -1,6 +1,7 @@
 """Implementations of the family functions; importing a module files its cases."""
 
 from . import (
+    surfaces_convolutions,
     surfaces_evicted,
     surfaces_mrope,
     surfaces_positions,
@@ -9,6 +10,7 @@ from . import (
 )
 
 __all__ = [
+    "surfaces_convolutions",
     "surfaces_evicted",
     "surfaces_mrope",
     "surfaces_positions",
