@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from posenc_ref import MixedRoPE, from_dict
+from posenc_ref import MixedRoPE, from_config, from_dict
 from posenc_ref.conformance import check
 from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
@@ -129,3 +129,15 @@ def test_ltx_2(kind, axes):
     report = judged(apply, MixedRoPE.fractional(dim, axes=axes, num_heads=heads))
     assert report.passed, str(report)
     assert math.isfinite(report.accuracy.worst)
+
+
+def test_configurations_of_ltx():
+    """Heads of 64 and of 128 channels, 32 of each; ``split`` pairs channels inside the heads."""
+    video = {"_class_name": "LTXVideoTransformer3DModel"}
+    two = {"_class_name": "LTX2VideoTransformer3DModel", "pos_embed_max_pos": 30}
+    assert from_config(video).only == MixedRoPE.fractional(2048)
+    assert from_config(two).only == MixedRoPE.fractional(4096)
+    split = from_config({**two, "rope_type": "split", "rope_theta": 500.0}).only
+    assert split == MixedRoPE.fractional(4096, num_heads=32, base=500.0)
+    with pytest.raises(ValueError, match="rope_type must be 'interleaved' or 'split', got 'other'"):
+        from_config({**two, "rope_type": "other"})

@@ -93,7 +93,7 @@ def grids() -> Theme:
         brief("axial-16-two-bases", _restart(16, "half", 4, 4, base=(100.0, 10000.0)), AXIAL),
         _only(brief("axial-128-restart", flux, FLUX), "picture", "far"),
         _only(brief("axial-128-restart-remainder", wan, WAN), "picture"),
-        _only(brief("axial-32-riflex", riflex, RIFLEX), "picture"),
+        brief("axial-32-riflex", riflex, RIFLEX),
     )
     return Theme("axes-grids", "Multi-axis RoPE of vision towers, image and video models", groups)
 
@@ -103,7 +103,7 @@ def mixed() -> Theme:
     weight = np.stack([numbers("rope-mixed-x", 8), numbers("rope-mixed-y", 8)]).astype(np.float64)
     groups = [brief("rope-mixed-16", MixedRoPE(16, weight / 4, layout="interleaved"), MIXED)]
     fractional = brief("rope-mixed-fractional", MixedRoPE.fractional(16, base=64.0), LTX)
-    groups.append(_only(fractional, "picture"))
+    groups.append(fractional)
     plain, half = (XPos(16, layout=layout) for layout in ("interleaved", "half"))
     for xpos in (plain, half):
         for kind in ("queries", "keys"):

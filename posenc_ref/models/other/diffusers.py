@@ -6,7 +6,8 @@ the defaults of its arguments, which ``tools/diffusers_defaults.py`` writes.  Th
 
 ===========  ===================================================================================
 kind         "axes" (MultiAxisRoPE), "rope" (RoPE), "grid" (Sinusoidal2D), "video"
-             (Sinusoidal3D), or, without an encoding to read, "learned", "none" or "code".
+             (Sinusoidal3D), "fractional" (MixedRoPE.fractional), or, without an encoding to
+             read, "learned", "none" or "code".
 file         The file of the class in ``diffusers/models/transformers``.
 head, dim    The size of a head, or the number of columns: an entry, "a / b" or "a * b".
 sections     The rule for the pairs of each axis, or the entry with the channels of each axis.
@@ -32,6 +33,7 @@ from typing import Any
 from posenc_ref import _validate as validate
 from posenc_ref._text import near, shown
 from posenc_ref.encoding import Encoding
+from posenc_ref.mixed import MixedRoPE
 from posenc_ref.models.config_facts import table
 from posenc_ref.models.model_encoding import ModelEncoding
 from posenc_ref.multi_axis import MultiAxisRoPE
@@ -275,5 +277,21 @@ def _video(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | N
     return {"patches": Sinusoidal3D(sections, axis_order="twh")}
 
 
+def _fractional(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    """Return the rotation of LTX's videos; the largest sizes change positions only."""
+    for key in facts.get("extents", ()):
+        entries.get(key)
+    heads = entries.count("num_attention_heads")
+    kind = entries.get("rope_type")
+    if kind not in (None, "interleaved", "split"):
+        raise ValueError(f"rope_type must be 'interleaved' or 'split', got {shown(kind)}")
+    dim = heads * entries.count("attention_head_dim")
+    split = heads if kind == "split" else None
+    base = _base(entries, facts)
+    return {"attention": MixedRoPE.fractional(dim, num_heads=split, base=base)}
+
+
 #: The kinds of lines with an encoding, and the reader of each.
-READ: Mapping[str, Any] = {"axes": _axes, "rope": _rope, "grid": _grid, "video": _video}
+READ: Mapping[str, Any] = {
+    "axes": _axes, "rope": _rope, "grid": _grid, "video": _video, "fractional": _fractional,
+}  # fmt: skip
