@@ -93,9 +93,9 @@ def described_config(
     from .override import overridden
 
     with naming(_file(config)):
-        found = _elsewhere(config, part, layout, override)
-        if found is not None:
-            return Described(found)
+        made = _elsewhere(config, part, layout, override)
+        if made is not None:
+            return Described(made)
         data, model_type = _located(config, part, layout, override)
         if layout is None and is_other(data, model_type):
             settings = other_settings(data, model_type)

@@ -86,11 +86,32 @@ def diffusers_model(config: Mapping[str, Any]) -> ModelEncoding:
     except (TypeError, ValueError) as error:
         raise entries.wrong(str(error)) from None
     entries.refuse_unread()
-    source = f"diffusers {table('diffusers_models')['diffusers']}, {facts['file']}.py"
-    provenance = {"encoding": source}
+    return ModelEncoding(
+        name, encodings=encodings, provenance=_provenance(entries, facts, encodings)
+    )
+
+
+def _provenance(
+    entries: Entries, facts: Mapping[str, Any], encodings: Mapping[str, Encoding | None]
+) -> dict[str, str]:
+    """Return the source of each field: an entry, a default of the class, or its code."""
+    source = f"{_version()}, {facts['file']}.py"
+    fields = {key for e in encodings.values() if e is not None for key in e.to_dict()}
+    found = dict.fromkeys(sorted(fields - {"encoding"}), source)
+    named = {"head_dim": facts.get("head"), "dim": facts.get("dim"), "base": facts.get("base"),
+             "sections": facts.get("sections")}  # fmt: skip
+    for field, expression in named.items():
+        keys = re.findall(r"\w+", expression) if isinstance(expression, str) else []
+        keys = [key for key in keys if key in entries.used]
+        if field in fields and keys:
+            found[field] = "; ".join(dict.fromkeys(map(entries.source, keys)))
     if "axes" in facts:
-        provenance["axes"] = f"positions are ({facts['axes']}): {source}"
-    return ModelEncoding(name, encodings=encodings, provenance=provenance)
+        found["axes"] = f"positions are ({facts['axes']}): {source}"
+    return found
+
+
+def _version() -> str:
+    return f"diffusers {table('diffusers_models')['diffusers']}"
 
 
 class Entries:
@@ -113,6 +134,12 @@ class Entries:
             return number
         other = validate.integer(second, self.get(second), minimum=1)
         return number * other if sign == "*" else number // other
+
+    def source(self, key: str) -> str:
+        """Return where the value of an entry comes from."""
+        if key in self.config:
+            return f"config: {key}"
+        return f"default of {self.name} in {_version()}"
 
     def wrong(self, message: str) -> ValueError:
         """Return an error whose message names the class."""

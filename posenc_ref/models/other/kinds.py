@@ -15,7 +15,7 @@ code         The configuration does not determine the encoding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from posenc_ref._text import near, shown
@@ -98,7 +98,7 @@ def _parts(found: Mapping[str, Any]) -> str:
     return f"is made of other models: pass part=, one of {listed}"
 
 
-_WORDS = {
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "learned": _learned,
     "parts": _parts,
     "none": lambda found: f"encodes no positions: {found['why']}",

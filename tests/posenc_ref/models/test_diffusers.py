@@ -355,6 +355,27 @@ def test_entries_are_read(config, encoding):
     assert from_config(config).only == encoding
 
 
+def test_every_field_has_its_source():
+    found = of("Flux2Transformer2DModel", rope_theta=100.0).provenance
+    assert found["base"] == "config: rope_theta"
+    assert found["head_dim"] == "default of Flux2Transformer2DModel in diffusers 0.42.1"
+    assert found["layout"] == "diffusers 0.42.1, transformer_flux2.py"
+
+
+@pytest.mark.parametrize(("name", "encoding"), [
+    ("cosmos-1.0", of("CosmosTransformer3DModel").only),
+    ("lumina-image-2.0", MultiAxisRoPE(96, sections=(16,) * 3, layout="interleaved",
+                                       spacing="restart")),
+    ("z-image", MultiAxisRoPE(128, sections=(16, 24, 24), layout="interleaved",
+                              spacing="restart", base=256.0)),
+    ("stable-diffusion-3-medium", Sinusoidal2D(1536, axis_order="wh", position_scale=1 / 3)),
+    ("pixart-alpha-xl-2-1024", Sinusoidal2D(1152, axis_order="wh", extent=32.0)),
+    ("dit-xl-2-256", Sinusoidal2D(1152, axis_order="wh", extent=16.0)),
+])  # fmt: skip
+def test_presets(name, encoding):
+    assert preset(name).only == encoding
+
+
 def test_kandinsky_has_two_encodings():
     found = of("Kandinsky5Transformer3DModel", axes_dims=[8, 4, 4]).encodings
     assert found["text"] == RoPE(16, layout="interleaved")
