@@ -14,18 +14,23 @@ faster implementations, each written for one array library.
 
 from ._json import from_dict
 from .alibi import ALiBi
+from .attention import Attention
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
+from .evicted import evict_keys
 from .fire import FIRE
+from .fope import FoPE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
@@ -38,6 +43,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -56,6 +62,7 @@ from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
+from .path import PaTH
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -65,6 +72,8 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .rerope import ReRoPE
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -80,6 +89,8 @@ from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .selective import SelectiveRoPE
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -102,20 +113,24 @@ __all__ = [
     "SPEC_VERSION",
     "TUPE",
     "ALiBi",
+    "Attention",
     "AxialLearned",
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
     "ESPnetLegacy",
     "Encoding",
+    "FoPE",
     "ForgettingBias",
     "FourierFeatures",
     "FrequencySchedule",
@@ -125,6 +140,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",
@@ -137,17 +153,22 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PaTH",
     "PoPE",
     "PowerTemperature",
     "Proportional",
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "ReRoPE",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
+    "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",
@@ -167,6 +188,7 @@ __all__ = [
     "config_rope_layers",
     "convert_layout",
     "decode_positions",
+    "evict_keys",
     "from_config",
     "from_dict",
     "grid_positions",

@@ -65,7 +65,7 @@ def from_config(
     ValueError
         ``model_type`` is unknown, or its configuration states no encoding (the message says why);
         keys are unknown, missing or contradict each other; or a key changes positions and is not
-        read, such as ``dual_chunk_attention_config``.  The message names the key, its value and
+        read, such as ``use_logn_attn``.  The message names the key, its value and
         the allowed values.
     """
     return described_config(config, part=part, layout=layout, override=override).model
@@ -93,9 +93,9 @@ def described_config(
     from .override import overridden
 
     with naming(_file(config)):
-        made = _elsewhere(config, part, layout, override)
-        if made is not None:
-            return Described(made)
+        elsewhere = _elsewhere(config, part, layout, override)
+        if elsewhere is not None:
+            return Described(elsewhere)
         data, model_type = _located(config, part, layout, override)
         if layout is None and is_other(data, model_type):
             settings = other_settings(data, model_type)

@@ -49,10 +49,34 @@ relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset
   remedy: Keep the sign: add the largest offset instead of taking the absolute value.
 
+far-keys: Keys in another chunk, in a group or beyond the window are rotated by another rule than
+    declared.
+  trigger: logits at lengths that reach such keys, compared with those of the known wrong rules
+  remedy: Compare the relative positions with the encoding's offsets(q_positions, k_positions).
+
+window-edge: The window ends, or a chunk begins, at another position than declared.
+  trigger: logits agree with a window or a chunk of another length
+  remedy: Count the tokens of the window or chunk as declared, and check < against <=.
+
 relative-absolute: A relative index depends on one position alone, or on both, not on their
     difference.
   trigger: the result equals one computed from the key's, or the query's, own position
   remedy: Index by the difference of positions.
+
+chain-bin: Pairs of different chains, residues or entities have the bin of an offset, or other pairs
+    than declared have the bin without an offset.
+  trigger: the result equals one in which other pairs of tokens have this bin
+  remedy: Chains are equal by asym_id, copies of one sequence by entity_id. AlphaFold 3's code gives
+    the last bin of the chain block to different entities, its algorithm 3 to the same chain.
+
+block-order: Blocks of a vector are concatenated in another order, so that the weight's columns meet
+    the wrong blocks.
+  trigger: the result equals one with the blocks in another order
+  remedy: AlphaFold 3 concatenates residue, token, same entity, chain.
+
+cyclic-offset: Offsets in a cyclic chain are not the shorter way round, or have lost their sign.
+  trigger: the result equals one with offsets of an open chain, without sign, or modulo the period
+  remedy: Use i - j - period * round((i - j) / period); the last residue is one before the first.
 
 # Weights, layers and caches
 
@@ -60,6 +84,22 @@ permutation: Projection weights are permuted the wrong way, along the wrong axis
   trigger: the permuted rows equal those of the inverse, or of another, permutation
   remedy: Take the rows of each head in the order [0, d/2, 1, d/2 + 1, ...] to get from half to
     interleaved pairs, in the weights of q and k.
+
+key-heads: Query heads read other key heads or value heads than declared.
+  trigger: the output of attention equals one computed with another order of the key heads
+  remedy: Query head h reads key head h // (H / H_kv): repeat each key head H / H_kv times.
+
+value-rotation: Values of attention are not rotated as declared.
+  trigger: the output equals one whose values have another rotation, or none
+  remedy: Rotate the values to the positions of their keys, as the keys are, and the output back.
+
+output-rotation: The output of attention is not rotated back to the position of its query.
+  trigger: the output equals the weighted sum of rotated values with another rotation, or none
+  remedy: Rotate the output by minus the position of the query, on the channels that are rotated.
+
+sinks: The attention sinks of the heads are left out, or enter the softmax in another way.
+  trigger: the output equals one computed without sinks, or with changed ones
+  remedy: Add exp(sink) of the head to the denominator of its softmax, and no value to the sum.
 
 norm-order: Norm and rotation are applied in the wrong order, or another norm than declared is used.
   trigger: with unequal norm weights, the values equal those of another order or of another norm
@@ -79,6 +119,10 @@ stale-cache: Some cached keys are rotated twice or not at all, or with other fre
     frequencies of the length at which each key was inserted
   remedy: Cache raw keys or rotated keys, and rotate each key once. If the frequencies change,
     rotate all raw keys again.
+
+kept-keys: An eviction keeps or drops other keys of the cache than declared.
+  trigger: the keys in the result are those of another number of kept keys, or of other dropped ones
+  remedy: Keep the first keys, drop those after them, and keep all later ones.
 
 harmless-convention: Tensors differ from the declared ones, but logits do not.
   trigger: q . k agrees in every call, although q and k do not
