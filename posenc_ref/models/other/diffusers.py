@@ -18,6 +18,7 @@ when         Entries with the values for which this line holds ("given": any but
 or           For null sections: the entry, its key and the value that hold them.
 missing      For null sections: the number of axes, which share the head equally.
 repeat       The number of axes, if ``sections`` is one number of pairs for all of them.
+also         Entries that change no frequency: ``axes`` says what they do.
 text         True if text tokens have a RoPE of their own, with the same base.
 why          Why there is no encoding to read.
 ===========  ===================================================================================
@@ -85,6 +86,7 @@ def diffusers_model(config: Mapping[str, Any]) -> ModelEncoding:
         encodings = READ[facts["kind"]](entries, facts)
     except (TypeError, ValueError) as error:
         raise entries.wrong(str(error)) from None
+    entries.used.update(facts.get("also", ()))
     entries.refuse_unread()
     return ModelEncoding(
         name, encodings=encodings, provenance=_provenance(entries, facts, encodings)
@@ -215,7 +217,10 @@ def _channels(entries: Entries, facts: Mapping[str, Any]) -> tuple[int, ...]:
     value = entries.get(rule)
     if value is None and "or" in facts:
         key, inner, default = facts["or"]
-        value = (entries.get(key) or {}).get(inner) or default
+        outer = {} if entries.get(key) is None else entries.get(key)
+        if not isinstance(outer, Mapping):
+            raise ValueError(f"{key} must be a mapping, got {shown(outer)}")
+        value = outer.get(inner, default)
     if value is None and "missing" in facts:
         head = entries.count(facts["head"])
         return (head // facts["missing"],) * int(facts["missing"])

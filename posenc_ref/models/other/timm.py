@@ -151,4 +151,5 @@ def _patches(facts: Mapping[str, Any], entries: Mapping[str, Any], name: str) ->
         size = size[0]
     found = re.search(r"patch(\d+)", name)
     assert found is not None
-    return validate.integer("img_size", size, minimum=1) // int(found[1])
+    patch = int(found[1])
+    return validate.integer("img_size", size, minimum=patch) // patch

@@ -376,6 +376,28 @@ def test_presets(name, encoding):
     assert preset(name).only == encoding
 
 
+# Entries as the files of released models have them, which change no frequency.
+RELEASED = {
+    "CogVideoXTransformer3DModel": {
+        "use_rotary_positional_embeddings": True, "use_learned_positional_embeddings": True,
+        "spatial_interpolation_scale": 1.0, "temporal_interpolation_scale": 2.0},
+    "CogView4Transformer2DModel": {"rope_axes_dim": [512, 512], "pos_embed_max_size": 256},
+    "CogView3PlusTransformer2DModel": {"pos_embed_max_size": 64},
+    "CosmosTransformer3DModel": {"extra_pos_embed_type": None, "max_size": [128, 240, 240]},
+    "QwenImageTransformer2DModel": {"use_layer3d_rope": True, "guidance_embeds": False},
+    "WanTransformer3DModel": {"rope_max_seq_len": 2048, "pos_embed_seq_len": 514,
+                              "image_dim": 1280},
+    "ZImageTransformer2DModel": {"axes_lens": [1536, 512, 512], "axes_dims": [32, 48, 48]},
+    "Lumina2Transformer2DModel": {"axes_lens": [300, 512, 512], "scaling_factor": 1.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_entries_that_change_no_frequency(name):
+    own = {k: v for k, v in RELEASED[name].items() if k == "use_rotary_positional_embeddings"}
+    assert of(name, **RELEASED[name]).only == of(name, **own).only
+
+
 def test_kandinsky_has_two_encodings():
     found = of("Kandinsky5Transformer3DModel", axes_dims=[8, 4, 4]).encodings
     assert found["text"] == RoPE(16, layout="interleaved")
@@ -394,6 +416,7 @@ def test_kandinsky_has_two_encodings():
     ({"_class_name": "FluxTransformer2DModel", "axes_dims_rope": [64, 64, 64]}, "at most head_dim"),
     ({"_class_name": "WanTransformer3DModel", "attention_head_dim": None}, "attention_head_dim"),
     ({"_class_name": "CosmosTransformer3DModel", "rope_scale": [1.0]}, "must list 3 numbers"),
+    ({"_class_name": "Cosmos3OmniTransformer", "rope_scaling": 2.0}, "rope_scaling must be a map"),
     ({"_class_name": "AuraFlowTransformer2DModel"}, "its positions are learned: pos_embed"),
     ({"_class_name": "SanaTransformer2DModel"}, "without interpolation_scale it encodes no pos"),
     ({"_class_name": "ErnieImageTransformer2DModel"}, "two channels of a pair different angles"),
