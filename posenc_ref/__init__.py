@@ -85,6 +85,7 @@ from .schedules.llama3 import Llama3Scaling
 from .schedules.longrope import LongRoPE
 from .schedules.ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .schedules.proportional import Proportional
+from .schedules.riflex import RIFLEx
 from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
@@ -160,6 +161,7 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "RIFLEx",
     "ReRoPE",
     "ResidueBias",
     "RoPE",
