@@ -5,8 +5,9 @@ holds the facts about each class that only its code states, and ``data/diffusers
 the defaults of its arguments, which ``tools/diffusers_defaults.py`` writes.  The keys of a line:
 
 ===========  ===================================================================================
-kind         "axes" (MultiAxisRoPE), "rope" (RoPE), "grid" (Sinusoidal2D), "video"
-             (Sinusoidal3D), or, without an encoding to read, "learned", "none" or "code".
+kind         "axes" (MultiAxisRoPE), "rope" (RoPE), "fractional" (MixedRoPE.fractional), "grid"
+             (Sinusoidal2D), "video" (Sinusoidal3D), or, without an encoding to read, "learned",
+             "none" or "code".
 file         The file of the class in ``diffusers/models/transformers``.
 head, dim    The size of a head, or the number of columns: an entry, "a / b" or "a * b".
 sections     The rule for the pairs of each axis, or the entry with the channels of each axis.
@@ -33,6 +34,7 @@ from typing import Any
 from posenc_ref import _validate as validate
 from posenc_ref._text import near, shown
 from posenc_ref.encoding import Encoding
+from posenc_ref.mixed import MixedRoPE
 from posenc_ref.models.config_facts import table
 from posenc_ref.models.model_encoding import ModelEncoding
 from posenc_ref.multi_axis import MultiAxisRoPE
@@ -307,5 +309,11 @@ def _video(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | N
     return {"patches": Sinusoidal3D(sections, axis_order="twh")}
 
 
+def _fractional(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    return {"attention": MixedRoPE.fractional(entries.count(facts["dim"]))}
+
+
 #: The kinds of lines with an encoding, and the reader of each.
-READ: Mapping[str, Any] = {"axes": _axes, "rope": _rope, "grid": _grid, "video": _video}
+READ: Mapping[str, Any] = {
+    "axes": _axes, "rope": _rope, "grid": _grid, "video": _video, "fractional": _fractional,
+}  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 
 from posenc_ref import (
     LongRoPE,
+    MixedRoPE,
     MultiAxisRoPE,
     RoPE,
     Sinusoidal2D,
@@ -53,6 +54,11 @@ def test_video_tables_of_cogvideox():
 ])  # fmt: skip
 def test_entries_are_read(config, encoding):
     assert from_config(config).only == encoding
+
+
+def test_ltx_rotates_by_fractions():
+    found = of("LTXVideoTransformer3DModel", num_attention_heads=2, attention_head_dim=16)
+    assert found.only == MixedRoPE.fractional(32)
 
 
 def test_every_field_has_its_source():
