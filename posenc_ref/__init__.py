@@ -66,6 +66,7 @@ from .position_ids import (
     shard_indices,
     shard_positions,
 )
+from .prope import PRoPE
 from .relative import relative_index, relative_scores, relative_shift
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
@@ -141,6 +142,7 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PRoPE",
     "PaTH",
     "PoPE",
     "PowerTemperature",

@@ -1,6 +1,7 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    cameras,
     lie,
     paths,
     polar,
@@ -11,6 +12,7 @@ from . import (
 )
 
 __all__ = [
+    "cameras",
     "lie",
     "paths",
     "polar",
