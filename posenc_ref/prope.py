@@ -39,7 +39,8 @@ class PRoPE(Score):
         camera; many data sets hold the opposite matrix.  K is divided by the size of the image, and
         0.5 is subtracted from its centre.  Tokens are ordered by camera, row and column; a comment
         of the released code says camera, ``patches_x``, ``patches_y``, its arithmetic has x
-        fastest.  Its inverse of K assumes that K has no skew.
+        fastest.  Its inverse of K assumes that K has no skew.  p-RoPE is another encoding:
+        :class:`Proportional`.
     Error unit (see :mod:`posenc_ref.accuracy`)
         For q, A_y = the sum of ``|P^T| |q|`` over its four channels; for k, the sum of
         ``|P^{-1}| |P| |P^{-1}| |k|``, as P^{-1} is computed.  Rotated pairs have A_y and B_y as in
