@@ -17,14 +17,16 @@ from posenc_ref import (
     XPos,
     softmax_scale,
 )
+from posenc_ref.rotary_score import RotaryScore
 
+from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
 
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
 
-#: The declarations of each family, in words.
+#: The declarations of each family, in words; "heads" are encodings of ``rotary`` and ``score``.
 WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
@@ -49,6 +51,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
     found = [declared.family]
+    if by_head(declared):  # surfaces of rotary encodings take one rotation for all heads
+        found = [*(name for name in found if name != "rotary"), "heads"]
     if isinstance(declared, ALiBi):
         found.append("alibi")
     if isinstance(declared, T5Bias):
@@ -67,6 +71,13 @@ def refuse(surface: str, declared: Declared) -> None:
         hint = ""
         if isinstance(declared, ModelEncoding):
             hint = f"; pass model.only or model.encodings[name] for name in {[*declared.encodings]}"
+        elif by_head(declared):
+            hint = " with a map for each head; judge it on surface 'apply'"
+        elif isinstance(declared, RotaryScore) and "rotary" in families:
+            hint = (
+                ": queries have another position for each kind of key; judge the logits on surface "
+                "'scores', or the rotation alone against its rope"
+            )
         elif surface == "grid":
             hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
         raise ValueError(
@@ -114,4 +125,4 @@ def _refuse_model(surface: str, model: ModelEncoding) -> None:
 
 
 def _listed(families: Sequence[str]) -> str:
-    return " and ".join(WORDS[name] for name in families)
+    return " and ".join(WORDS[name] for name in families if name in WORDS)

@@ -17,15 +17,18 @@ from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
 from .fire import FIRE
+from .fope import FoPE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
@@ -68,6 +71,8 @@ from .position_ids import (
 )
 from .prope import PRoPE
 from .relative import relative_index, relative_scores, relative_shift
+from .rerope import ReRoPE
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -84,6 +89,7 @@ from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
 from .selective import SelectiveRoPE
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -110,16 +116,19 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
     "ESPnetLegacy",
     "Encoding",
+    "FoPE",
     "ForgettingBias",
     "FourierFeatures",
     "FrequencySchedule",
@@ -150,12 +159,15 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "ReRoPE",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
     "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",

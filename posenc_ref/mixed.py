@@ -1,7 +1,8 @@
-"""RoPE-Mixed: rotary encodings in which each pair depends on all position axes."""
+"""RoPE-Mixed: rotary encodings in which each pair depends on all position axes, in each head."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from . import _validate as validate
 from ._arrays import real_numbers
-from ._namespace import Array
+from ._cached import cached_property
+from ._namespace import Array, namespace
 from .angles import check_domain, decimal_context, tables, turns
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
@@ -21,21 +23,30 @@ class MixedRoPE(Rotary):
     """Rotary position embedding with a learned frequency for every pair on every axis.
 
     Formula
-        Pair j is rotated by the angle ``sum over axes a of p[a] * weight[a, j]``.
+        Pair j is rotated by the angle ``sum over axes a of p[a] * weight[a, j]``; with a weight for
+        each head h, by ``sum over axes a of p[a] * weight[h, a, j]``.
     Source
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
         RoPE-Mixed.  LightGlue learns its angles the same way, as a linear map of coordinates.
+        Mochi 1 (``pos_frequencies`` (3, heads, pairs) in diffusers' ``MochiRoPE``) learns them for
+        every head.
+    Traps
+        Mochi's parameter has the axes (A, H, P); ``weight`` here has (H, A, P).  Its positions are
+        frames and the centres of patches, scaled to one area and counted from the middle of the
+        picture: they are fractions, and may be negative.
     Error unit (see :mod:`posenc_ref.accuracy`)
         A as in :class:`RoPE`; B = ``hypot(x1, x2) * sum over axes a of |p[a] weight[a, j]|`` for
         the channels x1 and x2 of pair j.
 
-    An instance describes one head of one layer, because each head has its own learned frequencies.
+    With ``weight`` (A, P) an instance describes one head, or heads that share their frequencies.
+    With ``weight`` (H, A, P), x must be (..., H, S, head_dim), and ``head(h)`` is the encoding of
+    one head.
 
     Parameters
     ----------
     head_dim : int
         Size of x's last axis.
-    weight : array (A, P)
+    weight : array (A, P) or (H, A, P)
         Radians per position, finite, 2 P <= head_dim.  Kept as a copy in float64.
     layout : {"interleaved", "half"}
         Which channels form pair j; there is no default.
@@ -50,11 +61,11 @@ class MixedRoPE(Rotary):
 
     def __post_init__(self) -> None:
         head_dim = validate.size("head_dim", self.head_dim, minimum=2)
-        weight = real_numbers("weight", self.weight, "(A, P)")
-        if weight.ndim != 2 or 0 in weight.shape or 2 * weight.shape[1] > head_dim:
+        weight = real_numbers("weight", self.weight, "(A, P) or (H, A, P)")
+        if weight.ndim not in (2, 3) or 0 in weight.shape or 2 * weight.shape[-1] > head_dim:
             raise ValueError(
-                f"weight must have shape (A, P) with 1 <= P <= head_dim / 2 = {head_dim // 2}, got "
-                f"{weight.shape}"
+                "weight must have shape (A, P) or (H, A, P) with 1 <= P <= head_dim / 2 = "
+                f"{head_dim // 2}, got {weight.shape}"
             )
         if not np.isfinite(weight).all():
             raise ValueError("weight must be finite")
@@ -69,17 +80,39 @@ class MixedRoPE(Rotary):
     @property
     def num_axes(self) -> int:
         """The number A of position axes."""
-        return int(self.weight.shape[0])
+        return int(self.weight.shape[-2])
+
+    @property
+    def heads(self) -> int | None:
+        """The number H of heads with frequencies of their own; None if all heads share them."""
+        return int(self.weight.shape[0]) if self.weight.ndim == 3 else None
+
+    def head(self, index: int) -> MixedRoPE:
+        """Return the encoding of head ``index``, whose weight is (A, P)."""
+        if self.heads is None:
+            return self
+        at = validate.integer("index", index, minimum=0)
+        if at >= self.heads:
+            raise ValueError(f"index must be below the number of heads, {self.heads}, got {at}")
+        return self._each[at]
+
+    @cached_property
+    def _each(self) -> tuple[MixedRoPE, ...]:
+        return tuple(self.replace(weight=weight) for weight in self.weight)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the channels of each pair j: (2j, 2j+1), or (j, j + P)."""
-        return layout_pairs(self.layout, self.weight.shape[1], 0)
+        return layout_pairs(self.layout, self.weight.shape[-1], 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
         """Return the sum over the axes of the frequencies of every pair.
 
         This is the frequency of the pair at positions (p, p, ...), equal on all axes.
         """
+        if self.heads is not None:
+            raise ValueError(
+                f"frequencies differ between the {self.heads} heads: ask head(h) for those of one"
+            )
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)
@@ -87,6 +120,38 @@ class MixedRoPE(Rotary):
     def _fastest(self) -> float:
         """Return the largest |weight|: the frequencies of two axes may cancel in their sum."""
         return float(np.abs(self.weight).max())
+
+    def cos_sin(self, positions: Any, **where: Any) -> tuple[Array, Array]:
+        """Return cos and sin (..., S, P), or (..., H, S, P) if heads have their own frequencies.
+
+        The arguments are those of :meth:`Rotary.cos_sin`.
+        """
+        if self.heads is None:
+            return super().cos_sin(positions, **where)
+        return _stacked([one.cos_sin(positions, **where) for one in self._each])
+
+    def matrix(self, position: Any, *, seq_len: int | None = None) -> np.ndarray:
+        """Return R (head_dim, head_dim), or (H, head_dim, head_dim), as :meth:`Rotary.matrix`."""
+        if self.heads is None:
+            return super().matrix(position, seq_len=seq_len)
+        return np.stack([one.matrix(position, seq_len=seq_len) for one in self._each])
+
+    def _tables_for(
+        self, x: Array, positions: Any, seq_len: int | None, offset: float | None = None
+    ) -> tuple[Array, Array, float]:
+        if self.heads is None:
+            return super()._tables_for(x, positions, seq_len, offset)
+        validate.check_x(x, self.head_dim, "head_dim")
+        if x.ndim < 3 or x.shape[-3] != self.heads:
+            raise ValueError(
+                f"x must have shape (..., H, S, {self.head_dim}) with H = {self.heads}, the heads "
+                f"of weight, got {tuple(x.shape)}"
+            )
+        found = [
+            one._tables_for(x[..., h, :, :], positions, seq_len, offset)
+            for h, one in enumerate(self._each)
+        ]
+        return (*_stacked([(cos, sin) for cos, sin, _ in found]), 1.0)
 
     def _tables(
         self, positions: Array, seq_len: int | None, offset: float, **where: Any
@@ -101,3 +166,10 @@ class MixedRoPE(Rotary):
             c, s = tables(at, turns(tuple(map(Decimal, weights))), offset=offset, **where)
             cos, sin = (c, s) if cos is None else (cos * c - sin * s, sin * c + cos * s)
         return cos, sin
+
+
+def _stacked(each: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return the cosines and the sines of all heads, with the head axis before that of tokens."""
+    cos, sin = zip(*each, strict=True)
+    xp = namespace(cos[0])
+    return xp.stack(cos, axis=-3), xp.stack(sin, axis=-3)

@@ -24,8 +24,10 @@ from posenc_ref.conformance.harness.crossing import Row, cross
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.rotary import judge as rotation
 
 from .function import Plain, PlainCall
+from .heads import BY_HEAD, by_head
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .mrope import MROPE_ROWS
@@ -40,13 +42,26 @@ ROWS: dict[str, Plain] = {
     **MROPE_PACKED_ROWS,
 }  # fmt: skip
 
+#: The arguments of functions that are called in the declared tensor layout.
+_ROTATED = ("x", "positions")
 #: Part of the message of a wrong result without a known cause.
 NO_CAUSE = "no known mistake explains"
 
 
-def judge(run: Run) -> None:
-    """Judge the calls and the state of a plain function, then diagnose failures."""
-    row = ROWS[run.report.surface]
+def judge_apply(run: Run) -> None:
+    """Judge ``apply``: as a plain function if heads differ, else as a rotation."""
+    if by_head(run.encoding):
+        judge(run, BY_HEAD)
+    else:
+        rotation.judge(run)
+
+
+def judge(run: Run, row: Plain | None = None) -> None:
+    """Judge the calls and the state of a plain function, then diagnose failures.
+
+    ``row`` says how; by default, that of the surface does.
+    """
+    row = row or ROWS[run.report.surface]
     whole = row.whole(run.encoding)
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
@@ -130,6 +145,8 @@ def _rounded(run: Run, argument: Any) -> Any:
 
 def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
     """Call the function and return the part of its result to compare."""
+    if driver.names == _ROTATED:
+        return call.row.meaning(driver.apply(*call.arguments))
     actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
         raise Malformed(f"expected shape {shape}, got {actual.shape}")
@@ -159,6 +176,8 @@ def _state(run: Run, seen: list[JudgedCall]) -> None:
         except (Refused, Malformed) as error:
             run.add("state", "a repeated call fails after other calls", f"{one.case}: {error}")
     first, last = seen[0].facts.arguments, seen[-1].facts.arguments
+    if run.driver.names == _ROTATED:
+        first, last = run.driver.arguments(*first), run.driver.arguments(*last)
     state.kept_result(run, *(lambda a=a: _listed(run.driver.call(*a)) for a in (first, last)))
     if run.driver.factory is None or run.report.codes:
         return

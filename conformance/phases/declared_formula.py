@@ -64,6 +64,8 @@ def formula(encoding: Rotary) -> str:
     words = _SCALED.get(type(s))
     if words is None:
         return ""
+    if getattr(s, "blend", "") == "geometric":
+        words = words.replace("(1 - w_k) f_k + w_k f_k / {s.factor:g}", "f_k / {s.factor:g} ** w_k")
     said = words.format(
         s=s,
         d=d,

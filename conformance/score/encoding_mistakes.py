@@ -14,20 +14,27 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     ESPnetLegacy,
+    FoPE,
     GatedBias,
     PaTH,
     PoPE,
+    ReRoPE,
     Score,
+    SelfExtend,
     Shaw,
     TransformerXL,
     XLNet,
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
+from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
+from posenc_ref.rotary_score import RotaryScore
 
+from . import rotary_mistakes
 from .changed import Change, mistakes_of
 from .path_formulas import path_changes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
@@ -265,6 +272,14 @@ def _pope(declared: PoPE) -> Iterator[Change]:
         yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of), remedy
 
 
+def _fope(declared: FoPE) -> Iterator[Change]:
+    yield from fope_variants(declared)
+    order = interleaved(declared.head_dim)
+    change = lambda call: call.replace(q=call.q[..., order], k=call.k[..., order]).terms()  # noqa: E731
+    remedy = f"Pair d is the channels d and d + {declared.head_dim // 2}."
+    yield "layout", "pairs are interleaved, declared half", change, remedy
+
+
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     """Return PoPE's logits with the magnitudes ``sizes(q)`` and ``sizes(k)``."""
     q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
@@ -286,4 +301,9 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
     (PaTH, path_changes),
+    (FoPE, _fope),
+    (DualChunk, rotary_mistakes.dual_chunk),
+    (SelfExtend, rotary_mistakes.self_extend),
+    (ReRoPE, rotary_mistakes.rerope),
+    (RotaryScore, rotary_mistakes.rotation),
 )

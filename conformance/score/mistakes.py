@@ -50,6 +50,8 @@ def _changes(declared: Any) -> Iterator[Change]:
     elif isinstance(declared, Bias):
         missing = "bias-missing"
         yield from changes_of_bias(declared)
+    if declared is not None and not isinstance(declared, Bias | Rotary):
+        yield from _of_one_side()
     if declared is not None:
         yield missing, "logits do not depend on positions: the encoding is missing", None
 
@@ -71,6 +73,18 @@ def _positions(code: str) -> Iterator[Change]:
     yield "position-origin", text, change, "Subtract 1 from the positions of keys."
     change = moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
     yield "wrong-row", REVERSED_KEYS, change, "Key j has position j: count keys from the first."
+
+
+def _of_one_side() -> Iterator[Change]:
+    """Yield tables that are added to the queries, or to the keys, only."""
+    for what, other, sides in (
+        ("queries", "keys", {"keys": False}),
+        ("keys", "queries", {"queries": False}),
+    ):
+        text = f"the table is added to the {what} only, not to the {other}"
+        remedy = f"Add the rows of their positions to the {other} too."
+        change = lambda call, sides=sides: call.parts() | {"q.k": call.dot(**sides)}  # noqa: E731
+        yield "wrong-row", text, change, remedy
 
 
 def _rotary(declared: Rotary) -> Iterator[Change]:

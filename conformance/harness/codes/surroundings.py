@@ -49,10 +49,34 @@ relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset
   remedy: Keep the sign: add the largest offset instead of taking the absolute value.
 
+far-keys: Keys in another chunk, in a group or beyond the window are rotated by another rule than
+    declared.
+  trigger: logits at lengths that reach such keys, compared with those of the known wrong rules
+  remedy: Compare the relative positions with the encoding's offsets(q_positions, k_positions).
+
+window-edge: The window ends, or a chunk begins, at another position than declared.
+  trigger: logits agree with a window or a chunk of another length
+  remedy: Count the tokens of the window or chunk as declared, and check < against <=.
+
 relative-absolute: A relative index depends on one position alone, or on both, not on their
     difference.
   trigger: the result equals one computed from the key's, or the query's, own position
   remedy: Index by the difference of positions.
+
+chain-bin: Pairs of different chains, residues or entities have the bin of an offset, or other pairs
+    than declared have the bin without an offset.
+  trigger: the result equals one in which other pairs of tokens have this bin
+  remedy: Chains are equal by asym_id, copies of one sequence by entity_id. AlphaFold 3's code gives
+    the last bin of the chain block to different entities, its algorithm 3 to the same chain.
+
+block-order: Blocks of a vector are concatenated in another order, so that the weight's columns meet
+    the wrong blocks.
+  trigger: the result equals one with the blocks in another order
+  remedy: AlphaFold 3 concatenates residue, token, same entity, chain.
+
+cyclic-offset: Offsets in a cyclic chain are not the shorter way round, or have lost their sign.
+  trigger: the result equals one with offsets of an open chain, without sign, or modulo the period
+  remedy: Use i - j - period * round((i - j) / period); the last residue is one before the first.
 
 # Weights, layers and caches
 
