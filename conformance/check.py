@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
+from posenc_ref import Attention, Encoding, ModelEncoding, MRoPEPositions, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .calling import NoConvention, bind, takes
@@ -114,7 +114,8 @@ def check(
     fn = tame(fn)
     bound = fn if isinstance(fn, Implementation) else None
     encoding = encoding or (bound.encoding if bound else None)
-    if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding | MRoPEPositions):
+    known = Encoding | ModelEncoding | Attention | MRoPEPositions
+    if encoding is not None and not isinstance(encoding, known):
         raise TypeError(
             f"encoding must be a posenc_ref encoding, such as RoPE(64, layout='half') or "
             f"preset('llama-3.1-8b').only, got {encoding!r}"

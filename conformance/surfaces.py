@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from posenc_ref import (
     ALiBi,
+    Attention,
     ConViTBias,
     Learned,
     ModelEncoding,
@@ -22,6 +23,7 @@ from posenc_ref.rotary_score import RotaryScore
 from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
+from .oracle.attention import attention_of
 
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
@@ -38,6 +40,7 @@ WORDS = {
     "alibi": "ALiBi",
     "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
+    "attention": "attention layers (an Attention, as ModelEncoding.attention() gives)",
     "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
 }
 
@@ -48,6 +51,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("none",)
     if isinstance(declared, ModelEncoding):
         return ("model",)
+    if isinstance(declared, Attention):
+        return ("attention",)
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
     found = [declared.family]
@@ -85,6 +90,8 @@ def refuse(surface: str, declared: Declared) -> None:
         )
     if isinstance(declared, ModelEncoding):
         _refuse_model(surface, declared)
+    if surface == "attention" and declared is not None:
+        _refuse_attention(declared)
     if isinstance(declared, Table):
         if surface == "grid":
             declared.grid_positions(1, 1)  # raises where a table has no grid
@@ -103,11 +110,22 @@ def refuse(surface: str, declared: Declared) -> None:
             f"surface {surface!r} treats queries and keys alike, but XPos scales them differently; "
             "judge both on surface 'apply_qk'"
         )
-    if surface == "shift_keys" and isinstance(declared, Rotary) and declared.depends_on_length:
+    shifts = surface in ("shift_keys", "evict_keys")
+    if shifts and isinstance(declared, Rotary) and declared.depends_on_length:
         raise ValueError(
-            "surface 'shift_keys' requires frequencies that do not depend on the length, got "
+            f"surface {surface!r} requires frequencies that do not depend on the length, got "
             f"{type(declared).__name__}; re-rotate the raw "
             "keys instead (surface 'key_cache')"
+        )
+
+
+def _refuse_attention(declared: Declared) -> None:
+    """Raise a TypeError or ValueError if attention cannot be judged by the declaration."""
+    encoding = attention_of(declared).encoding
+    if any(getattr(encoding, name, None) is not None for name in ("grid", "tokens", "rows")):
+        raise ValueError(
+            f"surface 'attention' passes sequences of any length, but {type(encoding).__name__} is "
+            "for a limited number of tokens: judge its logits on surface 'scores'"
         )
 
 

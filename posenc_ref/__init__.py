@@ -14,6 +14,7 @@ faster implementations, each written for one array library.
 
 from ._json import from_dict
 from .alibi import ALiBi
+from .attention import Attention
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
@@ -27,6 +28,7 @@ from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
+from .evicted import evict_keys
 from .fire import FIRE
 from .fope import FoPE
 from .forgetting import ForgettingBias
@@ -112,6 +114,7 @@ __all__ = [
     "SPEC_VERSION",
     "TUPE",
     "ALiBi",
+    "Attention",
     "AxialLearned",
     "BEiTBias",
     "Bias",
@@ -187,6 +190,7 @@ __all__ = [
     "config_rope_layers",
     "convert_layout",
     "decode_positions",
+    "evict_keys",
     "from_config",
     "from_dict",
     "grid_positions",

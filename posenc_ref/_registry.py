@@ -10,6 +10,7 @@ CLASSES: dict[str, dict[str, type[Any]]] = {
     "query_scale": {},
     "model": {},
     "positions": {},
+    "attention": {},
 }
 
 

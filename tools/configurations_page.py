@@ -36,7 +36,8 @@ Made by `python tools/configurations_page.py` with transformers {transformers}, 
 transformer class of diffusers and each family (module) of timm is counted once. Where it reads no
 encoding, the error message is the reason below. A family of timm is an `encoding` if at least one
 of its architectures has one. Under `encoding`, some default configurations are refused
-nevertheless: their sizes do not fit, or they have several parts; those of released checkpoints are not.
+nevertheless: their sizes do not fit, or they have several parts; those of released checkpoints
+are not.
 """
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
+from posenc_ref import Attention, Encoding, ModelEncoding, MRoPEPositions, Rotary
 from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.foreign import said
@@ -116,6 +116,8 @@ def bind(
                 f"{SURFACES[surface].call}"
             )
         return _numbering(target, encoding, config or {}, init or {}, name)
+    if isinstance(encoding, Attention):
+        encoding = encoding.encoding
     if isinstance(encoding, ModelEncoding):
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None

@@ -26,6 +26,7 @@ from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary import judge as rotation
 
+from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
 from .heads import BY_HEAD, by_head
 from .layouts import LAYOUT_ROWS
@@ -39,7 +40,7 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
-    **MROPE_PACKED_ROWS,
+    **MROPE_PACKED_ROWS, **EVICTED_ROWS,
 }  # fmt: skip
 
 #: The arguments of functions that are called in the declared tensor layout.
@@ -160,7 +161,7 @@ def _listed(result: Any) -> Any:
 def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
     """Describe a call and its arguments; long arrays only by their shape."""
     parts = []
-    for argument, a in zip(run.surface.arguments, arguments, strict=True):
+    for argument, a in zip(run.surface.arguments, arguments, strict=False):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
         parts.append(f"{argument} = {said}" if short else f"{argument} of shape {np.shape(a)}")

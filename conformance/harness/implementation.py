@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
+from posenc_ref import Attention, Encoding, ModelEncoding, MRoPEPositions
 from posenc_ref._text import one_line
 
 #: A declaration: an encoding, a whole model, a rule of position ids, or None.
-Declared = Encoding | ModelEncoding | MRoPEPositions | None
+Declared = Encoding | ModelEncoding | Attention | MRoPEPositions | None
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Implementation:
         The surface, which fixes the signature; see :func:`check`.
     name : str
         Its name in reports.
-    encoding : Encoding, ModelEncoding or MRoPEPositions, optional
+    encoding : Encoding, ModelEncoding, Attention or MRoPEPositions, optional
         The encoding that its configuration declares.
     backend : str
         The array library that it takes.

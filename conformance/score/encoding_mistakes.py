@@ -49,8 +49,14 @@ def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mis
 
     For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``.
     """
+    more = mistakes_of(declared, _table_length(declared, calls[0]))
+    return chain(own_mistakes(declared), more)
+
+
+def own_mistakes(declared: Score) -> Iterator[Mistake]:
+    """Yield the declared encoding, its own known mistakes, and common ones."""
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
-    common = chain(changes_of_any(declared), _table_length(declared, calls[0]))
+    common = changes_of_any(declared)
     return mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
 
 

@@ -58,10 +58,18 @@ def _changes(declared: Any) -> Iterator[Change]:
 
 def _positions(code: str) -> Iterator[Change]:
     def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
-        """Return a function for logits at ``place(number of queries, number of keys)``."""
-        return lambda call: call.replace(
-            **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
-        ).parts()
+        """Return a function for logits at ``place(number of queries, number of keys)``.
+
+        The places are counted from the first key of the call.
+        """
+
+        def parts(call: Scored) -> Parts:
+            counts, start = (call.q.shape[2], call.k.shape[2]), np.min(call.positions[1])
+            return call.replace(
+                **{at: place(*counts) + start for at, place in places.items()}
+            ).parts()
+
+        return parts
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST

@@ -35,6 +35,8 @@ sections, axes,     M-RoPE: the default sections, the names of the axes in the o
 arrangement         positions, and the arrangement of the sections.
 softmax             The rule for the softmax scale (see ``config_scores``).
 query_scale         The rule for the query scale (see ``config_scores``).
+values              "shared" if one tensor is key and value, both rotated (see :class:`Attention`).
+sinks               The layer types whose heads have sinks, or "all".
 reads               Further entries that the configuration class writes or reads.
 when                Configuration entries with the values that mean a rotary encoding.
 ==================  ==============================================================================

@@ -69,8 +69,16 @@ def text_model(settings: Settings, name: str) -> ModelEncoding:
         layer_types=found.names,
         softmax_scale=scale,
         query_scale=scales,
+        values=settings.conventions.get("values", "plain"),
+        sinks=tuple(t for t in encodings if _has_sinks(settings, t)),
         provenance=provenance | {fact: of for fact, of in more.items() if of},
     )
+
+
+def _has_sinks(settings: Settings, layer_type: str) -> bool:
+    """Return whether the heads of a layer type have sinks."""
+    where = settings.conventions.get("sinks", [])
+    return where == "all" or layer_type in where
 
 
 def _has_encoding(settings: Settings) -> bool:

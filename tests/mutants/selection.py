@@ -85,6 +85,8 @@ def _features(case, rows):
     found = {("surface", case.surface), *(("argument", name) for name in case.kwargs)}
     if right:
         encoding = case.encoding or {}
+        if "attention" in encoding:
+            encoding = encoding["encoding"]
         schedule = (encoding.get("scaling") or {}).get("scaling")
         found |= {("encoding", encoding.get("encoding"), schedule)}
     else:

@@ -85,6 +85,22 @@ permutation: Projection weights are permuted the wrong way, along the wrong axis
   remedy: Take the rows of each head in the order [0, d/2, 1, d/2 + 1, ...] to get from half to
     interleaved pairs, in the weights of q and k.
 
+key-heads: Query heads read other key heads or value heads than declared.
+  trigger: the output of attention equals one computed with another order of the key heads
+  remedy: Query head h reads key head h // (H / H_kv): repeat each key head H / H_kv times.
+
+value-rotation: Values of attention are not rotated as declared.
+  trigger: the output equals one whose values have another rotation, or none
+  remedy: Rotate the values to the positions of their keys, as the keys are, and the output back.
+
+output-rotation: The output of attention is not rotated back to the position of its query.
+  trigger: the output equals the weighted sum of rotated values with another rotation, or none
+  remedy: Rotate the output by minus the position of the query, on the channels that are rotated.
+
+sinks: The attention sinks of the heads are left out, or enter the softmax in another way.
+  trigger: the output equals one computed without sinks, or with changed ones
+  remedy: Add exp(sink) of the head to the denominator of its softmax, and no value to the sum.
+
 norm-order: Norm and rotation are applied in the wrong order, or another norm than declared is used.
   trigger: with unequal norm weights, the values equal those of another order or of another norm
   remedy: Normalise and weight q and k over head_dim first, then rotate.
@@ -103,6 +119,10 @@ stale-cache: Some cached keys are rotated twice or not at all, or with other fre
     frequencies of the length at which each key was inserted
   remedy: Cache raw keys or rotated keys, and rotate each key once. If the frequencies change,
     rotate all raw keys again.
+
+kept-keys: An eviction keeps or drops other keys of the cache than declared.
+  trigger: the keys in the result are those of another number of kept keys, or of other dropped ones
+  remedy: Keep the first keys, drop those after them, and keep all later ones.
 
 harmless-convention: Tensors differ from the declared ones, but logits do not.
   trigger: q . k agrees in every call, although q and k do not

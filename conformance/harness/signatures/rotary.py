@@ -148,6 +148,18 @@ ROTARY = (
         axes=X,
     ),
     Surface(
+        "evict_keys",
+        "fn(rotated_k, kept, dropped) -> (B, H, S - dropped, D): the first kept keys, and those "
+        "after the next dropped ones, moved back by dropped positions",
+        lambda e, dtype: lambda k, kept, dropped: posenc_ref.evict_keys(e, k, kept, dropped),
+        ("k", "kept", "dropped"),
+        ("rotary",),
+        meaning="the rotated keys of a full cache, whose positions are then their places in the "
+        "cache: attention sinks, or a context shift with n_keep",
+        one_map=True,
+        axes=X,
+    ),
+    Surface(
         "cos_sin",
         "fn(positions) -> (cos, sin), each (S, d/2) or (S, d)",
         lambda e, dtype: lambda positions: e.cos_sin(positions, dtype=np.dtype(dtype)),

@@ -1,6 +1,7 @@
 """Implementations of the family functions; importing a module files its cases."""
 
 from . import (
+    surfaces_evicted,
     surfaces_mrope,
     surfaces_positions,
     surfaces_relative,
@@ -8,6 +9,7 @@ from . import (
 )
 
 __all__ = [
+    "surfaces_evicted",
     "surfaces_mrope",
     "surfaces_positions",
     "surfaces_relative",

@@ -1,6 +1,7 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    attention,
     cameras,
     lie,
     paths,
@@ -13,6 +14,7 @@ from . import (
 )
 
 __all__ = [
+    "attention",
     "cameras",
     "lie",
     "paths",
