@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from posenc_ref import PRoPE
 from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.error_numbers import Counted, cos, dot, power, root, sin
 
-from . import each_key, numbers, register
+from . import numbers, register
 
 Vector = Sequence[Any]
 
@@ -28,31 +29,23 @@ def _cameras(name: str, count: int) -> np.ndarray:
     spec="Li et al. 2025, Cameras as Relative Positional Encoding, arXiv:2507.10496, section 4; "
     "liruilong940607/prope, prope/per_img_camera.py",
     examples={
-        "prope": PRoPE(16, _cameras("prope", 2), grid=(2, 3)),
-        "prope-base": PRoPE(32, _cameras("prope-base", 3), grid=(2, 2), base=10.0),
+        "prope": PRoPE(16, _cameras("prope", 2), grid=(2, 2)),
+        "prope-base": PRoPE(16, _cameras("prope-base", 3), grid=(1, 2), base=10.0),
     },
 )
-@each_key
-def prope(e: PRoPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Return the product of ``D_i^T q`` and ``D_j^{-1} k``."""
-    return dot(_moved(e, q, i, query=True), _moved(e, k, j, query=False)) / root(len(q))
+def prope(e: PRoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Vector) -> Vector:
+    """Return the products of ``D_i^T q`` and ``D_j^{-1} k`` for all keys."""
+    moved, scale = _moved(e, q, i, query=True), root(len(q))
+    return [dot(moved, _moved(e, k, j, query=False)) / scale for k, j in zip(keys, at, strict=True)]
 
 
 def _moved(e: PRoPE, x: Vector, token: int, *, query: bool) -> Vector:
     """Return ``D^T x`` of a query, or ``D^{-1} x`` of a key."""
-    mp = mpmath().mp
     height, width = e.grid
     camera, place = divmod(token, height * width)
     y_at, x_at = divmod(place, width)
-    p = mp.matrix(e.projections[camera].tolist())
-    rows = range(4)
-    if query:
-        matrix = [[Counted(p[c, r]) for c in rows] for r in rows]
-    else:
-        inverse = mp.inverse(p)
-        near = [abs(inverse[r, c]) for r in rows for c in rows]
-        bound = _product(_product(near, [abs(p[r, c]) for r in rows for c in rows]), near)
-        matrix = [[Counted(inverse[r, c], bound[4 * r + c]) for c in rows] for r in rows]
+    entries = tuple(e.projections[camera].ravel().tolist())
+    matrix = _matrix(entries, query, mpmath().mp.prec)
     d, n = len(x), len(x) // 8
     made: list[Any] = []
     for start in range(0, d // 2, 4):
@@ -63,6 +56,19 @@ def _moved(e: PRoPE, x: Vector, token: int, *, query: bool) -> Vector:
         made += [cos(t) * a + sin(t) * b for t, a, b in zip(angles, one, two, strict=True)]
         made += [cos(t) * b - sin(t) * a for t, a, b in zip(angles, one, two, strict=True)]
     return made
+
+
+@functools.lru_cache(maxsize=64)
+def _matrix(entries: tuple[float, ...], query: bool, precision: int) -> list[list[Counted]]:
+    """Return the transpose of P, or its inverse, as rows."""
+    p = mpmath().mp.matrix([entries[4 * r : 4 * r + 4] for r in range(4)])
+    rows = range(4)
+    if query:
+        return [[Counted(p[c, r]) for c in rows] for r in rows]
+    inverse = mpmath().mp.inverse(p)
+    near = [abs(inverse[r, c]) for r in rows for c in rows]
+    bound = _product(_product(near, [abs(x) for x in entries]), near)
+    return [[Counted(inverse[r, c], bound[4 * r + c]) for c in rows] for r in rows]
 
 
 def _product(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
