@@ -28,11 +28,12 @@ from .oracle.attention import attention_of
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
 
-#: The declarations of each family, in words; "heads" are encodings of ``rotary`` and ``score``.
+#: The declarations of each family, in words.
 WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
     "rotary": "rotary encodings",
+    "heads": "encodings with a map for each head",
     "table": "table encodings",
     "padded table": "Learned tables with padding_idx",
     "bias": "bias encodings",
@@ -143,4 +144,4 @@ def _refuse_model(surface: str, model: ModelEncoding) -> None:
 
 
 def _listed(families: Sequence[str]) -> str:
-    return " and ".join(WORDS[name] for name in families if name in WORDS)
+    return " and ".join(WORDS[name] for name in families if name != "heads")

@@ -86,6 +86,7 @@ from .schedules.llama3 import Llama3Scaling
 from .schedules.longrope import LongRoPE
 from .schedules.ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .schedules.proportional import Proportional
+from .schedules.riflex import RIFLEx
 from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
@@ -162,6 +163,7 @@ __all__ = [
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "RIFLEx",
     "ReRoPE",
     "ResidueBias",
     "RoPE",

@@ -38,7 +38,10 @@ class DualChunk(RotaryScore):
         ``dual_chunk_attention_config``: it computes plain RoPE, which agrees for tokens of one
         chunk.  The first chunk of a sequence alone shows no mistake.
     Error unit (see :mod:`posenc_ref.accuracy`)
-        That of :class:`RotaryScore`, with A and B times ``t ** 2``.
+        A = ``|scale|`` times the sum over channel pairs of ``m ** 2 ((|q1 k1| + |q2 k2|) |cos| +
+        (|q2 k1| + |q1 k2|) |sin|)``, plus ``|q k|`` of the other channels; B = ``|scale|`` times
+        the sum of ``m ** 2 (|q1| + |q2|) (|k1| + |k2|) (|i'| + |j'|) theta``, because
+        implementations rotate q by i' and k by j'.  Both times ``t ** 2``.
 
     Parameters
     ----------

@@ -13,8 +13,8 @@ from . import _validate as validate
 from ._arrays import real_numbers
 from ._cached import cached_property
 from ._namespace import Array, namespace
-from .angles import check_domain, decimal_context, tables, turns
-from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
+from .angles import TWO_PI, check_domain, decimal_context, tables, turns
+from .rope import LAYOUT_ALIASES, LAYOUTS, check_start, layout_pairs
 from .rotary import Rotary
 
 
@@ -29,7 +29,7 @@ class MixedRoPE(Rotary):
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
         RoPE-Mixed.  LightGlue learns its angles the same way, as a linear map of coordinates.
         Mochi 1 (``pos_frequencies`` (3, heads, pairs) in diffusers' ``MochiRoPE``) learns them for
-        every head.
+        every head.  LTX-Video and LTX-2: :meth:`fractional`.
     Traps
         Mochi's parameter has the axes (A, H, P); ``weight`` here has (H, A, P).  Its positions are
         frames and the centres of patches, scaled to one area and counted from the middle of the
@@ -50,12 +50,15 @@ class MixedRoPE(Rotary):
         Radians per position, finite, 2 P <= head_dim.  Kept as a copy in float64.
     layout : {"interleaved", "half"}
         Which channels form pair j; there is no default.
+    rotary_start : int
+        The first rotated channel.
     """
 
     head_dim: int
     weight: np.ndarray
     _: KW_ONLY
     layout: str
+    rotary_start: int = 0
 
     sign = 1
 
@@ -75,7 +78,69 @@ class MixedRoPE(Rotary):
             head_dim=head_dim,
             weight=weight,
             layout=validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES),
+            rotary_start=check_start(self.rotary_start, 2 * weight.shape[-1], head_dim),
         )
+
+    @classmethod
+    def fractional(
+        cls, dim: int, *, axes: int = 3, num_heads: int | None = None, base: float = 10000.0
+    ) -> MixedRoPE:
+        """Return the rotation of LTX-Video and LTX-2, by positions in fractions of a video.
+
+        Formula
+            Pair ``A i + a`` of n A pairs follows axis a, by
+            ``weight = pi / 2 * base ** (i / (n - 1))`` radians, i = 0 .. n - 1, with
+            ``n = dim // (2 A)``; n = 1 has the exponent 0.  The other channels of ``dim`` do not
+            turn.  The position on an axis is ``2 c - 1``, from -1 to 1, with ``c = p / extent`` for
+            a coordinate p; the extents of LTX are 20 seconds and 2048 by 2048 pixels.
+        Source
+            LTX-Video, arXiv:2501.00103, section 2.2; diffusers, ``LTXVideoRotaryPosEmbed`` and
+            ``LTX2AudioVideoRotaryPosEmbed``.
+        Traps
+            Frequencies ascend, and the channels that do not turn come first.  Vectors of all heads
+            are rotated before they are split into heads, so heads differ.
+
+        Parameters
+        ----------
+        dim : int
+            The channels of all heads, even.
+        axes : int
+            A: 3 for videos, 1 for sound.
+        num_heads : int, optional
+            None: vectors of ``dim`` channels with interleaved pairs (LTX-Video, and LTX-2 with
+            ``rope_type="interleaved"``).  A number: vectors (..., H, S, dim/H) with half-split
+            pairs inside each head (LTX-2 with ``rope_type="split"``); pairs that do not turn
+            are those of the first heads.
+        base : float
+            The ratio of the last frequency to the first.
+
+        Examples
+        --------
+        >>> MixedRoPE.fractional(2048)
+        MixedRoPE(2048, weight=<float64 (3, 1023)>, layout='interleaved', rotary_start=2)
+        """
+        dim = validate.size("dim", dim, minimum=2)
+        axes = validate.integer("axes", axes, minimum=1)
+        base = validate.real("base", base, above=1.0)
+        n = dim // (2 * axes)
+        if dim % 2 or n < 1:
+            raise ValueError(f"dim must be even and at least 2 axes = {2 * axes}, got {dim}")
+        with decimal_context():
+            steps = [Decimal(i) / max(n - 1, 1) for i in range(n)]
+            rising = [float(TWO_PI / 4 * Decimal(base) ** step) for step in steps]
+        weight = np.zeros((axes, n * axes))
+        for a in range(axes):
+            weight[a, a::axes] = rising
+        if num_heads is None:
+            return cls(dim, weight, layout="interleaved", rotary_start=dim - 2 * n * axes)
+        heads = validate.size("num_heads", num_heads, minimum=1)
+        if dim % (2 * heads):
+            raise ValueError(
+                f"num_heads must divide dim / 2 = {dim // 2}, the number of pairs, got {heads}"
+            )
+        whole = np.concatenate([np.zeros((axes, dim // 2 - n * axes)), weight], axis=1)
+        each = whole.reshape(axes, heads, -1).swapaxes(0, 1)
+        return cls(dim // heads, each, layout="half")
 
     @property
     def num_axes(self) -> int:
@@ -101,8 +166,8 @@ class MixedRoPE(Rotary):
         return tuple(self.replace(weight=weight) for weight in self.weight)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the channels of each pair j: (2j, 2j+1), or (j, j + P)."""
-        return layout_pairs(self.layout, self.weight.shape[-1], 0)
+        """Return the channels of each pair j: ``rotary_start`` plus (2j, 2j+1), or (j, j + P)."""
+        return layout_pairs(self.layout, self.weight.shape[-1], self.rotary_start)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
         """Return the sum over the axes of the frequencies of every pair.

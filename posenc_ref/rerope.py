@@ -28,7 +28,10 @@ class ReRoPE(RotaryScore):
         multiplies the query at position p by ``max(1, ln(p + 1) / ln(trained length))``: that
         factor is not part of this encoding (see :class:`LogNScale`).
     Error unit (see :mod:`posenc_ref.accuracy`)
-        That of :class:`RotaryScore`.
+        A = ``|scale|`` times the sum over channel pairs of ``m ** 2 ((|q1 k1| + |q2 k2|) |cos| +
+        (|q2 k1| + |q1 k2|) |sin|)``, plus ``|q k|`` of the other channels; B = ``|scale|`` times
+        the sum of ``m ** 2 (|q1| + |q2|) (|k1| + |k2|) (|i'| + |j'|) theta``, because
+        implementations rotate q by i' and k by j'.
 
     Parameters
     ----------

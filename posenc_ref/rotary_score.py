@@ -37,9 +37,9 @@ class RotaryScore(Score, abstract=True):
         ``rope``, its frequencies theta_k in radians per position and its factor m; channels outside
         all pairs add their product.
     Error unit (see :mod:`posenc_ref.accuracy`)
-        A = ``|scale|`` times the sum of ``m ** 2 ((|q1 k1| + |q2 k2|) |cos| + (|q2 k1| + |q1 k2|)
-        |sin|)`` and of ``|q k|`` of the other channels, B = ``|scale|`` times the sum of
-        ``m ** 2 (|q1 k1| + |q2 k2| + |q2 k1| + |q1 k2|) (|i'| + |j'|) theta_k``, because
+        A = ``|scale|`` times the sum over channel pairs of ``m ** 2 ((|q1 k1| + |q2 k2|) |cos| +
+        (|q2 k1| + |q1 k2|) |sin|)``, plus ``|q k|`` of the other channels; B = ``|scale|`` times
+        the sum of ``m ** 2 (|q1| + |q2|) (|k1| + |k2|) (|i'| + |j'|) theta``, because
         implementations rotate q by i' and k by j'.
 
     Notes

@@ -30,7 +30,10 @@ class SelfExtend(RotaryScore):
         keys in the cache, one block of ``window`` tokens at a time, so every key has one position,
         and between 0 and ``window - 1`` keys keep their true distance.
     Error unit (see :mod:`posenc_ref.accuracy`)
-        That of :class:`RotaryScore`.
+        A = ``|scale|`` times the sum over channel pairs of ``m ** 2 ((|q1 k1| + |q2 k2|) |cos| +
+        (|q2 k1| + |q1 k2|) |sin|)``, plus ``|q k|`` of the other channels; B = ``|scale|`` times
+        the sum of ``m ** 2 (|q1| + |q2|) (|k1| + |k2|) (|i'| + |j'|) theta``, because
+        implementations rotate q by i' and k by j'.
 
     Parameters
     ----------

@@ -110,6 +110,15 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
             text, remedy = f"only axis {a} turns the pairs", "Sum the angles of all axes."
             yield "sections", text, _of(e.replace(weight=one)), remedy
     yield "sign", "the rotation turns the other way", _of(e.replace(weight=-w))
+    remedy = "Use the given positions, which run from -1 to 1 for a coordinate c from 0 to 1."
+    for code, text, factor, offset in (
+        ("position-scale", "positions are (p + 1) / 2, such as c in place of 2 c - 1", 0.5, 0.5),
+        ("position-origin", "positions are p + 1, such as 2 c in place of 2 c - 1", 1.0, 1.0),
+    ):
+        yield (
+            code, text,
+            lambda x, at, factor=factor, offset=offset: _of(e)(x, at * factor + offset), remedy,
+        )  # fmt: skip
     layout = "half" if e.layout == "interleaved" else "interleaved"
     text = f"pairs are {layout}, declared {e.layout}"
     yield "layout", text, _of(e.replace(layout=layout))

@@ -67,6 +67,7 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
         plain = encoding.replace(scaling=None).frequencies()
         text = f"the declared scaling is missing: {encoding.scaling!r}"
         yield FrequencyMistake("scaling-missing", text, plain)
+        yield from _other_scaling(encoding)
     if encoding.position_scale != 1.0:
         plain = encoding.replace(position_scale=1.0).frequencies()
         text = f"positions are not multiplied by the declared {encoding.position_scale}"
@@ -80,6 +81,35 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             encoding.frequencies() ** (d / encoding.head_dim),
             remedy=f"Divide by {d}, the channels of all sections, not by {encoding.head_dim}.",
         )
+
+
+def _other_scaling(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield the scaling on other axes than declared, and other parameters of it."""
+    count = len(encoding.sections)
+    scaled = encoding.scaled_axes or tuple(range(count))
+    shown = "axis " + " and ".join(map(str, scaled))
+    for axes in (None, *((a,) for a in range(count))):
+        if axes != encoding.scaled_axes:
+            try:
+                other = encoding.replace(scaled_axes=axes).frequencies()
+            except ValueError:
+                continue
+            where = "every axis" if axes is None else f"axis {axes[0]}"
+            text = f"the scaling changes the frequencies of {where}, declared {shown}"
+            remedy = f"Apply {encoding.scaling!r} to the pairs of {shown} only."
+            yield FrequencyMistake("scaling-formula", text, other, remedy=remedy)
+    bases = encoding.base if isinstance(encoding.base, tuple) else (encoding.base,) * count
+    w = encoding.frequencies()
+    for axis in scaled:
+        own = encoding.axes() == axis
+        d = 2 * encoding.sections[axis]
+        flat = RoPE(d, layout="half", base=bases[axis], scaling=encoding.scaling)
+        scale = w[own] / flat.frequencies()
+        for found in scaling_mistakes(flat):
+            predicted = w.copy()
+            predicted[own] = found.predicted * scale
+            message = found.message if len(scaled) == 1 else f"{found.message}, on axis {axis}"
+            yield replace(found, message=message, predicted=predicted)
 
 
 def _on_one_axis(

@@ -36,6 +36,7 @@ from posenc_ref.rotary_score import RotaryScore
 
 from . import rotary_mistakes
 from .changed import Change, mistakes_of
+from .measured_offsets import measured
 from .path_formulas import path_changes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
@@ -47,10 +48,12 @@ _AT_ONCE = 2**10
 def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and mistakes common to all.
 
-    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``.
+    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``;
+    for a :class:`RotaryScore`, the distance by which each key is rotated.
     """
     more = mistakes_of(declared, _table_length(declared, calls[0]))
-    return chain(own_mistakes(declared), more)
+    distances = [measured(declared)] if isinstance(declared, RotaryScore) else []
+    return chain(own_mistakes(declared), more, distances)
 
 
 def own_mistakes(declared: Score) -> Iterator[Mistake]:

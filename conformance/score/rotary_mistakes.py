@@ -19,7 +19,7 @@ from .changed import Change, OfCall
 Places = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-class _Moved(RotaryScore, abstract=True):
+class Moved(RotaryScore, abstract=True):
     """The declared encoding with other positions i' and j'."""
 
     def __init__(self, declared: RotaryScore, places: Places) -> None:
@@ -33,7 +33,7 @@ class _Moved(RotaryScore, abstract=True):
 
 
 def _placed(declared: RotaryScore, places: Places) -> OfCall:
-    return lambda call: call.replace(encoding=_Moved(declared, places)).parts()
+    return lambda call: call.replace(encoding=Moved(declared, places)).parts()
 
 
 def _plain(declared: RotaryScore, rule: str) -> Change:

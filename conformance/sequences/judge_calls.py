@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
-from posenc_ref.conformance.diagnosis.match import failed, match
+from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
@@ -28,7 +29,7 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
 from .grown_state import name_growth
-from .kept_tables import Call, kept_tables
+from .kept_tables import Call, Positions, kept_tables, moved_tables
 from .offset_mistakes import Offset, offset_mistakes
 
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
@@ -209,7 +210,8 @@ def _name_state(
 ) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
-    if not wrong or match(run, seen, _state_mistakes(), parts=False, whole=True):
+    moved = likely(run, seen, moved_tables(_kept))
+    if not wrong or match(run, seen, chain(_state_mistakes(), moved), parts=False, whole=True):
         return
     if name_growth(run, seen):
         return
@@ -291,9 +293,12 @@ def _state_mistakes() -> Iterator[Mistake]:
             "Use the offset that is passed with each call, not the one of the first call.",
         ),
     )
-    yield from kept_tables(
-        lambda positions, whole: lambda call: call.at(positions(call.before(whole=whole)))
-    )
+    yield from kept_tables(_kept)
+
+
+def _kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:
+    """Return the result of a call from a table that is kept between calls."""
+    return lambda call: call.at(positions(call.before(whole=whole)))
 
 
 def _or_on(call: InTurn) -> int:

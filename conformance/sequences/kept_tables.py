@@ -50,6 +50,12 @@ def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> 
                 for whole in (False, True):
                     yield Mistake("state", text, predict(positions, whole), remedy)  # type: ignore[arg-type]
 
+
+def moved_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
+    """Yield kept tables whose added rows are one position late or early; as `kept_tables`."""
+    remedy = (
+        "Number the rows that are added to a table from the rows that it has: arange(old, new)."
+    )
     for by, words in ((1, "late"), (-1, "early")):
         for text, growth in _GROWTH.items():
             for first in _FIRST:

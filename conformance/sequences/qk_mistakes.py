@@ -63,22 +63,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             ("position-axis", f"the row index is used as the position of {what}", index(batch)),
         ):
             yield Mistake(code, message, at(positions, only))
-    for what, only in (("keys", True), ("queries", False)):
-        for code, words, change in (
-            ("position-origin", "are 1 too large", lambda p: p + 1),
-            ("position-origin", "are 1 too small", lambda p: p - 1),
-            ("position-scale", "are doubled", lambda p: 2 * p),
-            ("position-scale", "are halved", lambda p: p / 2),
-            ("wrong-row", "stand in the reverse order", lambda p: p[..., ::-1]),
-        ):
-            text = f"the positions of {what} {words}"
-            moved = at(lambda side, change=change: change(side.positions), only)  # type: ignore[misc]
-            remedy = f"Use the positions of the {what} as they are passed."
-            yield Mistake(code, text, moved, remedy)
-        for text, place in tiled(what):
-            yield Mistake("wrong-row", text, at(lambda side, of=place: of(side.positions), only),  # type: ignore[misc]
-                          WHOLE_POSITION)  # fmt: skip
-        yield from _parameters(encoding, what, only)
     for what, keys in (("keys", True), ("queries", False)):
         yield Mistake(
             "frequency-spacing",
@@ -99,6 +83,29 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 "Rotate both by +angle: their dot product then depends on the difference of "
                 "positions.",
             )
+
+
+def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield positions that tiles make, and other parameters, of queries or of keys only."""
+
+    def moved(change: Callable[[np.ndarray], np.ndarray], only: bool) -> Any:
+        return lambda side: (
+            replace(side, positions=change(side.positions)) if side.keys == only else side
+        ).truth()
+
+    for what, only in (("keys", True), ("queries", False)):
+        for code, words, change in (
+            ("position-origin", "are 1 too large", lambda p: p + 1),
+            ("position-origin", "are 1 too small", lambda p: p - 1),
+            ("position-scale", "are doubled", lambda p: 2 * p),
+            ("position-scale", "are halved", lambda p: p / 2),
+            ("wrong-row", "stand in the reverse order", lambda p: p[..., ::-1]),
+        ):
+            remedy = f"Use the positions of the {what} as they are passed."
+            yield Mistake(code, f"the positions of {what} {words}", moved(change, only), remedy)
+        yield from _parameters(encoding, what, only)
+        for text, place in tiled(what):
+            yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
 
 
 def _parameters(encoding: Any, what: str, only: bool) -> Iterator[Mistake]:

@@ -192,6 +192,6 @@ def standardized(e: StandardizedSinusoidal, at: Any, s: Steps) -> np.ndarray:
         (code, "is left out", 1.0),
         right=of_all + " It divides by n - 1, n being their number.",
     )
-    divisor = s.factor("the divisor", e.divisor, code)
+    divisor = s.factor("the multiple of the deviation", e.divisor, code)
     with np.errstate(all="ignore"):
         return np.asarray((rows - mean) / (divisor * spread))

@@ -49,9 +49,9 @@ relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset
   remedy: Keep the sign: add the largest offset instead of taking the absolute value.
 
-far-keys: Keys in another chunk, in a group or beyond the window are rotated by another rule than
-    declared.
-  trigger: logits at lengths that reach such keys, compared with those of the known wrong rules
+far-keys: Keys are rotated by other distances from the query than declared, such as keys in another
+    chunk, in a group or beyond the window.
+  trigger: the logits are those of a known wrong rule, or of whole distances that are measured
   remedy: Compare the relative positions with the encoding's offsets(q_positions, k_positions).
 
 window-edge: The window ends, or a chunk begins, at another position than declared.
