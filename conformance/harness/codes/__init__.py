@@ -234,6 +234,10 @@ that starts again
   remedy: Take the tokens after the key, up to and with the query; keep a running sum or product \
 between chunks and calls.
 
+camera-matrix: Queries or keys are multiplied by another matrix of the camera than declared.
+  trigger: the logits equal those of a transposed, inverted, missing or shared matrix
+  remedy: Multiply q by the transpose of P, k and v by its inverse, the output of attention by P.
+
 matrix-exponential: The rotation is another function of the generators than declared.
   trigger: the logits equal those of a product of exponentials, of a truncated series, or of a \
 matrix that is not skew-symmetric
