@@ -1,0 +1,157 @@
+"""Run a model on every call, and put together what each attention site received and returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .calls import GENERATED, PARTS, Batch, batch, packed
+from .record import Recorder, Site
+
+
+@dataclass
+class Run:
+    """One call of a model, or several with a cache: its tokens and the sites' joined tensors."""
+
+    name: str
+    batch: Batch
+    modules: list[Any]
+    hidden: list[Any]  #: for each site (B, T, D)
+    outputs: list[Any]  #: for each site (B, T, H, e)
+
+
+class Unlike(Exception):
+    """The attention calls of a model cannot be put together."""
+
+
+class Driver:
+    """A causal language model with its token ids."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.recorder = Recorder(model)
+        size = model.config.get_text_config().vocab_size
+        self.size, self.first = size, min(5, size - 2)
+
+    def ways(self, packing: bool) -> dict[str, Callable[[str], Run]]:
+        """Return the calls by name, with packed sequences if ``packing``."""
+        every = {
+            "one call": lambda name: self._joined(name, batch("none", self.size, self.first)),
+            "padding right": lambda name: self._joined(name, batch("right", self.size, self.first)),
+            "padding left": lambda name: self._joined(name, batch("left", self.size, self.first)),
+            "cache": lambda name: self._cached(name, batch("none", self.size, self.first)),
+            "cache, padding left": lambda n: self._cached(n, batch("left", self.size, self.first)),
+            "generate, padding left": self._generated,
+            "packed": self._packed,
+            "second call": lambda name: self._joined(name, batch("none", self.size, self.first)),
+        }
+        return {name: way for name, way in every.items() if packing or name != "packed"}
+
+    def zero(self, hidden: list[Any]) -> list[Site]:
+        """Return the sites for tokens (B, T, D) taken one by one, each at position 0."""
+        import torch
+
+        rows = [x.reshape(-1, 1, x.shape[-1]) for x in hidden]
+        count = rows[0].shape[0]
+        ids = torch.full((count, 1), self.first)
+        with self.recorder.recording(rows), torch.no_grad():
+            self.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
+        (sites,) = self.recorder.passes
+        return sites
+
+    def _joined(self, name: str, given: Batch) -> Run:
+        import torch
+
+        mask = torch.from_numpy(given.real.astype(int))
+        where = {} if given.real.all() else {"position_ids": _positions(given)}
+        with self.recorder.recording(), torch.no_grad():
+            self._call(
+                input_ids=torch.from_numpy(given.ids), attention_mask=mask, use_cache=False, **where
+            )
+        return self._run(name, given)
+
+    def _packed(self, name: str) -> Run:
+        import torch
+
+        given = packed(self.size, self.first)
+        with self.recorder.recording(), torch.no_grad():
+            self.model(
+                input_ids=torch.from_numpy(given.ids),
+                position_ids=_positions(given),
+                use_cache=False,
+            )
+        return self._run(name, given)
+
+    def _cached(self, name: str, given: Batch) -> Run:
+        import torch
+
+        mask = torch.from_numpy(given.real.astype(int))
+        ids, at = torch.from_numpy(given.ids), _positions(given)
+        cache, begin = None, 0
+        with self.recorder.recording(), torch.no_grad():
+            for size in PARTS:
+                end = begin + size
+                out = self._call(
+                    input_ids=ids[:, begin:end],
+                    attention_mask=mask[:, :end],
+                    position_ids=at[:, begin:end],
+                    past_key_values=cache,
+                    use_cache=True,
+                )
+                cache, begin = out.past_key_values, end
+        return self._run(name, given)
+
+    def _generated(self, name: str) -> Run:
+        import torch
+
+        given = batch("left", self.size, self.first)
+        with self.recorder.recording(), torch.no_grad():
+            self.model.generate(
+                input_ids=torch.from_numpy(given.ids),
+                attention_mask=torch.from_numpy(given.real.astype(int)),
+                max_new_tokens=GENERATED + 1,
+                min_new_tokens=GENERATED + 1,
+                do_sample=False,
+                eos_token_id=None,
+            )
+        return self._run(name, given.grown(GENERATED))
+
+    def _call(self, **given: Any) -> Any:
+        """Call the model, without position ids if it takes none."""
+        import inspect
+
+        if "position_ids" in given:
+            taken = inspect.signature(self.model.forward).parameters
+            if "position_ids" not in taken and "kwargs" not in taken:
+                del given["position_ids"]
+        return self.model(**given)
+
+    def _run(self, name: str, given: Batch) -> Run:
+        import torch
+
+        passes = [sites for sites in self.recorder.passes if sites]
+        if not passes:
+            raise Unlike("it does not call the attention interface")
+        if len({len(sites) for sites in passes}) > 1:
+            raise Unlike("its passes have different numbers of attention calls")
+        across = list(zip(*passes, strict=True))
+        hidden = [torch.cat([site.hidden for site in sites], dim=1) for sites in across]
+        outputs = [torch.cat([site.output for site in sites], dim=1) for sites in across]
+        if hidden[0].shape[1] != given.ids.shape[1]:
+            raise Unlike(f"{hidden[0].shape[1]} tokens reached attention, not {given.ids.shape[1]}")
+        return Run(name, given, [sites[0].module for sites in across], hidden, outputs)
+
+
+def _positions(given: Batch) -> Any:
+    """Return position ids as ``generate`` makes them: padding counts from 0 too."""
+    import torch
+
+    return torch.from_numpy(np.maximum(given.positions, 0))
+
+
+def host(tensor: Any) -> np.ndarray:
+    """Return a tensor as float64."""
+    return tensor.detach().double().numpy()

@@ -1,0 +1,41 @@
+"""``sweep_models``: judge the attention of every causal language model of transformers.
+
+A model is built small with random weights and runs as users run it: padded batches, a cache,
+``generate``.  The output of its attention function is compared with a plain softmax attention in
+float64, whose rotation, scale, mask and factors are read from the configuration.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posenc_ref.conformance.surveys.expected import expected
+from posenc_ref.conformance.surveys.transformers.census import models_folder
+from posenc_ref.conformance.surveys.transformers.sweep import Sweep, sweep_cases
+
+from .case import ModelCase
+from .judge import judge_model
+
+EXPECTED = Path(__file__).with_name("whole_models_expected.json")
+
+
+def model_types(only: Sequence[str] = ()) -> list[str]:
+    """Return the model types that match one of the patterns ``only``, or all if it is empty."""
+    models_folder()  # says what to install
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    patterns = [pattern.lower() for pattern in only or "*"]
+    return sorted(
+        name
+        for name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    )
+
+
+def sweep_models(only: Sequence[str] = (), **settings: Any) -> Sweep:
+    """Judge every model type that matches ``only``; ``settings`` are those of ``sweep_cases``."""
+    cases = [ModelCase(name) for name in model_types(only)]
+    return sweep_cases(cases, judge_model, expected(EXPECTED), **settings)
