@@ -22,6 +22,7 @@ from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
 from posenc_ref.conformance.surveys.transformers.show import parts
 from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, sweep
 from posenc_ref.conformance.surveys.whole_models.document import markdown as models_document
+from posenc_ref.conformance.surveys.whole_models.document import parts as models_parts
 from posenc_ref.conformance.surveys.whole_models.sweep import sweep_models
 
 from .options.output import progress, require_among, show, usage_error, usage_errors
@@ -72,9 +73,10 @@ def sweep_command(
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
     With `--family`, judge tables, biases or scores against their source; that needs a checkout of
-    the repository. With `--whole-models`, judge what the attention of every causal language model
-    returns, built small, over padding, a cache and generation. Exits with 0 if every module conforms or is a known exception; 1 if another
-    module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
+    the repository. With `--whole-models`, judge what the attention of every language model
+    returns, built small, over padding, a cache and generation. Exits with 0 if every module
+    conforms or is a known exception; 1 if another module deviates or cannot be judged; 2 for a
+    usage error; 3 if nothing was judged.
     """
     families = sorted(set(family or (ROTARY,)))
     others = families != [ROTARY]
@@ -116,11 +118,11 @@ def sweep_command(
             )
     if not found.outcomes:
         what = "place of these families" if others else "rotary module"
-        what = "causal language model" if whole_models else what
+        what = "language model" if whole_models else what
         raise usage_error(f"no {what} is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
         write_whole(markdown, document(found, markdown.parent))
-    show(parts(found), found.exit_code)
+    show((models_parts if whole_models else parts)(found), found.exit_code)
     raise typer.Exit(found.exit_code)
 
 

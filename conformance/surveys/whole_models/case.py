@@ -14,21 +14,22 @@ PARTS = (("eager", "float32"), ("sdpa", "float32"), ("sdpa", "bfloat16"))
 
 @dataclass(frozen=True)
 class ModelCase:
-    """A ``model_type`` of transformers with a causal language model."""
+    """A ``model_type`` of transformers with a causal or a masked language model."""
 
     model_type: str
+    causal: bool = True
 
     @property
     def name(self) -> str:
-        """Return the model type."""
-        return self.model_type
+        """Return the model type, with "masked" if the model is not causal."""
+        return self.model_type if self.causal else f"{self.model_type} masked"
 
     def blank(self) -> Outcome:
         """Return an outcome for this case, to be completed."""
         return Outcome(
             kind=ATTENTION,
-            group=self.model_type,
+            group=self.name,
             surface=ATTENTION,
-            case=self.model_type,
-            target=self.model_type,
+            case=self.name,
+            target=self.name,
         )

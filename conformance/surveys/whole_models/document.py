@@ -1,4 +1,4 @@
-"""The document of the sweep over whole models."""
+"""The document of the sweep over whole models, and what the command prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 from posenc_ref._text import markdown as escaped
 from posenc_ref.conformance.surveys.document import deviations, document
 from posenc_ref.conformance.surveys.record import Outcome
-from posenc_ref.conformance.surveys.tables import WORDS, markdown_table, swept_score
+from posenc_ref.conformance.surveys.tables import (
+    WORDS,
+    Cell,
+    TextTable,
+    markdown_table,
+    swept_score,
+)
+from posenc_ref.conformance.surveys.transformers.show import STATES, sentences
 from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep, libraries
 
 from .case import PARTS
@@ -18,10 +25,12 @@ SCRIPTS = "whole-model-deviations"
 TITLE = "The attention of whole models of transformers"
 COMMAND = "posenc sweep --whole-models --markdown FILE"
 READING = """\
-Each model type with a causal language model is built with a small configuration, usually two
-layers, and random weights. It runs as users run it: one call, padding on the right and on the left,
-a cache (a prompt, a chunk, single tokens), the same with padding, `generate` with padding, packed
-sequences, and the first call again. Position ids and masks are those that `generate` makes.
+Each model type with a causal or a masked language model is built with a small configuration,
+usually two layers, and random weights. It runs as users run it: one call, padding on the right and
+on the left, a cache (a prompt, a chunk, single tokens), the same with padding, `generate` with
+padding, packed sequences, and the first call again. Position ids and masks are those that
+`generate` makes. Masked models have no cache; packed sequences are asked only of models with a
+rotation.
 
 At every attention layer, the output of the attention function is compared with a plain softmax
 attention in float64. Its q, k and v are those that the layer computes for each token alone, at
@@ -46,7 +55,7 @@ def counts(found: Sweep) -> str:
     gaps = sum("gap" in v and "deviates" not in v for v in run)
     seconds = found.cpu_seconds / max(1, len(verdicts))
     return (
-        f"{len(verdicts)} model types: {len(run)} run, {len(run) - worse - gaps} agree in every "
+        f"{len(verdicts)} models: {len(run)} run, {len(run) - worse - gaps} agree in every "
         f"call, {worse} disagree, {len(verdicts) - len(run) + gaps} not judged in full; "
         f"{seconds:.1f} s of processor time for each"
     )
@@ -61,9 +70,25 @@ def markdown(found: Sweep, folder: Path | None = None) -> str:
         *_reasons(found),
         *_not_run(found),
         "## Every model",
-        markdown_table(["model type", *map(" ".join, PARTS), "seconds"], _rows(found)),
+        markdown_table(["model", *map(" ".join, PARTS), "seconds"], _rows(found)),
     ]
     return document(TITLE, libraries(), COMMAND, f"{found.cpu_seconds:.0f} seconds", parts)
+
+
+def parts(found: Sweep) -> list[TextTable | str]:
+    """Return the table, sentences about outcomes that do not conform, and the counts."""
+    rows: list[list[Cell]] = []
+    for line in found.outcomes:
+        if line.verdict != "refused":
+            state = (WORDS[line.verdict], STATES.get(line.verdict, "skipped"))
+            score = swept_score(line) or "none"
+            rows.append([line.name, line.encoding or "none", state, score])
+    head = ["model", "what it is", "verdict", "score"]
+    return [
+        TextTable(TITLE, head, rows, numbers=["score"]),
+        "\n".join(sentences(found)),
+        counts(found),
+    ]
 
 
 def _models(found: Sweep) -> list[tuple[str, list[Outcome]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,13 @@ class Run:
     modules: list[Any]
     hidden: list[Any]  #: for each site (B, T, D)
     outputs: list[Any]  #: for each site (B, T, H, e)
+    #: For each site (T,): which tokens reach it. Gemma 4 skips the prompt but its last token in
+    #: layers that use the keys of others.
+    reached: list[np.ndarray]
+
+
+#: The first token id that is no special token.
+_FIRST = 5
 
 
 class Unlike(Exception):
@@ -28,16 +35,24 @@ class Unlike(Exception):
 
 
 class Driver:
-    """A causal language model with its token ids."""
+    """A causal or masked language model with its token ids."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, causal: bool = True) -> None:
+        import torch
+
         self.model = model
+        self._plain = {"use_cache": False} if causal else {}
         self.recorder = Recorder(model)
-        size = model.config.get_text_config().vocab_size
-        self.size, self.first = size, min(5, size - 2)
+        self.size, self.first = model.config.get_text_config().vocab_size, _FIRST
+        ids = torch.full((1, 2), self.first)
+        with torch.no_grad():
+            self.modules = self.recorder.find(input_ids=ids, **self._plain)
 
     def ways(self, packing: bool) -> dict[str, Callable[[str], Run]]:
-        """Return the calls by name, with packed sequences if ``packing``."""
+        """Return the calls by name, with packed sequences if ``packing``.
+
+        Masked models have no cache.
+        """
         every = {
             "one call": lambda name: self._joined(name, batch("none", self.size, self.first)),
             "padding right": lambda name: self._joined(name, batch("right", self.size, self.first)),
@@ -48,7 +63,10 @@ class Driver:
             "packed": self._packed,
             "second call": lambda name: self._joined(name, batch("none", self.size, self.first)),
         }
-        return {name: way for name, way in every.items() if packing or name != "packed"}
+        left_out = set() if packing else {"packed"}
+        if not self._plain:
+            left_out = {"packed", "cache", "cache, padding left", "generate, padding left"}
+        return {name: way for name, way in every.items() if name not in left_out}
 
     def zero(self, hidden: list[Any]) -> list[Site]:
         """Return the sites for tokens (B, T, D) taken one by one, each at position 0."""
@@ -58,7 +76,7 @@ class Driver:
         count = rows[0].shape[0]
         ids = torch.full((count, 1), self.first)
         with self.recorder.recording(rows), torch.no_grad():
-            self.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
+            self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **self._plain)
         (sites,) = self.recorder.passes
         return sites
 
@@ -66,11 +84,11 @@ class Driver:
         import torch
 
         mask = torch.from_numpy(given.real.astype(int))
-        where = {} if given.real.all() else {"position_ids": _positions(given)}
+        where = dict(self._plain)
+        if self._plain and not given.real.all():
+            where["position_ids"] = _positions(given)
         with self.recorder.recording(), torch.no_grad():
-            self._call(
-                input_ids=torch.from_numpy(given.ids), attention_mask=mask, use_cache=False, **where
-            )
+            self._call(input_ids=torch.from_numpy(given.ids), attention_mask=mask, **where)
         return self._run(name, given)
 
     def _packed(self, name: str) -> Run:
@@ -101,6 +119,8 @@ class Driver:
                     past_key_values=cache,
                     use_cache=True,
                 )
+                if out.get("past_key_values") is None:
+                    raise Unlike("its output has no cache")
                 cache, begin = out.past_key_values, end
         return self._run(name, given)
 
@@ -133,16 +153,37 @@ class Driver:
         import torch
 
         passes = [sites for sites in self.recorder.passes if sites]
-        if not passes:
-            raise Unlike("it does not call the attention interface")
         if len({len(sites) for sites in passes}) > 1:
             raise Unlike("its passes have different numbers of attention calls")
         across = list(zip(*passes, strict=True))
-        hidden = [torch.cat([site.hidden for site in sites], dim=1) for sites in across]
-        outputs = [torch.cat([site.output for site in sites], dim=1) for sites in across]
-        if hidden[0].shape[1] != given.ids.shape[1]:
-            raise Unlike(f"{hidden[0].shape[1]} tokens reached attention, not {given.ids.shape[1]}")
-        return Run(name, given, [sites[0].module for sites in across], hidden, outputs)
+        sizes = [max(site.hidden.shape[1] for site in sites) for sites in passes]
+        if sum(sizes) != given.ids.shape[1]:
+            raise Unlike(f"{sum(sizes)} tokens reached attention, not {given.ids.shape[1]}")
+
+        def joined(name: str, sites: Sequence[Site]) -> Any:
+            parts = (getattr(site, name) for site in sites)
+            return torch.cat([_filled(x, n) for x, n in zip(parts, sizes, strict=True)], dim=1)
+
+        reached = []
+        for sites in across:
+            lengths = (site.hidden.shape[1] for site in sites)
+            late = [np.arange(n) >= n - own for n, own in zip(sizes, lengths, strict=True)]
+            reached.append(np.concatenate(late))
+        return Run(
+            name,
+            given,
+            [sites[0].module for sites in across],
+            [joined("hidden", sites) for sites in across],
+            [joined("output", sites) for sites in across],
+            reached,
+        )
+
+
+def _filled(x: Any, size: int) -> Any:
+    """Return x (B, S, ...) with zeros in front, for ``size`` tokens."""
+    import torch
+
+    return torch.cat([x.new_zeros((x.shape[0], size - x.shape[1], *x.shape[2:])), x], dim=1)
 
 
 def _positions(given: Batch) -> Any:
@@ -154,4 +195,4 @@ def _positions(given: Batch) -> Any:
 
 def host(tensor: Any) -> np.ndarray:
     """Return a tensor as float64."""
-    return tensor.detach().double().numpy()
+    return np.asarray(tensor.detach().double().numpy())

@@ -17,7 +17,8 @@ def controls(layer: Layer, batch: Batch) -> Iterator[tuple[str, Changed]]:
     """Yield wrong references by name; none of them may agree with a model."""
     yield "scale 1 % larger", (layer.replace(scale_factor=1.01), batch)
     window = None if layer.window is None else layer.window - 1
-    yield "mask one key late", (layer.replace(nearest=-1, window=window), batch)
+    if layer.causal or window is not None:
+        yield "mask one key late", (layer.replace(nearest=-1, window=window), batch)
     if layer.encoding is not None:
         yield "frequencies 1 % larger", (layer.replace(stretch=1.01), batch)
         yield "queries one position late", (layer.replace(query_shift=1), batch)
@@ -31,8 +32,10 @@ def causes(layer: Layer, batch: Batch) -> Iterator[tuple[str, str, Changed]]:
         joined = Batch(batch.ids, batch.positions)
         slots = np.broadcast_to(np.arange(batch.ids.shape[1]), batch.ids.shape)
         seen = "packed sequences see each other"
-        yield "mask", f"{seen}; masked by slots", (layer.replace(by_slot=True), joined)
+        yield "mask", seen, (layer.replace(by_slot=True), joined)
         yield "mask", f"{seen}, and positions count all tokens", (layer, Batch(batch.ids, slots))
+        counted = Batch(batch.ids, slots, batch.sequence)
+        yield "positions", "positions count all tokens of the row", (layer, counted)
     if not batch.real.all():
         yield "mask", "padding is visible", (layer, _unpadded(batch))
         slots = np.broadcast_to(np.arange(batch.ids.shape[1]), batch.ids.shape)
@@ -48,7 +51,10 @@ def causes(layer: Layer, batch: Batch) -> Iterator[tuple[str, str, Changed]]:
             yield "mask", f"a window of {size} keys", (layer.replace(window=size), batch)
     if layer.chunk is not None:
         yield "mask", "the chunks are not applied", (layer.replace(chunk=None), batch)
-    yield "mask", "later keys are visible", (layer.replace(causal=False), batch)
+    if layer.causal:
+        yield "mask", "later keys are visible", (layer.replace(causal=False), batch)
+    else:
+        yield "mask", "later keys are not visible", (layer.replace(causal=True), batch)
     if layer.encoding is not None:
         yield "rotation", "q and k are not rotated", (layer.replace(encoding=None), batch)
     if layer.query_scale is not None:
@@ -64,5 +70,3 @@ def causes(layer: Layer, batch: Batch) -> Iterator[tuple[str, str, Changed]]:
 
 def _unpadded(batch: Batch) -> Batch:
     return Batch(batch.ids, np.maximum(batch.positions, 0), batch.sequence)
-
-

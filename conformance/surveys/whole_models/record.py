@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass
 class Site:
-    """One call of the attention function: the module, its input, and the call's arguments."""
+    """One call of the attention function: the module, its input, and the call's tensors."""
 
     module: Any
     hidden: Any  #: (B, S, D): the input of the attention module
@@ -22,7 +22,6 @@ class Site:
     key: Any  #: (B, G, L, d): keys after rotation, those of the cache included
     value: Any  #: (B, G, L, e)
     output: Any  #: (B, S, H, e): the result, before the output projection
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 class Recorder:
@@ -35,8 +34,16 @@ class Recorder:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.passes: list[list[Site]] = []
+        self._modules: list[Any] = []
         self._inputs: dict[int, Any] = {}
         self._replace: list[Any] | None = None
+
+    def find(self, **call: Any) -> list[Any]:
+        """Return the modules that use the interface in this call of the model."""
+        with self.recording():
+            self.model(**call)
+        self._modules = list({id(s.module): s.module for s in self.passes[-1]}.values())
+        return self._modules
 
     @contextlib.contextmanager
     def recording(self, hidden: list[Any] | None = None) -> Iterator[list[list[Site]]]:
@@ -50,11 +57,7 @@ class Recorder:
             return self._recorded(usual(interface, name, default))
 
         hooks = [self.model.register_forward_pre_hook(self._begin)]
-        hooks += [
-            module.register_forward_pre_hook(self._enter, with_kwargs=True)
-            for module in self.model.modules()
-            if "Attention" in type(module).__name__
-        ]
+        hooks += [m.register_forward_pre_hook(self._enter, with_kwargs=True) for m in self._modules]
         AttentionInterface.get_interface = get_interface
         try:
             yield self.passes
@@ -69,7 +72,7 @@ class Recorder:
     def _enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Keep the hidden states that a module receives, after their replacement if asked."""
         name = next((n for n in ("hidden_states", "query_states") if n in kwargs), None)
-        found = kwargs[name] if name else (args[0] if args else None)
+        given = found = kwargs[name] if name else (args[0] if args else None)
         if found is None or not hasattr(found, "ndim") or found.ndim != 3:
             return None
         if self._replace is not None:
@@ -77,16 +80,18 @@ class Recorder:
             if site < len(self._replace):
                 found = self._replace[site]
         self._inputs[id(module)] = found.detach().clone()
-        if name:
-            return args, {**kwargs, name: found}
-        return (found, *args[1:]), kwargs
+
+        def changed(value: Any) -> Any:  # CTRL passes the same tensor as q, k and v
+            return found if value is given else value
+
+        return tuple(map(changed, args)), {key: changed(value) for key, value in kwargs.items()}
 
     def _recorded(self, function: Any) -> Any:
         def attention(module: Any, query: Any, key: Any, value: Any, *a: Any, **kw: Any) -> Any:
             result = function(module, query, key, value, *a, **kw)
             hidden = self._inputs.get(id(module))
-            tensors = (x.detach().clone() for x in (query, key, value, result[0]))
-            self.passes[-1].append(Site(module, hidden, *tensors, kw))
+            q, k, v, out = (x.detach().clone() for x in (query, key, value, result[0]))
+            self.passes[-1].append(Site(module, hidden, q, k, v, out))
             return result
 
         return attention

@@ -94,7 +94,9 @@ def visible(layer: Layer, batch: Batch) -> np.ndarray:
         seen = seen & (abs(distance) < layer.window)
     if layer.chunk is not None:
         seen = seen & (p[:, :, None] // layer.chunk == p[:, None, :] // layer.chunk)
-    return seen | np.eye(p.shape[1], dtype=bool)  # no row without a key: padding, shifted masks
+    return np.asarray(
+        seen | np.eye(p.shape[1], dtype=bool)
+    )  # no row without a key: padding, shifted masks
 
 
 def _logits(layer: Layer, q: Any, k: Any, batch: Batch) -> Truth:

@@ -6,6 +6,7 @@ import copy
 import re
 from typing import Any
 
+from posenc_ref.conformance.surveys.record import one_line
 from posenc_ref.conformance.surveys.transformers.build import SETTINGS as CONSISTENT
 from posenc_ref.conformance.surveys.transformers.case import Unjudged
 
@@ -31,6 +32,7 @@ _SIZES: dict[str, Any] = {
         ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "num_kv_shared_layers"), 2),
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "sliding_window": 5, "attention_chunk_size": 5, "attention_window_size": 5,
+    "local_attention": 8,
     **dict.fromkeys(
         ("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"), 16),
     "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "hidden_size_per_layer_input": 8,
@@ -38,17 +40,22 @@ _SIZES: dict[str, Any] = {
     "mamba_n_heads": 4, "mamba_num_heads": 4, "mamba_d_head": 32, "mamba_head_dim": 32,
     "mamba_d_state": 8, "ssm_state_size": 8, "mamba_chunk_size": 8, "chunk_size": 8,
     "mamba_d_ssm": 128, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+    "n_groups": 1, "mamba_n_groups": 1, "mamba_ngroups": 1,
     "linear_num_key_heads": 4, "linear_num_value_heads": 4,
 }  # fmt: skip
 #: Sizes that are set even if the default configuration leaves them None.
 _ALWAYS = {
     "head_dim", "num_key_value_heads", "num_experts", "n_routed_experts", "num_experts_per_tok",
-    "pad_token_id", "bos_token_id", "eos_token_id",
+    "pad_token_id", "bos_token_id", "eos_token_id", "vocab_size",
 }  # fmt: skip
 #: Settings of one model type beside the sizes, because it needs them to be built.
 _OWN: dict[str, dict[str, Any]] = {
     "bailing_hybrid": {"num_experts": 16},
     "bamba": {"attn_layer_indices": [1]},
+    "dbrx": {
+        "attn_config": {"clip_qkv": 8.0, "kv_n_heads": 2, "rope_theta": 1e4},
+        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 2, "moe_top_k": 1},
+    },
     "dots1": {"n_shared_experts": 1},
     "dots3_note_text": {
         "layer_types": ["indexed_attention", "indexed_attention"], "per_layer_config": {},
@@ -75,6 +82,7 @@ _OWN: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 4, "layer_types": ["chunked_attention"] * 3 + ["full_attention"],
         "no_rope_layers": [1, 1, 1, 0], "moe_layers": [],
     },
+    "mimo_v2_flash": {"head_dim": 48},
     "qwen2": {"use_sliding_window": True, "max_window_layers": 1},
     "qwen2_moe": {"use_sliding_window": True, "max_window_layers": 1},
     "qwen3": {"use_sliding_window": True, "max_window_layers": 1},
@@ -92,19 +100,19 @@ _OWN: dict[str, dict[str, Any]] = {
     "smollm3": {"no_rope_layers": [1, 0]},
     "xmod": {"default_language": "en_XX"},
     "zamba": {
-        "layers_block_type": ["linear_attention", "hybrid"], "attention_head_dim": 32,
-        "num_key_value_heads": 4,
+        "num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2,
+        "attention_head_dim": 32, "num_key_value_heads": 4, "attention_hidden_size": 128,
     },
     "zamba2": {
         "layers_block_type": ["linear_attention", "hybrid"], "attention_head_dim": 32,
-        "num_key_value_heads": 4,
+        "num_key_value_heads": 4, "attention_hidden_size": 128,
     },
     "zaya": {"num_experts_per_tok": 1},
 }  # fmt: skip
-_LARGEST = 4_000_000  # parameters
+_LARGEST = 20_000_000  # parameters
 
 
-def small_config(model_type: str) -> Any:
+def small_config(model_type: str, causal: bool = True) -> Any:
     """Return a configuration of two layers, or one layer of each type, with small widths.
 
     Raises :class:`Unjudged` if the configuration class accepts no such sizes.
@@ -115,17 +123,19 @@ def small_config(model_type: str) -> Any:
     try:
         default = cls()
         parts = (getattr(default, name, None) for name in default.sub_configs)
-        types = sorted({part.model_type for part in parts if getattr(part, "model_type", "")})
+        types = sorted({getattr(part, "model_type", "") for part in parts} - {""})
         if types and "num_hidden_layers" not in default.to_dict():
-            reason = f"it consists of other models ({', '.join(types)}), judged by themselves"
+            reason = f"it consists of other models: {', '.join(types)}"
             raise Unjudged("undrivable", reason)
         config = cls(**_settings(model_type, default))
     except Unjudged:
         raise
     except Exception as error:
-        raise Unjudged("undrivable", f"no small configuration: {error}") from error
+        raise Unjudged("undrivable", f"no small configuration: {one_line(error)}") from error
+    if config.is_encoder_decoder and not causal:
+        raise Unjudged("undrivable", "its masked model has an encoder and a decoder")
     if hasattr(config, "is_decoder"):
-        config.is_decoder = True
+        config.is_decoder = causal
     return config
 
 
@@ -151,18 +161,19 @@ def _settings(model_type: str, default: Any) -> dict[str, Any]:
     return given | copy.deepcopy(_OWN.get(model_type, {}))
 
 
-def small_model(config: Any) -> Any:
-    """Return a causal language model with random weights that make logits of about 1."""
+def small_model(config: Any, causal: bool = True) -> Any:
+    """Return a language model with random weights that make logits of about 1."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
+    make = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     config._attn_implementation = "eager"
     with torch.device("meta"):
-        empty = AutoModelForCausalLM.from_config(copy.deepcopy(config))
+        empty = make.from_config(copy.deepcopy(config))
     size = sum(p.numel() for p in empty.parameters())
     if size > _LARGEST:
         raise Unjudged("undrivable", f"its small configuration has {size:,} parameters")
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model = make.from_config(config).eval()
     torch.manual_seed(0)
     with torch.no_grad():
         for name, weight in model.named_parameters():
