@@ -11,6 +11,8 @@ LENGTHS = (12, 9, 6)
 SLOTS = max(LENGTHS)
 PARTS = (7, 3, 1, 1)
 GENERATED = 3
+#: The token id of padding.
+PAD = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ def batch(side: str, vocabulary: int, first: int) -> Batch:
         positions -= SLOTS - np.array(LENGTHS)[:, None]
     elif side == "right":
         positions[positions >= np.array(LENGTHS)[:, None]] = -1
-    return Batch(ids, np.maximum(positions, -1))
+    positions = np.maximum(positions, -1)
+    return Batch(np.where(positions < 0, PAD, ids), positions)
 
 
 def packed(vocabulary: int, first: int) -> Batch:

@@ -42,9 +42,9 @@ float32, 8 in bfloat16. A pass counts only if wrong references are rejected in e
 scale, frequencies 1 % larger, queries one position late, a mask one key late, visible padding.
 
 "conforms" means: equal to this reference, whose facts are read from the configuration and the
-source code of transformers. It does not certify a checkpoint. Learned tables that are added to
-embeddings are not judged here; [transformers-sweep-other.md](transformers-sweep-other.md) judges
-them."""
+source code of transformers. It does not certify a checkpoint. Of learned tables that are added to
+embeddings, the rows of every call are compared: position p must have the row p + r, where r is the
+row of a single token. [transformers-sweep-other.md](transformers-sweep-other.md) judges r."""
 
 
 def counts(found: Sweep) -> str:

@@ -24,6 +24,8 @@ class Run:
     #: For each site (T,): which tokens reach it. Gemma 4 skips the prompt but its last token in
     #: layers that use the keys of others.
     reached: list[np.ndarray]
+    #: The rows (B, T) that are looked up in each table of positions.
+    rows: dict[str, np.ndarray]
 
 
 #: The first token id that is no special token.
@@ -42,6 +44,7 @@ class Driver:
 
         self.model = model
         self._plain = {"use_cache": False} if causal else {}
+        self.first_rows: dict[str, int] = {}
         self.recorder = Recorder(model)
         self.size, self.first = model.config.get_text_config().vocab_size, _FIRST
         ids = torch.full((1, 2), self.first)
@@ -69,7 +72,10 @@ class Driver:
         return {name: way for name, way in every.items() if name not in left_out}
 
     def zero(self, hidden: list[Any]) -> list[Site]:
-        """Return the sites for tokens (B, T, D) taken one by one, each at position 0."""
+        """Return the sites for tokens (B, T, D) taken one by one, each at position 0.
+
+        ``first_rows`` then has the rows of tables for position 0.
+        """
         import torch
 
         rows = [x.reshape(-1, 1, x.shape[-1]) for x in hidden]
@@ -78,6 +84,8 @@ class Driver:
         with self.recorder.recording(rows), torch.no_grad():
             self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **self._plain)
         (sites,) = self.recorder.passes
+        (rows,) = self.recorder.rows
+        self.first_rows = {name: int(found.flatten()[0]) for name, found in rows.items()}
         return sites
 
     def _joined(self, name: str, given: Batch) -> Run:
@@ -176,7 +184,18 @@ class Driver:
             [joined("hidden", sites) for sites in across],
             [joined("output", sites) for sites in across],
             reached,
+            {name: self._rows(name, given, sizes) for name in self.recorder.rows[0]},
         )
+
+    def _rows(self, name: str, given: Batch, sizes: list[int]) -> np.ndarray:
+        """Return the rows of a table (B, T) that the passes look up; -1 where they do not."""
+        parts = [found.get(name) for found in self.recorder.rows]
+        shapes = [(len(given.ids), size) for size in sizes]
+        whole = [
+            np.full(shape, -1) if part is None else np.broadcast_to(part.numpy(), shape)
+            for part, shape in zip(parts, shapes, strict=True)
+        ]
+        return np.concatenate(whole, axis=1)
 
 
 def _filled(x: Any, size: int) -> Any:

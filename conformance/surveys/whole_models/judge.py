@@ -78,6 +78,9 @@ def _judge(line: Outcome, model: Any, layers: Layers) -> Outcome:
             failed[name] = one_line(error, _MOST)
             continue
         done[name] = 0.0
+        for text in _wrong_rows(run, driver.first_rows):
+            messages.setdefault("positions", f"{name}: {text}")
+            done[name] = float("inf")
         for site in sites:
             score = site.score(line.dtype)
             executed += site.output.size
@@ -149,6 +152,20 @@ class _Site:
         for name, changed in controls(self.layer, self.batch):
             if self.score(dtype, *changed) <= budget(dtype):
                 yield f"{self.name}: {name}"
+
+
+def _wrong_rows(run: Run, first: dict[str, int]) -> Iterator[str]:
+    """Yield a sentence for each table of positions whose rows are not those of the tokens.
+
+    Position p has the row p + r, where r is the row of a single token.
+    """
+    for table, rows in run.rows.items():
+        right = run.batch.positions + first[table]
+        wrong = np.argwhere((rows != right) & run.batch.real)
+        if len(wrong):
+            at = tuple(wrong[0])
+            place = f"position {run.batch.positions[at]} of row {at[0]}"
+            yield f"{place} has row {rows[at]} of {table}, not {right[at]}"
 
 
 def _sites(driver: Driver, layers: Layers, run: Run) -> Iterator[_Site]:

@@ -7,6 +7,7 @@ of the interface in one forward pass of the model; a pass makes the same calls i
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ class Site:
     output: Any  #: (B, S, H, e): the result, before the output projection
 
 
+#: A pattern for the names of learned tables of positions.
+_TABLES = re.compile(r"(^|\.)(position_embeddings|wpe|embed_positions|positions_embed)\.weight$")
+
+
 class Recorder:
     """Records the attention calls of a model, pass by pass.
 
@@ -34,6 +39,11 @@ class Recorder:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.passes: list[list[Site]] = []
+        #: For each pass the rows that are looked up in tables of positions, by the table's name.
+        self.rows: list[dict[str, Any]] = []
+        self._tables = {
+            id(weight): name for name, weight in model.named_parameters() if _TABLES.search(name)
+        }
         self._modules: list[Any] = []
         self._inputs: dict[int, Any] = {}
         self._replace: list[Any] | None = None
@@ -48,9 +58,17 @@ class Recorder:
     @contextlib.contextmanager
     def recording(self, hidden: list[Any] | None = None) -> Iterator[list[list[Site]]]:
         """Record the passes inside this context, and yield the list that they are put into."""
+        import torch
         from transformers.modeling_utils import AttentionInterface
 
-        self.passes, self._inputs, self._replace = [], {}, hidden
+        look_up = torch.nn.functional.embedding
+
+        def embedding(rows: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
+            if (name := self._tables.get(id(weight))) is not None and self.rows:
+                self.rows[-1][name] = rows.detach().clone()
+            return look_up(rows, weight, *args, **kwargs)
+
+        self.passes, self.rows, self._inputs, self._replace = [], [], {}, hidden
         usual = AttentionInterface.get_interface
 
         def get_interface(interface: Any, name: str, default: Any) -> Any:
@@ -59,15 +77,18 @@ class Recorder:
         hooks = [self.model.register_forward_pre_hook(self._begin)]
         hooks += [m.register_forward_pre_hook(self._enter, with_kwargs=True) for m in self._modules]
         AttentionInterface.get_interface = get_interface
+        torch.nn.functional.embedding = embedding
         try:
             yield self.passes
         finally:
             AttentionInterface.get_interface = usual
+            torch.nn.functional.embedding = look_up
             for hook in hooks:
                 hook.remove()
 
     def _begin(self, *_: Any) -> None:
         self.passes.append([])
+        self.rows.append({})
 
     def _enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Keep the hidden states that a module receives, after their replacement if asked."""

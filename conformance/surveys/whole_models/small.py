@@ -32,7 +32,8 @@ _SIZES: dict[str, Any] = {
         ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "num_kv_shared_layers"), 2),
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "sliding_window": 5, "attention_chunk_size": 5, "attention_window_size": 5,
-    "local_attention": 8,
+    "local_attention": 8, "entity_vocab_size": 9,
+    "entity_emb_size": 16,
     **dict.fromkeys(
         ("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"), 16),
     "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "hidden_size_per_layer_input": 8,
@@ -40,7 +41,7 @@ _SIZES: dict[str, Any] = {
     "mamba_n_heads": 4, "mamba_num_heads": 4, "mamba_d_head": 32, "mamba_head_dim": 32,
     "mamba_d_state": 8, "ssm_state_size": 8, "mamba_chunk_size": 8, "chunk_size": 8,
     "mamba_d_ssm": 128, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
-    "n_groups": 1, "mamba_n_groups": 1, "mamba_ngroups": 1,
+    "linear_head_dim": 16, "linear_num_heads": 4, "n_groups": 1, "mamba_n_groups": 1, "mamba_ngroups": 1,
     "linear_num_key_heads": 4, "linear_num_value_heads": 4,
 }  # fmt: skip
 #: Sizes that are set even if the default configuration leaves them None.
@@ -60,6 +61,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "dots3_note_text": {
         "layer_types": ["indexed_attention", "indexed_attention"], "per_layer_config": {},
     },
+    "esmc": {"num_key_value_heads": 4},
     "gemma3n_text": {
         "num_hidden_layers": 4, "num_kv_shared_layers": 2,
         "layer_types": ["sliding_attention", "full_attention"] * 2,
