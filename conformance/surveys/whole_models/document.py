@@ -66,7 +66,7 @@ def markdown(found: Sweep, folder: Path | None = None) -> str:
     parts = [
         f"**{counts(found)}.**",
         READING,
-        *deviations(found, found.known, folder, SCRIPTS),
+        *deviations(found, found.known, folder, SCRIPTS, most=6),
         *_reasons(found),
         *_not_run(found),
         "## Every model",

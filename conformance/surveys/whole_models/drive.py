@@ -84,8 +84,8 @@ class Driver:
         with self.recorder.recording(rows), torch.no_grad():
             self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **self._plain)
         (sites,) = self.recorder.passes
-        (rows,) = self.recorder.rows
-        self.first_rows = {name: int(found.flatten()[0]) for name, found in rows.items()}
+        (first,) = self.recorder.rows
+        self.first_rows = {name: int(found.flatten()[0]) for name, found in first.items()}
         return sites
 
     def _joined(self, name: str, given: Batch) -> Run:

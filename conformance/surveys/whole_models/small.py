@@ -41,7 +41,8 @@ _SIZES: dict[str, Any] = {
     "mamba_n_heads": 4, "mamba_num_heads": 4, "mamba_d_head": 32, "mamba_head_dim": 32,
     "mamba_d_state": 8, "ssm_state_size": 8, "mamba_chunk_size": 8, "chunk_size": 8,
     "mamba_d_ssm": 128, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
-    "linear_head_dim": 16, "linear_num_heads": 4, "n_groups": 1, "mamba_n_groups": 1, "mamba_ngroups": 1,
+    "linear_head_dim": 16, "linear_num_heads": 4, "n_groups": 1, "mamba_n_groups": 1,
+    "mamba_ngroups": 1,
     "linear_num_key_heads": 4, "linear_num_value_heads": 4,
 }  # fmt: skip
 #: Sizes that are set even if the default configuration leaves them None.

@@ -34,14 +34,15 @@ for config, cls in ((BertConfig, BertLMHeadModel), (RobertaConfig, RobertaForCau
             output_logits=True,
             return_dict_in_generate=True,
         )
-    rows = {}
+    rows = []
     table = next(m for n, m in model.named_modules() if n.endswith(".position_embeddings"))
-    hook = table.register_forward_pre_hook(lambda _, given: rows.update(now=given[0].tolist()[0]))
+    hook = table.register_forward_pre_hook(
+        lambda _, given, rows=rows: rows.append(given[0].tolist()[0])
+    )
     model(input_ids=ids)
-    first = rows["now"]
     model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=1)
     hook.remove()
     print(
-        f"{cls.__name__}: rows {first} in forward, {rows['now']} in generate; largest difference "
+        f"{cls.__name__}: rows {rows[0]} in forward, {rows[1]} in generate; largest difference "
         f"of logits {(made.logits[0] - forward).abs().max():.2g}"
     )
