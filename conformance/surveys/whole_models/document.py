@@ -29,8 +29,8 @@ Each model type with a causal or a masked language model is built with a small c
 usually two layers, and random weights. It runs as users run it: one call, padding on the right and
 on the left, a cache (a prompt, a chunk, single tokens), the same with padding, `generate` with
 padding, packed sequences, and the first call again. Position ids and masks are those that
-`generate` makes. Masked models have no cache; packed sequences are asked only of models with a
-rotation.
+`generate` makes. Masked models have no cache; packed sequences are asked only of models that
+`from_config` reads and that add no table to embeddings.
 
 At every attention layer, the output of the attention function is compared with a plain softmax
 attention in float64. Its q, k and v are those that the layer computes for each token alone, at
@@ -38,8 +38,9 @@ position 0. Rotation, scale, query scale, windows and softcap are those that `fr
 configuration state; positions and masks are those of the tokens in their own sequences.
 
 The score is the largest error in units of rounding ([judging.md](../judging.md)): 128 pass in
-float32, 8 in bfloat16. A pass counts only if wrong references are rejected in every layer: another
-scale, frequencies 1 % larger, queries one position late, a mask one key late, visible padding.
+float32, 8 in bfloat16. A pass in float32 counts only if wrong references are rejected in every
+layer, as far as they apply to it: a scale or frequencies 1 % larger, queries one position late, a
+mask one key late, visible padding.
 
 "conforms" means: equal to this reference, whose facts are read from the configuration and the
 source code of transformers. It does not certify a checkpoint. Of learned tables that are added to
