@@ -21,6 +21,9 @@ from posenc_ref.conformance.surveys.transformers.document import markdown as rot
 from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
 from posenc_ref.conformance.surveys.transformers.show import parts
 from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, sweep
+from posenc_ref.conformance.surveys.whole_models.document import markdown as models_document
+from posenc_ref.conformance.surveys.whole_models.document import parts as models_parts
+from posenc_ref.conformance.surveys.whole_models.sweep import sweep_models
 
 from .options.output import progress, require_among, show, usage_error, usage_errors
 
@@ -50,6 +53,9 @@ def sweep_command(
         list[str] | None,
         typer.Option(help=f"'rotary', or one of the other encodings: {', '.join(FAMILIES)}."),
     ] = None,
+    whole_models: Annotated[
+        bool, typer.Option("--whole-models", help="Judge the attention of small whole models.")
+    ] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write a line of JSON per outcome to this file.")
     ] = None,
@@ -67,8 +73,10 @@ def sweep_command(
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
     With `--family`, judge tables, biases or scores against their source; that needs a checkout of
-    the repository. Exits with 0 if every module conforms or is a known exception; 1 if another
-    module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
+    the repository. With `--whole-models`, judge what the attention of every language model
+    returns, built small, over padding, a cache and generation. Exits with 0 if every module
+    conforms or is a known exception; 1 if another module deviates or cannot be judged; 2 for a
+    usage error; 3 if nothing was judged.
     """
     families = sorted(set(family or (ROTARY,)))
     others = families != [ROTARY]
@@ -77,6 +85,10 @@ def sweep_command(
         raise usage_error(
             f"--family {' or '.join(FAMILIES)} cannot be combined with --family rotary, "
             "--rope-type, --dtype or --surface"
+        )
+    if whole_models and (family or rope_type or dtype or surface):
+        raise usage_error(
+            "--whole-models cannot be combined with --family, --rope-type, --dtype or --surface"
         )
     if json_file is not None and resume is not None:
         raise usage_error("--json begins a file and --resume continues one: give one of them")
@@ -91,7 +103,9 @@ def sweep_command(
     }
     with usage_errors(ModuleNotFoundError, ValueError, OSError), progress() as bar:
         settings["progress"] = bar
-        if others:
+        if whole_models:
+            found, document = sweep_models(only or (), **settings), models_document
+        elif others:
             found, document = _other(families, only or (), settings)
         else:
             document = rotary_document
@@ -104,10 +118,11 @@ def sweep_command(
             )
     if not found.outcomes:
         what = "place of these families" if others else "rotary module"
+        what = "language model" if whole_models else what
         raise usage_error(f"no {what} is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
         write_whole(markdown, document(found, markdown.parent))
-    show(parts(found), found.exit_code)
+    show((models_parts if whole_models else parts)(found), found.exit_code)
     raise typer.Exit(found.exit_code)
 
 

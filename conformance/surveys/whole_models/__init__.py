@@ -1,0 +1,1 @@
+"""Judge the attention of whole models of the installed transformers."""
