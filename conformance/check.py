@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
+from posenc_ref import Encoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .calling import NoConvention, bind, takes
@@ -18,7 +18,7 @@ from .diagnosis.reproduce_fn import runnable
 from .harness import state
 from .harness.driver import Driver, Malformed, Refused
 from .harness.foreign import said, tame
-from .harness.implementation import Implementation
+from .harness.implementation import DECLARED, Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
 from .harness.report import Report
@@ -114,7 +114,7 @@ def check(
     fn = tame(fn)
     bound = fn if isinstance(fn, Implementation) else None
     encoding = encoding or (bound.encoding if bound else None)
-    if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding | MRoPEPositions):
+    if encoding is not None and not isinstance(encoding, DECLARED):
         raise TypeError(
             f"encoding must be a posenc_ref encoding, such as RoPE(64, layout='half') or "
             f"preset('llama-3.1-8b').only, got {encoding!r}"

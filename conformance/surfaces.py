@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from posenc_ref import (
     ALiBi,
+    Attention,
     ConViTBias,
+    ConvPositions,
     Learned,
     ModelEncoding,
     MRoPEPositions,
@@ -17,9 +19,12 @@ from posenc_ref import (
     XPos,
     softmax_scale,
 )
+from posenc_ref.rotary_score import RotaryScore
 
+from .functions.heads import by_head
 from .harness.implementation import Declared
 from .harness.signatures import SURFACES
+from .oracle.attention import attention_of, whole_tokens
 
 __all__ = ["WORDS", "Declared", "families_of", "refuse"]
 
@@ -29,6 +34,7 @@ WORDS = {
     "none": "functions without an encoding",
     "rope": "RoPE encodings",
     "rotary": "rotary encodings",
+    "heads": "encodings with a map for each head",
     "table": "table encodings",
     "padded table": "Learned tables with padding_idx",
     "bias": "bias encodings",
@@ -36,6 +42,9 @@ WORDS = {
     "alibi": "ALiBi",
     "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
+    "attention": "attention layers (an Attention, as ModelEncoding.attention() gives)",
+    "convolution": "convolutional positions of a sequence (ConvPositions)",
+    "convolution grid": "convolutional positions of a grid (ConvPositions)",
     "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
 }
 
@@ -46,9 +55,15 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("none",)
     if isinstance(declared, ModelEncoding):
         return ("model",)
+    if isinstance(declared, Attention):
+        return ("attention",)
     if isinstance(declared, MRoPEPositions):
         return ("positions",)
+    if isinstance(declared, ConvPositions):
+        return ("convolution" if declared.num_axes == 1 else "convolution grid",)
     found = [declared.family]
+    if by_head(declared):  # surfaces of rotary encodings take one rotation for all heads
+        found = [*(name for name in found if name != "rotary"), "heads"]
     if isinstance(declared, ALiBi):
         found.append("alibi")
     if isinstance(declared, T5Bias):
@@ -67,6 +82,13 @@ def refuse(surface: str, declared: Declared) -> None:
         hint = ""
         if isinstance(declared, ModelEncoding):
             hint = f"; pass model.only or model.encodings[name] for name in {[*declared.encodings]}"
+        elif by_head(declared):
+            hint = " with a map for each head; judge it on surface 'apply'"
+        elif isinstance(declared, RotaryScore) and "rotary" in families:
+            hint = (
+                ": queries have another position for each kind of key; judge the logits on surface "
+                "'scores', or the rotation alone against its rope"
+            )
         elif surface == "grid":
             hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
         raise ValueError(
@@ -74,6 +96,8 @@ def refuse(surface: str, declared: Declared) -> None:
         )
     if isinstance(declared, ModelEncoding):
         _refuse_model(surface, declared)
+    if surface == "attention" and declared is not None:
+        _refuse_attention(declared)
     if isinstance(declared, Table):
         if surface == "grid":
             declared.grid_positions(1, 1)  # raises where a table has no grid
@@ -92,11 +116,22 @@ def refuse(surface: str, declared: Declared) -> None:
             f"surface {surface!r} treats queries and keys alike, but XPos scales them differently; "
             "judge both on surface 'apply_qk'"
         )
-    if surface == "shift_keys" and isinstance(declared, Rotary) and declared.depends_on_length:
+    shifts = surface in ("shift_keys", "evict_keys")
+    if shifts and isinstance(declared, Rotary) and declared.depends_on_length:
         raise ValueError(
-            "surface 'shift_keys' requires frequencies that do not depend on the length, got "
+            f"surface {surface!r} requires frequencies that do not depend on the length, got "
             f"{type(declared).__name__}; re-rotate the raw "
             "keys instead (surface 'key_cache')"
+        )
+
+
+def _refuse_attention(declared: Declared) -> None:
+    """Raise a TypeError or ValueError if attention cannot be judged by the declaration."""
+    of = attention_of(declared)
+    if whole_tokens(of.encoding) is not None and of.causal:
+        raise ValueError(
+            f"surface 'attention' needs Attention({type(of.encoding).__name__}(...), causal=False)"
+            ": the encoding is for whole windows or images, whose tokens see each other"
         )
 
 
@@ -114,4 +149,4 @@ def _refuse_model(surface: str, model: ModelEncoding) -> None:
 
 
 def _listed(families: Sequence[str]) -> str:
-    return " and ".join(WORDS[name] for name in families)
+    return " and ".join(WORDS[name] for name in families if name != "heads")

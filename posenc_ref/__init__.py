@@ -14,18 +14,24 @@ faster implementations, each written for one array library.
 
 from ._json import from_dict
 from .alibi import ALiBi
+from .attention import Attention
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .chain_bias import ChainBias
+from .conv_positions import ConvPositions
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dual_chunk import DualChunk
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
+from .evicted import evict_keys
 from .fire import FIRE
+from .fope import FoPE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
@@ -38,6 +44,7 @@ from .layout import (
     permute_weights,
 )
 from .learned import Learned
+from .liere import LieRE
 from .mixed import MixedRoPE
 from .models.config import from_config
 from .models.layer_defaults import config_layer_types, config_rope_layers
@@ -56,6 +63,7 @@ from .mrope_rules import MRoPEPositions, mrope_rule
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
+from .path import PaTH
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -65,6 +73,8 @@ from .position_ids import (
     shard_positions,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .rerope import ReRoPE
+from .residue_bias import ResidueBias
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
@@ -76,10 +86,13 @@ from .schedules.llama3 import Llama3Scaling
 from .schedules.longrope import LongRoPE
 from .schedules.ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .schedules.proportional import Proportional
+from .schedules.riflex import RIFLEx
 from .schedules.scaling import FrequencySchedule
 from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
+from .selective import SelectiveRoPE
+from .self_extend import SelfExtend
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
@@ -102,20 +115,25 @@ __all__ = [
     "SPEC_VERSION",
     "TUPE",
     "ALiBi",
+    "Attention",
     "AxialLearned",
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "ChainBias",
     "CoPE",
     "ConViTBias",
+    "ConvPositions",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DualChunk",
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
     "ESPnetLegacy",
     "Encoding",
+    "FoPE",
     "ForgettingBias",
     "FourierFeatures",
     "FrequencySchedule",
@@ -125,6 +143,7 @@ __all__ = [
     "Kerple",
     "LeViTBias",
     "Learned",
+    "LieRE",
     "LinearScaling",
     "Llama3Scaling",
     "LogCPB",
@@ -137,17 +156,23 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PaTH",
     "PoPE",
     "PowerTemperature",
     "Proportional",
     "QueryScale",
     "QueryTemperature",
     "QwenNTK",
+    "RIFLEx",
+    "ReRoPE",
+    "ResidueBias",
     "RoPE",
     "Rotary",
     "Sandwich",
     "Scaling",
     "Score",
+    "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinusoidal",
     "Sinusoidal2D",
@@ -167,6 +192,7 @@ __all__ = [
     "config_rope_layers",
     "convert_layout",
     "decode_positions",
+    "evict_keys",
     "from_config",
     "from_dict",
     "grid_positions",

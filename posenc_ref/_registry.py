@@ -10,6 +10,8 @@ CLASSES: dict[str, dict[str, type[Any]]] = {
     "query_scale": {},
     "model": {},
     "positions": {},
+    "convolution": {},
+    "attention": {},
 }
 
 

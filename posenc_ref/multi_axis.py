@@ -58,6 +58,10 @@ class MultiAxisRoPE(Rotary):
         One number for all axes, or one for each (not with ``spacing="global"``).
     scaling : FrequencySchedule, optional
         Changes the frequencies; with ``spacing="restart"``, those of each axis separately.
+    scaled_axes : sequence of int, optional
+        The axes whose frequencies ``scaling`` changes, by default all; needs ``spacing="restart"``
+        and a scaling with m = 1, and is None without a scaling.  (0,) for :class:`RIFLEx`, which
+        changes the time axis alone.
     rotary_start, output_layout, sign
         As in :class:`RoPE`.
     offset : float
@@ -74,6 +78,7 @@ class MultiAxisRoPE(Rotary):
     spacing: str = "global"
     base: float | tuple[float, ...] = 10000.0
     scaling: FrequencySchedule | None = None
+    scaled_axes: tuple[int, ...] | None = None
     rotary_start: int = 0
     output_layout: str | None = None
     offset: float = 0.0
@@ -106,6 +111,7 @@ class MultiAxisRoPE(Rotary):
             spacing=validate.choice("spacing", self.spacing, SPACINGS),
             base=_per_axis("base", self.base, len(sections), above=1.0),
             scaling=check_scaling(self.scaling),
+            scaled_axes=_scaled(self.scaled_axes, len(sections)),
             rotary_start=check_start(self.rotary_start, 2 * sum(sections), head_dim),
             output_layout=None if out == layout else out,
             offset=validate.real("offset", self.offset),
@@ -126,6 +132,21 @@ class MultiAxisRoPE(Rotary):
             )
         if self.spacing == "strided" and len(set(self.sections)) > 1:
             raise ValueError(f"spacing 'strided' needs equal sections, got {self.sections}")
+
+        if self.scaling is None:
+            self._set(scaled_axes=None)
+        if self.scaled_axes is None:
+            return
+        if self.spacing != "restart":
+            raise ValueError(
+                f"scaled_axes needs spacing 'restart', where axes have frequencies of their own, "
+                f"got {self.spacing!r}"
+            )
+        if self.depends_on_length or self.attention_factor() != 1.0:
+            raise ValueError(
+                "scaled_axes needs a scaling that does not depend on the length and has m = 1, got "
+                f"{self.scaling!r}"
+            )
 
     @property
     def rotary_dim(self) -> int:
@@ -167,9 +188,12 @@ class MultiAxisRoPE(Rotary):
         # The index of every pair among the pairs of its axis.
         own = [int(np.sum(axes[:j] == a)) for j, a in enumerate(axes)]
         if self.spacing == "restart":
+            chosen_axes = range(count) if self.scaled_axes is None else self.scaled_axes
             tables = [
                 self._schedule(b, 2 * n, seq_len)
-                for b, n in zip(_each(self.base, count), self.sections, strict=True)
+                if a in chosen_axes
+                else standard_schedule(b, 2 * n)
+                for a, (b, n) in enumerate(zip(_each(self.base, count), self.sections, strict=True))
             ]
             chosen = [tables[a][i] for a, i in zip(axes, own, strict=True)]
         else:
@@ -207,6 +231,18 @@ def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
     if not _is_sequence(values):
         raise TypeError(f"{name} must be a sequence of integers, got {shown(values)}")
     return tuple(validate.integer(f"{name}[{i}]", v, minimum=minimum) for i, v in enumerate(values))
+
+
+def _scaled(value: Any, count: int) -> tuple[int, ...] | None:
+    """Return the axes that a scaling changes, in order; None for all of them."""
+    if value is None:
+        return None
+    axes = _integers("scaled_axes", value, minimum=0)
+    if not axes or len(set(axes)) < len(axes) or max(axes) >= count:
+        raise ValueError(
+            f"scaled_axes must name some of the axes 0 .. {count - 1}, each once, got {axes}"
+        )
+    return None if len(axes) == count else tuple(sorted(axes))
 
 
 def _per_axis(name: str, value: Any, count: int, above: float = 0.0) -> float | tuple[float, ...]:

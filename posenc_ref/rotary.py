@@ -240,12 +240,16 @@ class Rotary(Encoding, abstract=True):
 
         If frequencies depend on the length, q and k both use the longer of the two lengths.
         """
-        n = None
-        if self.depends_on_length:
-            lengths = [self._seq_len(None, self._positions(p)) for p in (q_positions, k_positions)]
-            n = max((length for length in lengths if length is not None), default=None)
+        n = self.common_length(q_positions, k_positions)
         rotated = self.apply(q, q_positions, seq_len=n), self.apply(k, k_positions, seq_len=n)
         return dot(*rotated, scale)
+
+    def common_length(self, q_positions: Any, k_positions: Any) -> int | None:
+        """Return the longer of the two lengths, or None if frequencies depend on no length."""
+        if not self.depends_on_length:
+            return None
+        lengths = [self._seq_len(None, self._positions(p)) for p in (q_positions, k_positions)]
+        return max((length for length in lengths if length is not None), default=None)
 
     # -- implementation ----------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ import dataclasses
 import importlib
 import json
 import sys
-import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
@@ -39,13 +38,12 @@ ENTRIES = [
 
 
 def collect(wanted: set[str]) -> dict[str, Any]:
-    """Return the defaults of every wanted ``model_type``, parts of composites, and all others."""
+    """Return the defaults of every wanted ``model_type``, and the parts of composites."""
     import transformers
     from transformers import PretrainedConfig
 
     models: dict[str, Any] = {}
     parts: dict[str, Any] = {}
-    others: set[str] = set()
     folder = Path(transformers.__file__).parent / "models"
     for path in sorted(folder.glob("*/configuration_*.py")):
         module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
@@ -62,10 +60,7 @@ def collect(wanted: set[str]) -> dict[str, Any]:
             }
             if inner:
                 parts.setdefault(cls.model_type, inner)
-            others.add(cls.model_type)
-    others -= set(models) | set(parts)
-    found = {"transformers": transformers.__version__, "models": models, "parts": parts}
-    return found | {"others": sorted(others)}
+    return {"transformers": transformers.__version__, "models": models, "parts": parts}
 
 
 def _of(cls: Any) -> dict[str, Any]:
@@ -100,14 +95,13 @@ def text() -> str:
         # Composites of composites: the second pass sees the parts that the first one found.
         found = collect(wanted)
         again = collect(wanted | set(found["parts"]))
-        found |= {"parts": again["parts"], "others": again["others"]}
+        found |= {"parts": again["parts"]}
     lines = ["{", f' "transformers": {json.dumps(found["transformers"])},']
     for section in ("models", "parts"):
         entries = sorted(found[section].items())
         rows = [f"  {json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in entries]
         lines += [f' "{section}": {{', ",\n".join(rows), " },"]
-    others = textwrap.wrap(", ".join(map(json.dumps, found["others"])), 95, break_on_hyphens=False)
-    lines += [' "others": [', *(f"  {line}" for line in others), " ]"]
+    lines[-1] = " }"
     return "\n".join([*lines, "}", ""])
 
 

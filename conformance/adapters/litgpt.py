@@ -42,7 +42,8 @@ def functions() -> list[LibraryFunction]:
                         "_compute_yarn_parameters) keeps fast frequencies and divides slow ones. "
                         "LitGPT divides fast frequencies and keeps slow ones, since "
                         "Lightning-AI/litgpt#2202: the fastest pair turns by 0.025 rad per "
-                        "position instead of 1 rad."),
+                        "position instead of 1 rad. No configuration that LitGPT ships reaches "
+                        "it."),
     ]  # fmt: skip
 
 

@@ -145,7 +145,8 @@ def _mlx_lm() -> list[LibraryFunction]:
                  says="short_factor is ignored: long_factor and the attention factor apply at "
                      "every length",
                  remark="Phi-3's own code and transformers use short_factor for sequences up to "
-                     "the original length (reported in ml-explore/mlx-lm#660)."),
+                     "the original length. ml-explore/mlx-lm#660 brought this to mlx-lm too, and "
+                     "#707 took it out again."),
         function("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
                  RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
         function("DynamicNTKScalingRoPE", {"rope_type": "dynamic", "factor": 2.0},

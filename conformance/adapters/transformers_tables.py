@@ -123,7 +123,8 @@ def _biases() -> list[LibraryFunction]:
               says="ALiBi in bfloat16 for every dtype: slopes and biases are rounded",
               remark="The bias of a key is rounded to eight bits, in float32 models too. With "
                      "slope 2**-0.5, after key 1448, 7 to 16 neighbouring keys have the same bias, "
-                     "and the next bias differs by 8. The original model code has the same line, "
+                     "and the next bias differs by 8: one logit, after the division by "
+                     "sqrt(64) of Falcon-RW. The original model code has the same line, "
                      "`slopes[..., None].bfloat16() * arange_tensor`; the paper's formula gives "
                      "other logits than Falcon."),
         alibi("MPT", "slopes", mpt, fast=True),

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from posenc_ref import Bias
 from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.coarse import report_coarse
+from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
@@ -20,15 +24,33 @@ from .formulas import step_changes
 from .mistakes import bias_mistakes
 
 
-def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the first mistake that explains all calls, if necessary with a fitted factor."""
+def diagnose_other(
+    run: Run,
+    cases: Sequence[BiasCase],
+    further: Callable[[], Iterator[BiasCase]] | None = None,
+) -> None:
+    """Report the first mistake that explains all calls, if necessary with a fitted factor.
+
+    ``further`` makes calls that could refute it.
+    """
     declared, *others = (_of_cases(mistake) for mistake in bias_mistakes(run.encoding))
     calls = _judged(declared, cases)
     if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
         large_constants(run, [(case.name, case.own) for case in cases])
         return
-    found = chain([declared, *others], likely(run, calls, _steps(run.encoding)))
-    if not match(run, calls, found) and not run.report.codes:
+    clipped = (
+        [] if cases[0].up_to_constant else [limited(declared.predict, "the bias", "bias-scale")]
+    )
+    found = chain([declared, *others], likely(run, calls, _steps(run.encoding)), clipped)
+    more = None if further is None else lambda: _judged(declared, list(further()))
+    if not match(run, calls, found, further=more) and not run.report.codes:
+        if not cases[0].up_to_constant and report_coarse(
+            run,
+            calls,
+            "the bias",
+            lambda case: (declared.predict(case), np.zeros(())),  # type: ignore[arg-type,return-value]
+        ):
+            return
         report_in_part(run, calls, _steps(run.encoding))
 
 
@@ -63,9 +85,28 @@ def _steps(declared: Bias) -> Iterator[Mistake]:
         remedy,
         lambda q, k: exactly(0 * declared.truth(q, k).value),
     )
-    for code, message, remedy, values in chain([none], step_changes(declared)):
+    for code, message, remedy, values in chain([none], step_changes(declared), _tiles(declared)):
         mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)
+
+
+def _tiles(
+    declared: Bias,
+) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
+    """Yield the bias at positions that tiles of a kernel make."""
+    for what, of_queries in (("keys", False), ("queries", True)):
+        for text, place in tiled(what):
+
+            def values(
+                q: np.ndarray, k: np.ndarray, place: Any = place, of_queries: bool = of_queries
+            ) -> Truth:
+                both = (place(q), k) if of_queries else (q, place(k))
+                truth = declared.truth(*both)
+                return Truth(
+                    truth.value, np.maximum(truth.terms, declared.truth(q, k).terms), truth.angle
+                )
+
+            yield "bias-alignment", text, WHOLE_POSITION, values
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:

@@ -12,6 +12,7 @@ from posenc_ref import (
     ALiBi,
     BEiTBias,
     Bias,
+    ChainBias,
     ConViTBias,
     DynamicBias,
     DynamicWindowBias,
@@ -19,6 +20,7 @@ from posenc_ref import (
     Kerple,
     LeViTBias,
     LogCPB,
+    ResidueBias,
     Sandwich,
     SwinBias,
     T5Bias,
@@ -26,7 +28,7 @@ from posenc_ref import (
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 
-from . import distance_formulas, window_formulas
+from . import distance_formulas, residue_formulas, window_formulas
 
 #: Returns the bias (H, Q, K), given the encoding, the positions (Q, 1) and (1, K), and the steps.
 Formula = Callable[[Any, np.ndarray, np.ndarray, Steps], np.ndarray]
@@ -72,6 +74,8 @@ _FORMS: tuple[tuple[type[Bias], Formula], ...] = (
     (DynamicWindowBias, window_formulas.dynamic_window),
     (ForgettingBias, distance_formulas.forgetting),
     (ConViTBias, window_formulas.convit),
+    (ResidueBias, residue_formulas.residue),
+    (ChainBias, residue_formulas.chains),
     (T5Bias, distance_formulas.t5),
     (ALiBi, distance_formulas.alibi),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,8 @@ SQUARE = 512
 FARTHEST = 1024
 #: A length beyond the usual sizes of caches.
 LONGEST = FAR
+#: Lengths of calls that could refute a cause which explains all others.
+REFUTING = ((6, 6), (3, 23), (2, 130))
 #: How many of the first calls are repeated at the end.
 REPEATED = 3
 #: The most numbers in a bias, which must fit in memory.
@@ -99,9 +103,23 @@ def judge_bias(run: Run) -> None:
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         if finite:
-            run.explain(own.get(type(encoding), diagnose_other), finite)
+            if type(encoding) in own:
+                run.explain(own[type(encoding)], finite)
+            else:
+                stale = "state" in run.report.codes
+                further = None if stale else partial(_further, run, longest)
+                run.explain(diagnose_other, finite, further)
     if encoding.up_to_constant and not run.failures:
         row_constants(run, (_constants(encoding, case) for case in cases))
+
+
+def _further(run: Run, longest: int) -> Iterator[BiasCase]:
+    """Make calls of other lengths, which could refute a cause."""
+    for lengths in REFUTING:
+        if lengths[1] <= longest and span(run, run.encoding) is None:
+            case = _call(run, run.driver, lengths).case
+            if case is not None and np.isfinite(case.actual[:, case.judged]).all():
+                yield case
 
 
 def _constants(encoding: Bias, case: BiasCase) -> RowConstants:

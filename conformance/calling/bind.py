@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions, Rotary
+from posenc_ref import (
+    Attention,
+    ConvPositions,
+    Encoding,
+    ModelEncoding,
+    MRoPEPositions,
+    Rotary,
+)
 from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.foreign import said
@@ -116,6 +123,10 @@ def bind(
                 f"{SURFACES[surface].call}"
             )
         return _numbering(target, encoding, config or {}, init or {}, name)
+    if isinstance(encoding, ConvPositions):
+        return _convolution(target, encoding, init or {}, name)
+    if isinstance(encoding, Attention):
+        encoding = encoding.encoding
     if isinstance(encoding, ModelEncoding):
         known = list(dict.fromkeys(e for e in encoding.encodings.values() if e is not None))
         encoding = known[0] if len(known) == 1 else None
@@ -177,6 +188,22 @@ def _numbering(
         return rope_index(target, parameters, library, rule, config, init, words)
     except ValueError as error:
         raise NoConvention(str(error)) from None
+
+
+def _convolution(
+    target: Any, encoding: ConvPositions, init: Mapping[str, Any], name: str | None
+) -> Implementation:
+    """Return layers that are called as the surface says, without other conventions."""
+    surface = "convolve" if encoding.num_axes == 1 else "convolve_grid"
+    library, words = libraries_of(target)[0], name or class_name(target)
+    try:
+        call = target(**init) if isinstance(target, type) else target
+    except Exception as error:
+        raise NoConvention(
+            f"{words} cannot be built ({said(error)}): pass --init, or a function "
+            f"{SURFACES[surface].call}"
+        ) from error
+    return Implementation(call, surface, words, encoding, library.backend)
 
 
 def _best_facts(request: Request, facts: Facts, dim: int) -> tuple[Implementation | None, Facts]:

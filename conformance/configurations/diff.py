@@ -181,6 +181,9 @@ def _compared(
     if scored[0].query_scale != scored[1].query_scale:
         one, other = (s.query_scale or "none" for s in scored)
         found.append(f"query scale: {one} against {other}")
+    values = [m.model.values for m in models]
+    if values[0] != values[1]:
+        found.append(f"values: {values[0]} against {values[1]}")
     found += _windows(models, types)
     if len(sizes) > 1 and found and not rules:
         notes.append("heads differ in size, so no effect is computed; --rules compares the rules")

@@ -9,6 +9,7 @@ import numpy as np
 from posenc_ref import ALiBi, Encoding, Learned, T5Bias
 from posenc_ref.bias import Bias
 from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.rotary_score import RotaryScore
 
 from .plan import INSIDE, NEW, SEEN, Plan
 from .words import learned_size
@@ -82,6 +83,9 @@ def other_plan(encoding: Encoding | None, length: int) -> str:
     if isinstance(encoding, ALiBi):
         far = np.asarray(encoding.bias(np.array([length - 1]), np.zeros(1, int)))[:, 0, 0]
         return name + f"bias      at distance {length - 1}: from {far.min():.6g} to {far.max():.6g}"
+    if isinstance(encoding, RotaryScore):
+        most = f"at most {encoding.farthest(length):.10g} from query to key"
+        return name + f"distances {most}; plain RoPE would have {length - 1}"
     kind = "bias" if isinstance(encoding, Bias) else type(encoding).family
     return name + f"plan      no frequencies: plans are made for RoPE, and this is a {kind}"
 

@@ -8,10 +8,13 @@ prediction, and with the place where it is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import numpy as np
 
+from posenc_ref.conformance.harness.located.locate import locate
+from posenc_ref.conformance.harness.located.record import recorded
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
@@ -20,6 +23,8 @@ from .scored import fits, scores
 
 #: The fewest wrong elements that show a mistake.
 _FEWEST = 8
+#: The highest cost of a rule that says where a mistake is made.
+_DEAREST = 3.5
 #: The names of axes in words.
 _AXES = {
     "b": ("batch row", "batch rows"),
@@ -55,10 +60,14 @@ def in_part(
                 return mistake, ""
             condition = _of_numbers(wrong, made) or _of_calls(wrong, made)
             condition = condition or _of_arguments(run, wrong, made)
-            if condition:
-                return mistake, f"only in calls with {condition}"
+            place = (
+                f"in calls with {condition}" if condition else _of_rules(run, wrong, right, mistake)
+            )
+            if place:
+                return mistake, f"only {place}"
         elif all(_shows(run, one, mistake) for one in wrong):
             place = _of_elements(run, [*wrong, *right], mistake)
+            place = place or _of_rules(run, wrong, right, mistake)
             if place:
                 return mistake, f"only {place}"
     return None
@@ -193,6 +202,28 @@ def _of_elements(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str:
                 return f"in {names[1]} from {min(made)} on"
             return f"in {_listed(sorted(made), max(made | spared), names)}"
     return ""
+
+
+def _of_rules(run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistake: Mistake) -> str:
+    """Return one rule of rows, heads, tokens and sizes at which the mistake is made, in words.
+
+    Elements that the mistake does not change are no evidence.
+    """
+    records = []
+    for one in [*wrong, *right]:
+        predicted = mistake.predict(one.facts)
+        if predicted is None or predicted.value.shape != one.actual.shape:
+            continue
+        off = scores(run, one, one.truth) > run.budget
+        changed = replace(one, actual=np.asarray(predicted.value))
+        live = off | (scores(run, changed, one.truth) > run.budget)
+        record = recorded(one.case, run.surface.axes, off, live, None, None)
+        records += [] if record is None else [record]
+    place = locate(records) if records else None
+    if place is None or len(place.rules) != 1 or place.partial or place.rules[0].cost > _DEAREST:
+        return ""
+    words = place.text.removeprefix("wrong: ").removeprefix("every element, ")
+    return words if words.startswith("in calls") else f"for {words}"
 
 
 def _listed(at: list[int], last: int, names: tuple[str, str]) -> str:

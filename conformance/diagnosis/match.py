@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,6 +39,7 @@ def match(
     *,
     parts: bool = True,
     whole: bool = False,
+    further: Callable[[], Iterable[JudgedCall]] | None = None,
 ) -> bool:
     """Report the mistakes that explain the wrong calls; return whether every call is explained.
 
@@ -47,18 +48,32 @@ def match(
     calls that the others do not, and none contradicts a right call. If these do not explain every
     call, ``parts`` allows one mistake that is made in some calls or elements only. With ``whole``,
     nothing is reported unless every call is explained.
+
+    ``further`` makes calls of other sizes, which could refute a mistake. It is called once, when a
+    mistake explains all calls; a mistake that does not predict these too is not asserted.
     """
     wrong = failed(run, calls)
     if not wrong:
         return True
     right = [one for one in calls if all(one is not w for w in wrong)]
     partial: list[tuple[Mistake, list[JudgedCall]]] = []
-    fitted, tried = [], []
+    fitted, tried, asked, refuted = [], [], 0, False
     for mistake in mistakes:
         tried.append(mistake)
         explained = _explained(run, wrong, right, mistake)
-        if len(explained) == len(wrong):
-            _add(run, mistake, explained)
+        if len(explained) == len(wrong) and further is not None:
+            more, further = list(further()), None
+            asked = len(more)
+            calls, new = [*calls, *more], failed(run, more)
+            wrong += new
+            right += [one for one in more if all(one is not w for w in new)]
+            again = _explained(run, wrong, right, mistake)
+            if len(again) < len(wrong):
+                partial.append((_in_part(mistake), explained))
+                refuted, again = True, []
+            explained = again
+        if explained and len(explained) == len(wrong):
+            _add(run, mistake, explained, asked)
             return True
         if explained:
             partial.append((mistake, explained))
@@ -67,16 +82,30 @@ def match(
     for fit in fitted:
         together = fit(run, wrong)
         if together and len(_explained(run, wrong, right, together[0])) == len(wrong):
+            if further is not None:
+                more = list(further())
+                if all(fits(run, one, together[0].predict(one.facts)) for one in more):
+                    asked = len(more)
+                else:
+                    together = [_in_part(mistake) for mistake in together]
             for mistake in together:
-                _add(run, mistake, wrong)
+                _add(run, mistake, wrong, asked)
             return True
     chosen, left = _several(wrong, partial)
-    if left and parts and report_in_part(run, calls, tried):
+    some = bool(left) or refuted
+    if some and parts and further is not None:
+        calls = [*calls, *further()]
+    if some and parts and report_in_part(run, calls, tried):
         return True
-    for mistake, found in chosen if not (whole and left) else ():
-        message = f"{IN_PART}{mistake.message}" if left else mistake.message
-        _add(run, replace(mistake, message=message), found)
-    return not left
+    for mistake, found in chosen if not (whole and some) else ():
+        _add(run, _in_part(mistake) if some else mistake, found)
+    return not some
+
+
+def _in_part(mistake: Mistake) -> Mistake:
+    """Return a mistake that leaves results unexplained."""
+    said = mistake.message.removeprefix(IN_PART)
+    return replace(mistake, message=f"{IN_PART}{said}")
 
 
 def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:
@@ -159,7 +188,7 @@ def _as_declared(run: Run, one: JudgedCall, predicted: Truth) -> bool:
     return fits(run, JudgedCall(one.case, predicted.value, one.truth, None, one.mask), one.truth)
 
 
-def _add(run: Run, mistake: Mistake, explained: list[JudgedCall]) -> None:
+def _add(run: Run, mistake: Mistake, explained: list[JudgedCall], asked: int = 0) -> None:
     one = explained[0]
     at = worst(run, one)
     run.add(
@@ -167,7 +196,7 @@ def _add(run: Run, mistake: Mistake, explained: list[JudgedCall]) -> None:
         mistake.message,
         f"{one.case}, index {at}: {one.actual[at]:.9g}, declared {one.truth.value[at]:.9g}; "
         f"{PREDICTS} {len(explained)} wrong result{'s' * (len(explained) > 1)}, to "
-        "rounding",
+        "rounding" + f"; {asked} further calls agree" * (asked > 1),
         remedy=mistake.remedy,
         equivalent=mistake.equivalent,
         values=dict(mistake.values),

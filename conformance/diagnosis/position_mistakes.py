@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,39 @@ QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
     ),
 )
 REVERSED_KEYS = "keys stand in the reverse order"
+
+#: What to do about positions that a tile of a kernel, or a short table, makes.
+WHOLE_POSITION = (
+    "Use the position in the whole sequence: add the start of the tile, and do not cut it."
+)
+
+
+def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+    """Yield wrong positions that tiles of kernels make, from right ones (n,), which are in order.
+
+    ``what`` are queries or keys, in words.
+    """
+    for n in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
+        text = f"the positions of {what} start at 0 again in every tile of {n}"
+        yield text, lambda p, n=n: p % n  # type: ignore[misc]
+        text = f"all {what} of a tile of {n} have the position of its first"
+        yield text, lambda p, n=n: p // n * n  # type: ignore[misc]
+        text = f"the positions of {what} start at 0 again in the last, incomplete tile of {n}"
+        yield text, partial(_last_tile, n)
+        text = f"{what} from {n} on have the position {n - 1}"
+        yield text, lambda p, n=n: np.minimum(p, n - 1)  # type: ignore[misc]
+    for bits in (8, 16):
+        text = f"the positions of {what} are signed integers of {bits} bits"
+        half = 2 ** (bits - 1)
+        yield text, lambda p, half=half: (p + half) % (2 * half) - half  # type: ignore[misc]
+    text = f"the positions of {what} are halved and rounded down"
+    yield text, lambda p: p // 2
+
+
+def _last_tile(n: int, p: np.ndarray) -> np.ndarray:
+    start = (p[..., -1:] + 1) // n * n
+    return np.where(p >= start, p - start, p)
+
 
 #: A code, a message, and a map from right to wrong positions (S,).
 Row = tuple[str, str, Callable[[np.ndarray], np.ndarray]]

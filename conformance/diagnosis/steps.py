@@ -85,6 +85,10 @@ class Steps:
             (code, "is everywhere that of the first", lambda: none + v.flat[0]),
             (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
         )
+        if v.ndim == 1 and v.size:
+            text = "counts from the first of the call, not from 0"
+            right = f"Use {name} as it is passed: do not subtract that of the first."
+            of_several += ((code, text, lambda: v - v[0], right),)
         of_several += tuple(
             ("position-precision", f"is {how} {kind}", lambda n=n, c=cut: significant(v, n, cut=c))
             for kind, n in SIGNIFICANT_BITS.items()
@@ -150,6 +154,10 @@ class Steps:
             ("score-term", "is left out", lambda: np.zeros_like(a)),
             *_along(a, axes, code),
         ]
+        for kind, bits in SIGNIFICANT_BITS.items():
+            right = f"Keep {{name}} in float32, not in {kind}."
+            value = lambda n=bits: significant(a, n)  # noqa: E731
+            options.append(("table-precision", f"is rounded to {kind}", value, right))
         for i, j in combinations(range(a.ndim), 2):
             turned = np.swapaxes(a, i, j)
             words = f"is transposed: {axes[i]} and {axes[j]} are exchanged"
@@ -301,6 +309,12 @@ def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Ite
         yield own, f"is that of {words} 0 for every {words}", taken(0 * index), right
         yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1), right
         yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2), right
+        for size in (2, 4, 8) if n > 2 else ():
+            if size < n:
+                text = (
+                    f"is shared in groups of {size}: {words} i is taken from {size} * (i // {size})"
+                )
+                yield own, text, taken(index // size * size), right
         if n % 2 == 0:
             text = f"is split in halves: {words} i is taken from i modulo {n // 2}"
             yield own, text, taken(index % (n // 2)), right

@@ -140,6 +140,14 @@ def _longrope(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]
     return [w / mpmath().mp.mpf(x) for w, x in zip(_powers(base, d), divisors, strict=True)]
 
 
+def _riflex(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    mp = mpmath().mp
+    wavelengths = [2 * mp.pi / w for w in _powers(base, d)]
+    if s.length > mp.nint(wavelengths[s.pair - 1]):
+        wavelengths[s.pair - 1] = mp.mpf(s.length) / mp.mpf(s.periods)
+    return [2 * mp.pi / x for x in wavelengths]
+
+
 def _proportional(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
     turning = int(s.fraction * d // 2)
     rest = [mpmath().mp.mpf(0)] * (d // 2 - turning)
@@ -157,5 +165,6 @@ _RULES: dict[str, Any] = {
     "Llama3Scaling": _llama3,
     "LongRoPE": _longrope,
     "Proportional": _proportional,
+    "RIFLEx": _riflex,
     "GivenFrequencies": lambda s, base, d, seq_len: [mpmath().mp.mpf(w) for w in s.frequencies],
 }

@@ -64,6 +64,8 @@ class Plain:
     remedy: Callable[[Any], str] = lambda encoding: ""
     #: Return factors of which every two levels meet in a call, and the arguments of such a call.
     crossing: tuple[Callable[[], Crossing], Callable[[Row], tuple[Any, ...]]] | None = None
+    #: Return a hint for a result of another shape, given the encoding and both shapes.
+    misshapen: Callable[..., str] = lambda encoding, expected, actual: ""
     #: Return the part of a result to compare.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
 

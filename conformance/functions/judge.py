@@ -24,8 +24,12 @@ from posenc_ref.conformance.harness.crossing import Row, cross
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.rotary import judge as rotation
 
+from .convolutions import CONVOLUTION_ROWS
+from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
+from .heads import BY_HEAD, by_head
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .mrope import MROPE_ROWS
@@ -37,16 +41,29 @@ from .rules import name_rule
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
-    **MROPE_PACKED_ROWS,
+    **MROPE_PACKED_ROWS, **EVICTED_ROWS, **CONVOLUTION_ROWS,
 }  # fmt: skip
 
+#: The arguments of functions that are called in the declared tensor layout.
+_ROTATED = ("x", "positions")
 #: Part of the message of a wrong result without a known cause.
 NO_CAUSE = "no known mistake explains"
 
 
-def judge(run: Run) -> None:
-    """Judge the calls and the state of a plain function, then diagnose failures."""
-    row = ROWS[run.report.surface]
+def judge_apply(run: Run) -> None:
+    """Judge ``apply``: as a plain function if heads differ, else as a rotation."""
+    if by_head(run.encoding):
+        judge(run, BY_HEAD)
+    else:
+        rotation.judge(run)
+
+
+def judge(run: Run, row: Plain | None = None) -> None:
+    """Judge the calls and the state of a plain function, then diagnose failures.
+
+    ``row`` says how; by default, that of the surface does.
+    """
+    row = row or ROWS[run.report.surface]
     whole = row.whole(run.encoding)
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
@@ -130,9 +147,12 @@ def _rounded(run: Run, argument: Any) -> Any:
 
 def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
     """Call the function and return the part of its result to compare."""
+    if driver.names == _ROTATED:
+        return call.row.meaning(driver.apply(*call.arguments))
     actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
-        raise Malformed(f"expected shape {shape}, got {actual.shape}")
+        hint = call.row.misshapen(call.encoding, shape, actual.shape)
+        raise Malformed(f"expected shape {shape}, got {actual.shape}{hint}")
     return call.row.meaning(np.array(actual, dtype=np.float64))
 
 
@@ -143,7 +163,7 @@ def _listed(result: Any) -> Any:
 def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
     """Describe a call and its arguments; long arrays only by their shape."""
     parts = []
-    for argument, a in zip(run.surface.arguments, arguments, strict=True):
+    for argument, a in zip(run.surface.arguments, arguments, strict=False):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
         parts.append(f"{argument} = {said}" if short else f"{argument} of shape {np.shape(a)}")
@@ -159,6 +179,8 @@ def _state(run: Run, seen: list[JudgedCall]) -> None:
         except (Refused, Malformed) as error:
             run.add("state", "a repeated call fails after other calls", f"{one.case}: {error}")
     first, last = seen[0].facts.arguments, seen[-1].facts.arguments
+    if run.driver.names == _ROTATED:
+        first, last = run.driver.arguments(*first), run.driver.arguments(*last)
     state.kept_result(run, *(lambda a=a: _listed(run.driver.call(*a)) for a in (first, last)))
     if run.driver.factory is None or run.report.codes:
         return

@@ -62,6 +62,10 @@ def mask_mistakes(encoding: Any) -> Iterator[Mistake]:
          ), f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
         ("padding", "only padding on the left is not counted",
          lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None], f"{_REAL}."),
+        ("padding", "the real tokens are taken to come first: as many as are real are numbered, "
+         "then the others get the last number",
+         lambda mask: np.minimum(_over_rows(mask), mask.sum(axis=-1, keepdims=True) - 1),
+         f"{_REAL}."),
         ("padding", "tokens are counted from the end of the row",
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
          f"{_REAL}. The first real token has position 0."),

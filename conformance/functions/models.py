@@ -57,6 +57,11 @@ def _sized(truth: Truth, value: np.ndarray) -> Truth:
 def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
     for code, message, change in other_rows(getattr(encoding, "offset", 0)):
         yield written(code, message, _rows_at(encoding, change))
+        if isinstance(encoding, Learned):
+            last = _longest(encoding) - 1
+            text = f"{message}; past the last row, that row is used"
+            clamped = lambda p, of=change, last=last: np.minimum(of(p), last)  # noqa: E731
+            yield written(code, text, _rows_at(encoding, clamped))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
 

@@ -264,7 +264,16 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
             ),
             rows,
         )
+
+    def first(ids: np.ndarray) -> np.ndarray:
+        index = np.broadcast_to(np.arange(ids.shape[-1]), ids.shape)
+        count = real(ids).sum(axis=-1, keepdims=True)
+        ids_of: np.ndarray = np.where(index < count, index + padding + 1, padding) - offset
+        return ids_of
+
     yield from several(
+        ("padding", "the real tokens are taken to come first: the first tokens of a row are "
+         "numbered, as many as are real", first, rows),
         ("padding", "positions are 0 .. S-1: they start at row 0, and padding is counted",
          lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
          rows),

@@ -111,6 +111,16 @@ def _taken(column: Function) -> Function:
     return lambda x: _pick(x, x.shape[1], lambda i, j: column(i, j, *x.shape))
 
 
+def _or_0(column: Function) -> Function:
+    """Return a function that picks columns, and gives 0 where there is no such column."""
+
+    def picked(x: np.ndarray) -> np.ndarray:
+        at = column(*np.indices(x.shape), *x.shape)
+        return np.where((at >= 0) & (at < x.shape[1]), _pick(x, x.shape[1], lambda i, j: at), 0.0)
+
+    return picked
+
+
 def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
     for message, function in (
         ("the last row is dropped instead of the first", lambda x: _trick(x, slice(None, -1))),
@@ -123,6 +133,13 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda x: np.stack([np.roll(r, -(len(x) - 1 - i)) for i, r in enumerate(x)])),
         ("column c is read as distance c, with the nearest key first",
          _taken(lambda i, j, q, k: k - q + i - j)),
+        ("rows are shifted by K - 1 - i, not by Q - 1 - i, and end with zeros",
+         _or_0(lambda i, j, q, k: k - 1 - i + j)),
+        ("one column too far, and rows end with zeros", _or_0(lambda i, j, q, k: q - i + j)),
+        ("one column too little, and rows begin with zeros",
+         _or_0(lambda i, j, q, k: q - 2 - i + j)),
+        ("rows are shifted by i, not by Q - 1 - i, and end with zeros",
+         _or_0(lambda i, j, q, k: i + j)),
         ("query i has position i: the keys of the memory are not counted",
          _taken(lambda i, j, q, k: k - 1 - i + j)),
     ):  # fmt: skip

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from posenc_ref import MRoPEPositions, presets
+from posenc_ref import Attention, ConvPositions, MRoPEPositions, presets
 from posenc_ref.conformance.calling.conventions import NAMES
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
@@ -46,7 +46,7 @@ def explain(name: str | None = None) -> str:
         return overview()
     if topic := find(name, TOPICS):
         return TOPICS[topic]()
-    classes = [*encodings(), *scalings(), MRoPEPositions]
+    classes = [*encodings(), *scalings(), Attention, ConvPositions, MRoPEPositions]
     values: dict[str, type[Value]] = {c.__name__: c for c in classes}
     surface, code = find(name, SURFACES), find(name, CODES)
     known = find(name, values) or ALIASES.get(find(name, ALIASES) or "")
@@ -93,7 +93,9 @@ def _surface(name: str) -> str:
     lines = [hanging("call", row.call)]
     if row.meaning:
         lines.append(hanging("result", row.meaning))
-    lines.append(hanging("judges", ", ".join(WORDS[family] for family in row.families)))
+    lines.append(
+        hanging("judges", ", ".join(WORDS[family] for family in row.families if family in WORDS))
+    )
     shapes = " ".join(re.findall(r"\([^()]*\)", f"{row.call} {row.meaning}"))
     used = [letter for letter in SHAPES if letter in re.findall(r"\w+", shapes)]
     if used:

@@ -21,6 +21,9 @@ ALIASES = {
     "fox": "ForgettingBias", "cable": "ForgettingBias", "convit": "ConViTBias",
     "patchtst": "StandardizedSinusoidal", "espnet": "TransformerXL", "neox": "RoPE",
     "gptneox": "RoPE", "gptj": "RoPE", "crossformer": "DynamicWindowBias",
+    "alphafold": "ResidueBias", "alphafold2": "ResidueBias", "esmfold": "ResidueBias",
+    "alphafold3": "ChainBias", "multimer": "ChainBias", "boltz": "ChainBias",
+    "dca": "DualChunk", "leakyrerope": "ReRoPE",
     "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer": "AxialLearned",
 }  # fmt: skip
 

@@ -43,6 +43,7 @@ KINDS = {
     "Rotations of queries and keys": ("rotary", "rope"),
     "Tables, added to embeddings": ("table", "padded table"),
     "Biases, added to attention scores": ("alibi", "bias", "t5"),
+    "Positions from a convolution": ("convolution", "convolution grid"),
     "Whole models": ("model",),
     "Position ids of text, images, videos and audio": ("positions",),
     "Functions without an encoding: positions, indices, shifts": ("none",),

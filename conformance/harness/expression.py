@@ -17,7 +17,7 @@ from posenc_ref.limits import EXPRESSION, SHOWN
 from .nearest import did_you_mean
 
 #: The kinds of classes that an expression may name.
-_KINDS = ("encoding", "scaling", "query_scale", "positions")
+_KINDS = ("encoding", "scaling", "query_scale", "positions", "attention")
 
 
 def read_expression(text: str) -> dict[str, Any]:

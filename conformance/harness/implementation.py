@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
+from posenc_ref import Attention, ConvPositions, Encoding, ModelEncoding, MRoPEPositions
 from posenc_ref._text import one_line
 
-#: A declaration: an encoding, a whole model, a rule of position ids, or None.
-Declared = Encoding | ModelEncoding | MRoPEPositions | None
+#: A declaration: an encoding, a whole model, attention, positions, or None.
+Declared = Encoding | ModelEncoding | Attention | MRoPEPositions | ConvPositions | None
+#: The classes of declarations.
+DECLARED = Encoding, ModelEncoding, Attention, MRoPEPositions, ConvPositions
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Implementation:
         The surface, which fixes the signature; see :func:`check`.
     name : str
         Its name in reports.
-    encoding : Encoding, ModelEncoding or MRoPEPositions, optional
+    encoding : Encoding, ModelEncoding, Attention, MRoPEPositions or ConvPositions, optional
         The encoding that its configuration declares.
     backend : str
         The array library that it takes.

@@ -12,6 +12,8 @@ from .run import Run
 
 #: Two lengths that no other probe uses, so that a cache keyed by the length has no entry for them.
 _LENGTHS = (11, 13)
+#: The numbers of bits to which the key of a cache may be cut.
+_BITS = (8, 12, 16)
 #: A length that no other probe uses, for calls in two dtypes.
 _DTYPES = 23
 #: A length above those of all other probes of a function that need not start at 0.
@@ -65,9 +67,42 @@ def same_length(
             f"positions {late[0]}..{late[-1]} are right in the first call of {fresh.size} tokens, "
             f"wrong in a later call of {late.size}",
         )
+    elif first and second and alone and not run.settings.reduced:
+        _low_bits(run, evaluate, right, early)
     elif not (first and second and alone):
         # The first call of a length is wrong too: the error is in the values, not in the state.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
+
+
+def _low_bits(
+    run: Run,
+    evaluate: Callable[[np.ndarray], np.ndarray],
+    right: Callable[[np.ndarray, np.ndarray], bool],
+    early: np.ndarray,
+) -> None:
+    """Judge calls at positions that differ from those of an earlier call by a power of 2.
+
+    A cache whose key is cut to a few bits returns the result of the earlier call.
+    """
+    for bits in _BITS:
+        later = early + 2**bits
+        if not run.settings.allows(int(later[-1])):
+            return
+        try:
+            kept = not right(evaluate(later), later) and right(evaluate(later[:-1]), later[:-1])
+        except (Refused, Malformed):  # past the end of a table
+            return
+        run.count("state")
+        if kept:
+            run.add(
+                "state",
+                "a call returns the result of an earlier call of the same length whose positions "
+                f"have the same low {bits} bits",
+                f"positions {later[0]}..{later[-1]} are wrong after {early[0]}..{early[-1]}; "
+                f"{later[0]}..{later[-2]} alone are right",
+                remedy="Keep cos and sin under all positions of a call, in full.",
+            )
+            return
 
 
 def kept_table(run: Run, right: Callable[[np.ndarray], bool]) -> None:

@@ -84,9 +84,13 @@ class Scored:
         """Return q and k as they are passed: k (B, H / group, K, d)."""
         return self.q, self.k[:, :: self.group]
 
-    def dot(self) -> Truth:
-        """Return the reference of ``scale q' . k'``, without a bias."""
+    def dot(self, *, queries: bool = True, keys: bool = True) -> Truth:
+        """Return the reference of ``scale q' . k'``, without a bias.
+
+        ``queries`` and ``keys`` say which of the two are encoded; the others stay as they are.
+        """
         q, k = self._sides()
+        q, k = q if queries else _plain(self.q), k if keys else _plain(self.k)
         truth = logits(q, k, self.scale)
         return truth if self.factor is None else _times(truth, self.factor[:, None])
 

@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, RoPE, Rotary
+from posenc_ref import GivenFrequencies, LinearScaling, MixedRoPE, MultiAxisRoPE, RoPE, Rotary
 
 from .declared_formula import formula
 from .factor_mistakes import factors
 from .factor_mistakes import remedy as factor_remedy
 from .frequencies import Schedule
 from .measure import Tables
-from .multi_axis_mistakes import multi_axis_exponents, multi_axis_mistakes
+from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
 from .schedule_mistakes import scaling_mistakes
 from .schedule_steps import step_mistakes
 
@@ -101,6 +101,10 @@ def schedule_of(encoding: Rotary) -> Schedule:
             late=lambda: multi_axis_exponents(encoding),
             formula=formula(encoding),
         )
+    if isinstance(encoding, MixedRoPE):
+        turning = encoding.frequencies() != 0
+        variants = lambda: [e.at(turning) for e in mixed_mistakes(encoding)]  # noqa: E731
+        return Schedule(1.0, 1.0, target.size, target=target, variants=variants)
     if not isinstance(encoding, RoPE):
         return Schedule(1.0, 1.0, target.size, target=target)
     assert encoding.rotary_dim is not None

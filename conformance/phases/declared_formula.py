@@ -23,6 +23,8 @@ _SCALED: dict[type, str] = {
     "f_k / long_factor[k]",
     pr.Proportional: "{base:.10g} ** (-2k/{d}) / {s.factor:g} with the whole head, {d}, in the "
     "exponent, for the first {n} pairs, and 0 for the others",
+    pr.RIFLEx: "f_k, and 2 pi {s.periods:g} / {s.length} for pair {s.pair}, counted from 1, if its "
+    "period is shorter",
     pr.GivenFrequencies: "the given number k",
     pr.DynamicNTK: "B ** (-2k/{d}) with B = {base:.10g} * a ** ({d}/{d2}), a = {s.factor:g} L / "
     "{s.max_position} - {less:g}, L = {length}",
@@ -64,6 +66,8 @@ def formula(encoding: Rotary) -> str:
     words = _SCALED.get(type(s))
     if words is None:
         return ""
+    if getattr(s, "blend", "") == "geometric":
+        words = words.replace("(1 - w_k) f_k + w_k f_k / {s.factor:g}", "f_k / {s.factor:g} ** w_k")
     said = words.format(
         s=s,
         d=d,

@@ -16,7 +16,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import frequency_step
+from .angle_step import frequency_step, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
@@ -31,6 +31,8 @@ from .telling import Telling
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
 _SMALL = 2.0**-8
+#: The largest error of cos and sin in fixed point.
+_STEP = 2.0**-7
 
 
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -66,6 +68,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             )
             return
     if (vague or not phases.linear) and _held(run, tables, declared):
+        return
+    if vague and phases.linear and _stepped(run, tables, declared):
         return
     if vague and large_angles(run, tables, declared):
         return
@@ -212,6 +216,19 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
     return True
 
 
+def _stepped(run: Run, tables: Tables, declared: Declaration) -> bool:
+    """Report cos and sin in fixed point, close to the declared ones; return whether they are."""
+    at = np.arange(1, 33)
+    cos, sin = unit_size(tables, at, declared)
+    exact = declared.exact(at)
+    seen, true = np.stack([cos, sin]), np.stack([exact[0], declared.sign * exact[1]])
+    found = value_step(run, seen, true) if np.abs(seen - true).max() <= _STEP else None
+    if found is not None and "fixed point" in found[0]:
+        run.add("table-precision", found[0], f"{at.size} positions", remedy=found[1])
+        return True
+    return False
+
+
 def _held(
     run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()
 ) -> bool:
@@ -228,6 +245,12 @@ def _held(
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, but float64 is required"
         remedy = "Compute positions, frequencies and their product in float64."
+        for name, seen, true in zip(("cos", "sin"), (cos, sin), declared.exact(at), strict=True):
+            slack = run.budget * ROUNDOFF["float64"] * (1 + at[:, None])
+            if (np.abs(seen - true) <= slack).all():
+                other = "sin" if name == "cos" else "cos"
+                text = f"{other} is rounded to float32, {name} is not; float64 is required"
+                remedy = f"Keep {other} in float64, as {name}."
         run.add("angle-precision", text, f"recomputed at {at.size} positions", remedy=remedy)
         return True
     if model is None or model.name.startswith(besides):

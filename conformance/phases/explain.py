@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
@@ -32,6 +33,8 @@ from .frequencies import (
 )
 from .measure import shown
 
+#: The fewest pairs in which a mistake is made, or is not made, if it is made in some only.
+_FEWEST = 3
 #: Codes of mistakes of which several may give the same frequencies: all are named.
 _AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
 
@@ -72,7 +75,39 @@ def explain(
         text = f"the base is right, but another scaling is applied: {spacing.message}"
         return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     neighbours = other_pairs(measured, sigma, declared) if period is None else None
+    if neighbours is None and period is None:
+        neighbours = _of_some(measured, sigma, declared)
     return [neighbours or _spacing(measured, target, sigma)]
+
+
+def _of_some(
+    measured: np.ndarray, sigma: np.ndarray, declared: Schedule
+) -> FrequencyMistake | None:
+    """Return a mistake that is made in the pairs of one range, or in every other pair, only."""
+    target = declared.declared
+    right = agree(measured, target, sigma)
+    wrong = np.flatnonzero(~right)
+    if wrong.size < _FEWEST or right.sum() < _FEWEST:
+        return None
+    k = np.arange(target.size)
+    first, last = int(wrong[0]), int(wrong[-1])
+    places = (
+        (f"from {first} on", k >= first), (f"up to {last}", k <= last),
+        (f"from {first} to {last}", (k >= first) & (k <= last)),
+        ("of odd index", k % 2 == 1), ("of even index", k % 2 == 0),
+    )  # fmt: skip
+    remedy = "Turn these pairs by +angle, as the others."
+    sign = FrequencyMistake("sign", "pairs turn the other way, by -angle", -target, remedy=remedy)
+    for found in (sign, *_candidates(measured, sigma, declared)):
+        here = agree(measured, found.predicted, sigma)
+        if not here[wrong].all():
+            continue
+        for words, place in places:
+            if (here | ~place).all() and (right | place).all():
+                text = f"{found.message}, only in the pairs {words}"
+                remedy = f"{found.remedy} The other pairs are right."
+                return replace(found, message=text, predicted=measured, remedy=remedy.strip())
+    return None
 
 
 def _says(message: str, other: str) -> bool:
@@ -108,7 +143,7 @@ def report(
 def _remedy(e: FrequencyMistake, declared: Schedule) -> str:
     """Return what to change, with the declared frequencies."""
     own = e.remedy
-    if e.code == "sign":
+    if e.code == "sign" and not own:
         return ""
     if e.code == "base" and not own:
         if not e.equivalent:
@@ -184,6 +219,14 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
 def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
     for name, rounded in half_precision(target):
         yield _in_half("frequencies", name, rounded)
+    tf32 = significant(target, SIGNIFICANT_BITS["float16"])
+    yield FrequencyMistake(
+        "angle-precision",
+        "frequencies are rounded to 11 significant bits, as the factors of a product in TF32",
+        tf32,
+        remedy="Multiply positions and frequencies in float32: switch TF32 off for this product, "
+        "or multiply elementwise.",
+    )
     with np.errstate(divide="ignore"):
         for name, rounded in half_precision(1 / target):
             yield _in_half("timescales", name, 1 / rounded)

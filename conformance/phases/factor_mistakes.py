@@ -25,6 +25,10 @@ def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
     if isinstance(scaling, pr.YaRN | pr.LongRoPE):
         formula = _yarn if isinstance(scaling, pr.YaRN) else _longrope
         found |= {text: float(v) for text, v in formula(scaling).items()}
+    if isinstance(given := getattr(scaling, "attention_factor", None), tuple):
+        other = scaling.replace(attention_factor=given[::-1])
+        text = "the factors of short and of long contexts are exchanged"
+        found[text] = encoding.replace(scaling=other).attention_factor(length)
     return {text: v for text, v in found.items() if abs(v - m) > FACTOR_SLACK * abs(m)}
 
 
@@ -47,6 +51,9 @@ def remedy(encoding: Rotary, length: int | None = None) -> str:
     if isinstance(s, pr.LongRoPE) and s.attention_factor is None and m != 1.0:
         ratio = math.exp((m * m - 1) * math.log(s.original_max_position))
         text += f": sqrt(1 + ln({ratio:.6g}) / ln({s.original_max_position})), at every length"
+    if isinstance(s, pr.LongRoPE) and isinstance(given := s.attention_factor, tuple):
+        text = f"Multiply both cos and sin by {given[0]:.9g} in calls of up to "
+        text += f"{s.original_max_position} tokens, by {given[1]:.9g} in longer ones, once"
     return f"{text}." if m != 1.0 else "Remove the factor from cos and sin: the declared one is 1."
 
 

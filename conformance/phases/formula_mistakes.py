@@ -40,7 +40,7 @@ def _yarn(
     beta_fast: float | None = None,
     beta_slow: float | None = None,
     reverse: bool = False,
-    geometric: bool = False,
+    geometric: bool | None = None,
     periods: bool = False,
     rounding: str = "",
     base: float | None = None,
@@ -77,6 +77,8 @@ def _yarn(
     ramp = np.clip((k - low) / (high - low), 0, 1)
     ramp = 1 - ramp if reverse else ramp
     scaled = f * s.factor if inverted else f / s.factor
+    if geometric is None:
+        geometric = not periods and getattr(s, "blend", "") == "geometric"
     if geometric:
         return np.asarray(np.exp((1 - ramp) * np.log(f) + ramp * np.log(scaled)))
     if periods:
@@ -90,6 +92,9 @@ YARN_SHAPES: dict[str, Shape] = {
         _yarn, reverse=True
     ),
     "frequencies are blended geometrically": partial(_yarn, geometric=True),
+    "frequencies are blended linearly, as in YaRN's code, not geometrically": partial(
+        _yarn, geometric=False
+    ),
     "periods are blended, not frequencies": partial(_yarn, periods=True),
     "the base is 10000 in the ramp": partial(_yarn, base=10000.0),
     "head_dim is used in place of rotary_dim in the ramp": partial(_yarn, over_head=True),

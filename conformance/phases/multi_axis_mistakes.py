@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 
-from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE
 from posenc_ref.multi_axis import SPACINGS
 
-from .frequencies import PUBLISHED_BASES, FrequencyMistake
+from .frequencies import PUBLISHED_BASES, FrequencyMistake, half_precision
 from .schedule_mistakes import scaling_mistakes
 
 
@@ -50,7 +51,9 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             "the axes take their frequencies in the reverse order: the last axis has the fastest",
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
+    yield from _exchanged_bases(encoding)
     yield from _other_bases(encoding)
+    yield from _denominators(encoding)
     if encoding.scaling is not None and encoding.spacing == "global":
         # All pairs share one schedule, so the mistakes are those of a single axis.
         assert isinstance(encoding.base, float)
@@ -64,6 +67,7 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
         plain = encoding.replace(scaling=None).frequencies()
         text = f"the declared scaling is missing: {encoding.scaling!r}"
         yield FrequencyMistake("scaling-missing", text, plain)
+        yield from _other_scaling(encoding)
     if encoding.position_scale != 1.0:
         plain = encoding.replace(position_scale=1.0).frequencies()
         text = f"positions are not multiplied by the declared {encoding.position_scale}"
@@ -79,6 +83,35 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
         )
 
 
+def _other_scaling(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield the scaling on other axes than declared, and other parameters of it."""
+    count = len(encoding.sections)
+    scaled = encoding.scaled_axes or tuple(range(count))
+    shown = "axis " + " and ".join(map(str, scaled))
+    for axes in (None, *((a,) for a in range(count))):
+        if axes != encoding.scaled_axes:
+            try:
+                other = encoding.replace(scaled_axes=axes).frequencies()
+            except ValueError:
+                continue
+            where = "every axis" if axes is None else f"axis {axes[0]}"
+            text = f"the scaling changes the frequencies of {where}, declared {shown}"
+            remedy = f"Apply {encoding.scaling!r} to the pairs of {shown} only."
+            yield FrequencyMistake("scaling-formula", text, other, remedy=remedy)
+    bases = encoding.base if isinstance(encoding.base, tuple) else (encoding.base,) * count
+    w = encoding.frequencies()
+    for axis in scaled:
+        own = encoding.axes() == axis
+        d = 2 * encoding.sections[axis]
+        flat = RoPE(d, layout="half", base=bases[axis], scaling=encoding.scaling)
+        scale = w[own] / flat.frequencies()
+        for found in scaling_mistakes(flat):
+            predicted = w.copy()
+            predicted[own] = found.predicted * scale
+            message = found.message if len(scaled) == 1 else f"{found.message}, on axis {axis}"
+            yield replace(found, message=message, predicted=predicted)
+
+
 def _on_one_axis(
     encoding: MultiAxisRoPE, code: str, message: str, predicted: np.ndarray, remedy: str
 ) -> Iterator[FrequencyMistake]:
@@ -91,6 +124,58 @@ def _on_one_axis(
             np.where(own, predicted, encoding.frequencies()),
             remedy=f"{remedy[:-1]}, on axis {axis} too.",
         )
+
+
+def _exchanged_bases(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield the declared bases in another order."""
+    bases = encoding.base
+    if not isinstance(bases, tuple):
+        return
+    for changed in dict.fromkeys(permutations(bases)):
+        if changed != bases:
+            one = len(bases) == 2
+            text = f"the bases of the axes are {_listed(changed)}, declared {_listed(bases)}: they "
+            yield FrequencyMistake(
+                "base",
+                text + ("are exchanged" if one else "are in another order"),
+                encoding.replace(base=changed).frequencies(),
+                remedy=f"Use the bases {_listed(bases)}, in the order of the axes.",
+            )
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _denominators(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield exponents that are divided by the number of pairs of another axis, or of all axes."""
+    sizes = np.array(encoding.sections)
+    if encoding.spacing != "restart" or encoding.scaling is not None:
+        return
+    axes = encoding.axes()
+    own = sizes[axes]
+    # theta = scale * base ** (-i/n): each power n/m has the denominator m in place of n.
+    scale = np.broadcast_to(np.asarray(encoding.position_scale, np.float64), sizes.shape)[axes]
+    shape = encoding.frequencies() / scale
+    order = "Divide the index of a pair in its axis by the number of pairs of this axis: "
+    remedy = f"{order}{', '.join(map(str, sizes))} for axes 0 .. {sizes.size - 1}."
+    for words, other in (
+        *((f"of axis {a}, {n},", n) for a, n in enumerate(sizes.tolist())),
+        (f"of all axes, {sizes.sum()},", int(sizes.sum())),
+        *((f"{more:+d}", own + more) for more in (-1, 1)),
+    ):
+        for axis in (None, *range(sizes.size)):
+            here = np.ones(own.shape, bool) if axis is None else axes == axis
+            n = np.where(here, other, own)
+            if (n == own).all() or (n <= 0).any():
+                continue
+            which = "each axis" if axis is None else f"axis {axis}"
+            text = f"the exponent of pair i of {which} is divided by the number of pairs {words} "
+            if isinstance(other, np.ndarray):
+                text = f"the exponent of pair i of {which} is divided by its pairs {words}, "
+            yield FrequencyMistake(
+                "denominator", f"{text}not by its own", scale * shape ** (own / n), remedy=remedy
+            )
 
 
 def _other_bases(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
@@ -113,3 +198,35 @@ def _other_bases(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
                 {"declared": bases[axis], "measured": base},
                 remedy=f"Use the base {bases[axis]:g} for axis {axis}, not {base:g}.",
             )
+
+
+def mixed_mistakes(encoding: MixedRoPE) -> Iterator[FrequencyMistake]:
+    """Yield mistakes in the weights (A, P), which are seen at positions equal on all axes."""
+    weight = np.asarray(encoding.weight)
+    count, pairs = weight.shape
+    for name, rounded in half_precision(weight):
+        yield FrequencyMistake(
+            "angle-precision",
+            f"the weights are rounded to {name}",
+            rounded.sum(axis=0),
+            remedy=f"Keep the weights in float32, not in {name}, and cast results only.",
+        )
+    k = np.arange(pairs)
+    places = (
+        ("", k >= 0), (f", in pairs from {pairs // 2} on", k >= pairs // 2),
+        (f", in pairs up to {pairs // 2 - 1}", k < pairs // 2),
+        (", in odd pairs", k % 2 == 1), (", in even pairs", k % 2 == 0),
+    )  # fmt: skip
+    sums = " + ".join(f"p_{a} weight[{a}, k]" for a in range(count))
+    remedy = f"Turn every pair k by {sums}."
+    for axis in range(count):
+        for where, here in places:
+            for code, words, factor in (
+                ("sign", "is subtracted, not added", -1.0),
+                ("sections", "is left out", 0.0),
+                ("position-scale", "is added twice", 2.0),
+            ):
+                changed = np.array(weight)
+                changed[axis, here] *= factor
+                text = f"the angle of axis {axis} {words}{where}"
+                yield FrequencyMistake(code, text, changed.sum(axis=0), remedy=remedy)

@@ -195,10 +195,44 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
         yield from _slice_denominators(encoding)
         for fraction in (0.25, 0.5, 0.75, 1.0):
             yield from _changed(encoding, "", fraction=fraction)
+    if "periods" in fields:
+        yield from _one_pair(encoding, s)
     if "policy" in fields:
         for policy in ("static", "current", "short", "long"):
             if policy != s.policy:
                 yield from _changed(encoding, "", policy=policy)
+
+
+def _one_pair(encoding: RoPE, s: pr.RIFLEx) -> Iterator[FrequencyMistake]:
+    """Yield RIFLEx with another pair, another part of a period, or in a video that is short."""
+    plain = encoding.replace(scaling=None).frequencies()
+    slowed, k = 2 * np.pi * s.periods / s.length, s.pair - 1
+
+    def with_pair(at: int, frequency: float) -> np.ndarray:
+        return np.where(np.arange(plain.size) == at, frequency, plain)
+
+    right = f"Pair {s.pair}, counted from 1, turns by 2 pi * {s.periods:g} / {s.length}."
+    if encoding.frequencies()[k] == plain[k]:
+        text = f"RIFLEx: pair {s.pair} is changed, although {s.length} frames are within its period"
+        remedy = "Change the frequency only in videos that are longer than the period of the pair."
+        yield FrequencyMistake("scaling-formula", text, with_pair(k, slowed), remedy=remedy)
+        return
+    for other, why in ((s.pair + 1, ": it is counted from 0"), (s.pair - 1, "")):
+        text = f"RIFLEx: pair {other} is slowed, counted from 1, declared pair {s.pair}{why}"
+        predicted = with_pair(other - 1, slowed)
+        yield FrequencyMistake("scaling-parameter", text, predicted, remedy=right)
+    for periods in (0.9, 1.0):
+        yield from _changed(encoding, "", periods=periods)
+    for length in (2 * s.length, round(s.length / 2), 4 * s.length, 4 * s.length - 3):
+        text = f"RIFLEx: length is {length}, declared {s.length}"
+        predicted = with_pair(k, slowed * s.length / length)
+        yield FrequencyMistake("scaling-parameter", text, predicted, remedy=right)
+    for text, frequency in (
+        ("2 pi is missing from the reduced frequency", slowed / (2 * np.pi)),
+        ("the frequency is divided by the number of frames", plain[k] / s.length),
+    ):
+        text = f"RIFLEx: {text}"
+        yield FrequencyMistake("scaling-formula", text, with_pair(k, frequency), remedy=right)
 
 
 def _slice_denominators(encoding: RoPE) -> Iterator[FrequencyMistake]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE, XPos, YaRN
+from posenc_ref import MixedRoPE, MultiAxisRoPE, RIFLEx, RoPE, XPos, YaRN
 from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.numbers import Number
 from posenc_ref.conformance.exact.recipe import Recipe, rotated, whole
@@ -68,7 +68,8 @@ def xpos(e: XPos, seq_len: int | None) -> Weights:
             16,
             np.stack([numbers(f"rope-mixed-{axis}", 8) for axis in "xy"]).astype(np.float64) / 4,
             layout="interleaved",
-        )
+        ),
+        "rope-mixed-fractional": MixedRoPE.fractional(16, base=64.0),
     },
 )
 def mixed(e: MixedRoPE, seq_len: int | None) -> Weights:
@@ -86,6 +87,10 @@ def mixed(e: MixedRoPE, seq_len: int | None) -> Weights:
             96, sections=(16, 16, 16), layout="blockwise", spacing="restart",
             position_scale=(1.0, 0.5, 0.5),
         ),
+        "axial-32-riflex": MultiAxisRoPE(
+            32, sections=(4, 6, 6), layout="interleaved", spacing="restart", base=256.0,
+            scaling=RIFLEx(2, 66, periods=0.875), scaled_axes=(0,),
+        ),
     },
 )  # fmt: skip
 def multi_axis(e: MultiAxisRoPE, seq_len: int | None) -> Weights:
@@ -95,7 +100,10 @@ def multi_axis(e: MultiAxisRoPE, seq_len: int | None) -> Weights:
     scale = e.position_scale
     scales = scale if isinstance(scale, tuple) else (scale,) * count
     pairs = e.sections if e.spacing == "restart" else (total,) * count
-    speeds = [frequencies(e.scaling, b, 2 * n, seq_len) for b, n in zip(bases, pairs, strict=True)]
+    speeds = []
+    for a, (b, n) in enumerate(zip(bases, pairs, strict=True)):
+        changed = e.scaled_axes is None or a in e.scaled_axes
+        speeds.append(frequencies(e.scaling if changed else None, b, 2 * n, seq_len))
     seen, weights = [0] * count, []
     for j, a in enumerate(_axes(e)):
         i, seen[a] = seen[a], seen[a] + 1

@@ -60,9 +60,50 @@ def _mistakes(encoding: MixedRoPE, first: _Call) -> Iterator[Mistake]:
         yield Mistake(code, message, predict, remedy)
 
 
+def _spaced(weight: np.ndarray, s: Steps) -> np.ndarray:
+    """Return weights that rise from pair to pair of each axis, as those of LTX, or other ones."""
+    axes, count = weight.shape
+    n = count // axes
+    rising = np.stack([weight[a, a::axes] for a in range(axes)]) if count == n * axes else None
+    if rising is None or n < 3 or not (np.diff(rising) > 0).all():
+        return weight
+    if np.count_nonzero(weight) != count or not (rising == rising[0]).all():
+        return weight
+    first, last = rising[0, 0], rising[0, -1]
+    i, base = np.arange(n), last / first
+
+    def of(frequencies: np.ndarray) -> np.ndarray:
+        made = np.zeros_like(weight)
+        for a in range(axes):
+            made[a, a::axes] = frequencies
+        return made
+
+    code = "frequency-spacing"
+    return np.asarray(s.pick(
+        "the frequency of pair i of each axis",
+        weight,
+        (code, f"is {first:.5g} * {base:.5g} ** (-i / {n}): it falls, where it is to rise",
+         of(first * base ** (-i / n))),
+        (code, f"is {base:.5g} ** (-i / {n}), that of RoPE", of(base ** (-i / n))),
+        (code, "comes in the reverse order", of(rising[0, ::-1])),
+        ("denominator", f"has an exponent divided by {n}, not by {n - 1}",
+         of(first * base ** (i / n))),
+        right=f"Use {first:.5g} * {base:.5g} ** (i / {n - 1}) for pair i = 0 .. {n - 1}.",
+    ))  # fmt: skip
+
+
 def _rotated(e: MixedRoPE, call: _Call, s: Steps) -> np.ndarray:
     weight = s.array("the weight", e.weight, ("axis", "pair"))
+    weight = _spaced(weight, s)
     places = [s.number(f"the position on axis {a}", p) for a, p in enumerate(call.positions)]
+    places = list(s.pick(
+        "the position",
+        np.asarray(places, np.float64),
+        ("position-scale", "is (p + 1) / 2, such as c from 0 to 1 in place of 2 c - 1",
+         (np.asarray(places, np.float64) + 1) / 2),
+        ("position-origin", "is p + 1, such as 2 c in place of 2 c - 1",
+         np.asarray(places, np.float64) + 1),
+    ))  # fmt: skip
     each = [
         np.asarray(p, np.float64)[:, None, :, None] * w for p, w in zip(places, weight, strict=True)
     ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 
 from posenc_ref import Rotary
@@ -85,7 +88,7 @@ def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
     if got.shape[:2] != cos.shape:
         return False
     slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None])
-    for text, entries, remedy in _MAPS:
+    for text, entries, remedy in (*_MAPS, *_expanded(encoding)):
         of = np.stack(entries(cos, sin), axis=-1).reshape(got.shape)  # type: ignore[no-untyped-call]
         if (np.abs(got - of) <= slack[..., None, None]).all():
             p = measured.pairs[0]
@@ -93,6 +96,34 @@ def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
             run.add("not-a-rotation", text, where, remedy=remedy)
             return True
     return False
+
+
+def _expanded(encoding: Any) -> Iterator[tuple[str, Callable[..., Any], str]]:
+    """Yield maps whose cosines, or sines, are repeated for the channels of another layout."""
+    layout = getattr(encoding, "layout", "")
+    if layout not in ("half", "interleaved"):
+        return
+    half = layout == "half"
+
+    def other(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the entries (n, P) that the first and the second channel of each pair get."""
+        n = t.shape[1]
+        k = np.arange(n)
+        first, second = (k // 2, (k + n) // 2) if half else (2 * k % n, (2 * k + 1) % n)
+        return t[:, first], t[:, second]
+
+    def cosines(c: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, ...]:
+        return other(c)[0], -s, s, other(c)[1]
+
+    def sines(c: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, ...]:
+        return c, -other(s)[0], other(s)[1], c
+
+    repeated = "each twice in a row (t0, t0, t1, t1, ...)"
+    whole = "as a whole twice (t0, t1, ..., t0, t1, ...)"
+    wrong, right = (repeated, whole) if half else (whole, repeated)
+    for what, others, entries in (("cosines", "sines", cosines), ("sines", "cosines", sines)):
+        text = f"the {what} are repeated {wrong}, the {others} {right}, as {layout} pairs need"
+        yield text, entries, f"Repeat the {what} {right}, like the {others}."
 
 
 def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:

@@ -37,7 +37,7 @@ def judge(run: Run, measured: Measured) -> None:
     tokens in other calls are not mapped as in those, the cause explains a part of them only.
     """
     found = run.report.findings
-    if measured.phases is None or not any(_asserted(f) for f in found):
+    if run.encoding is None or measured.phases is None or not any(_asserted(f) for f in found):
         return
     if all(_as_measured(run, measured, size, i) for i, size in enumerate(_SIZES)):
         return

@@ -32,6 +32,7 @@ from .wrong_rotations import ELEMENTS, other_axes, rotations
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
 #: The first positions of the first and the last row are neither the smallest nor the largest.
 _FOUR = np.array([[12, 3, 50, 9], [40, 2, 8, 41], [3, 61, 5, 22], [25, 7, 1, 30]])
+_SINGLE = np.array([[9], [30], [4], [17]])
 _REPEATED = np.array([7, 7, 3, 90, 3, 0, 0, 55])
 #: (B, H, S), positions or the first position, and how x lies in memory unless it is contiguous.
 Size = tuple[tuple[int, int, int], object] | tuple[tuple[int, int, int], object, str]
@@ -41,17 +42,21 @@ CALLS: tuple[Size, ...] = (
     ((1, 2, 33), 0), ((2, 1, 70), 0), ((1, 2, 130), 0), ((1, 12, 6), 2),
     ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0), ((2, 1, 23), 0),
     ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "sliced"),
+    ((4, 2, 1), _SINGLE),
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
+    ((4, 3, 1), _SINGLE[::-1]),
 )  # fmt: skip
 
 
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
+#: Codes of mistakes in numbers, which keep their code wherever they are made.
+_PARAMETERS = ("base", "position-scale")
 #: The most tokens of a call that is made again.
 _LARGEST = 2**12
 
@@ -154,8 +159,10 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         text = (
             f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
         )
-        own = mistake.code if several or mistake.code == ELEMENTS else code
+        own = mistake.code if several or mistake.code in (ELEMENTS, *_PARAMETERS) else code
         place = held[0].removeprefix("only in ")
+        if own in _PARAMETERS:
+            place = ""
         for axis, of_axis in (("head", "position-axis"), ("batch row", "row-offset")):
             own = of_axis if place.startswith(axis) else own
         run.add(own, mistake.message, text, remedy=mistake.remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -13,6 +14,7 @@ from posenc_ref import MultiAxisRoPE, RoPE, Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 Change = Callable[[np.ndarray], np.ndarray]
 #: The code of tokens and heads that are mixed up.
@@ -62,6 +64,7 @@ def _turned(encoding: Rotary) -> Iterator[Mistake]:
     if isinstance(encoding, RoPE) and encoding.scaling is not None:
         remedy = f"Use the declared frequencies, with {encoding.scaling!r}."
         yield other("the declared scaling is missing", remedy, scaling=None)
+    yield from _parameters(encoding)
     m = encoding.attention_factor()
     for words, factor in (("missing", 1 / m), ("applied twice", m)) if m != 1.0 else ():
         yield Mistake(
@@ -70,6 +73,29 @@ def _turned(encoding: Rotary) -> Iterator[Mistake]:
             lambda c, by=factor: _times(encoding, apply_truth(encoding, c.x, c.positions), by),  # type: ignore[misc]
             f"Multiply cos and sin by the declared factor {m:.9g} once.",
         )
+
+
+def _parameters(encoding: Any) -> Iterator[Mistake]:
+    """Yield rotations with another base, and with positions scaled by another factor."""
+
+    def other(code: str, message: str, remedy: str, **change: object) -> Iterator[Mistake]:
+        with suppress(ValueError, TypeError):
+            changed = encoding.replace(**change)
+            predict = lambda c: apply_truth(changed, c.x, c.positions)  # noqa: E731
+            yield Mistake(code, message, predict, remedy)
+
+    def moved(by: float) -> Callable[[Any], Truth]:
+        return lambda c: apply_truth(encoding, c.x, np.asarray(c.positions * by, np.float64))
+
+    for base in PUBLISHED_BASES if isinstance(encoding.base, float) else ():
+        if base != encoding.base:
+            text = f"the base is {base:.10g}, declared {encoding.base:.10g}"
+            yield from other("base", text, f"Use the base {encoding.base:.10g}.", base=base)
+    factor = getattr(getattr(encoding, "scaling", None), "factor", None)
+    for by in (1 / factor, factor) if factor and factor != 1.0 else (0.5, 2.0, 0.25, 4.0):
+        text = f"positions are multiplied by {by:.6g}"
+        remedy = "Use the positions as they are passed, unscaled."
+        yield Mistake("position-scale", text, moved(by), remedy)
 
 
 def other_axes(encoding: Rotary) -> Iterator[Mistake]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,20 +14,30 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     ESPnetLegacy,
+    FoPE,
     GatedBias,
+    PaTH,
     PoPE,
+    ReRoPE,
     Score,
+    SelfExtend,
     Shaw,
     TransformerXL,
     XLNet,
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
+from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
+from posenc_ref.rotary_score import RotaryScore
 
+from . import rotary_mistakes
 from .changed import Change, mistakes_of
+from .measured_offsets import measured
+from .path_formulas import path_changes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
 #: The longest table to search, and the number of rows computed at once.
@@ -38,10 +48,18 @@ _AT_ONCE = 2**10
 def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and mistakes common to all.
 
-    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``.
+    For ESPnet's legacy encoding, the length of its table is measured from the first of ``calls``;
+    for a :class:`RotaryScore`, the distance by which each key is rotated.
     """
+    more = mistakes_of(declared, _table_length(declared, calls[0]))
+    distances = [measured(declared)] if isinstance(declared, RotaryScore) else []
+    return chain(own_mistakes(declared), more, distances)
+
+
+def own_mistakes(declared: Score) -> Iterator[Mistake]:
+    """Yield the declared encoding, its own known mistakes, and common ones."""
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
-    common = chain(changes_of_any(declared), _table_length(declared, calls[0]))
+    common = changes_of_any(declared)
     return mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
 
 
@@ -263,6 +281,14 @@ def _pope(declared: PoPE) -> Iterator[Change]:
         yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of), remedy
 
 
+def _fope(declared: FoPE) -> Iterator[Change]:
+    yield from fope_variants(declared)
+    order = interleaved(declared.head_dim)
+    change = lambda call: call.replace(q=call.q[..., order], k=call.k[..., order]).terms()  # noqa: E731
+    remedy = f"Pair d is the channels d and d + {declared.head_dim // 2}."
+    yield "layout", "pairs are interleaved, declared half", change, remedy
+
+
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     """Return PoPE's logits with the magnitudes ``sizes(q)`` and ``sizes(k)``."""
     q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
@@ -273,7 +299,7 @@ def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
 
 
-_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
+_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
     (ESPnetLegacy, _espnet),
@@ -283,4 +309,10 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
     (PoPE, _pope),
+    (PaTH, path_changes),
+    (FoPE, _fope),
+    (DualChunk, rotary_mistakes.dual_chunk),
+    (SelfExtend, rotary_mistakes.self_extend),
+    (ReRoPE, rotary_mistakes.rerope),
+    (RotaryScore, rotary_mistakes.rotation),
 )

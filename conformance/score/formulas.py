@@ -15,7 +15,11 @@ from posenc_ref import (
     DecomposedRelative,
     ESPnetLegacy,
     GatedBias,
+    LieRE,
+    PaTH,
     PoPE,
+    Score,
+    SelectiveRoPE,
     Shaw,
     TransformerXL,
     XPos,
@@ -23,10 +27,11 @@ from posenc_ref import (
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.oracle.scores import Scored
 
-from . import offset_formulas, other_formulas
+from . import liere_formula, offset_formulas, other_formulas, path_formulas
 from .formula_parts import Terms
 
 Formula = Callable[[Scored, Steps], Terms]
@@ -40,6 +45,7 @@ def formula_of(declared: Any) -> Formula | None:
 def changed_steps(first: Scored) -> Iterator[Mistake]:
     """Yield the mistake of every changed step; ``first`` is one of the judged calls."""
     declared = first.encoding
+    yield from _tiles(declared)
     if isinstance(declared, Bias):
         for code, message, remedy, values in bias_changes(declared):
             yield Mistake(code, message, _with_bias(values), remedy)
@@ -49,6 +55,25 @@ def changed_steps(first: Scored) -> Iterator[Mistake]:
         return
     for code, message, remedy, change in changes(plain_steps(lambda s: formula(first, s))):
         yield Mistake(code, message, _predict(formula, change), remedy)
+
+
+def _tiles(declared: Any) -> Iterator[Mistake]:
+    """Yield logits at positions that tiles of a kernel make."""
+    code = "bias-alignment" if isinstance(declared, Bias | Score) else "decode-offset"
+    for what, of_queries in (("keys", False), ("queries", True)):
+        for text, place in tiled(what):
+
+            def predict(
+                call: Scored, place: Any = place, of_queries: bool = of_queries
+            ) -> Truth | None:
+                q_at, k_at = call.positions
+                q_at, k_at = (place(q_at), k_at) if of_queries else (q_at, place(k_at))
+                try:
+                    return call.replace(q_at=q_at, k_at=k_at).truth()
+                except ValueError:  # positions outside the table
+                    return None
+
+            yield Mistake(code, text, predict, WHOLE_POSITION)
 
 
 def _with_bias(values: Callable[..., Truth]) -> Callable[[Scored], Truth]:
@@ -79,5 +104,8 @@ _FORMS: tuple[tuple[type, Formula], ...] = (
     (CoPE, other_formulas.cope),
     (DecomposedRelative, other_formulas.decomposed),
     (PoPE, other_formulas.pope),
+    (LieRE, liere_formula.liere),
+    (PaTH, path_formulas.path),
+    (SelectiveRoPE, path_formulas.selective),
     (XPos, other_formulas.xpos),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,7 +15,9 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
+from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
+from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
@@ -24,10 +27,14 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.rotary_score import RotaryScore
 
+from .capped import CAPPED, capped
+from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
 from .formulas import changed_steps
 from .mistakes import logit_mistakes
+from .query_scales import query_scale_changes
 
 Size = tuple[int, int, int, int]
 #: (B, H, Q, K); the function may refuse fewer queries than keys.
@@ -36,6 +43,8 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+#: Calls that could refute a cause which explains all others.
+REFUTING: tuple[Size, ...] = ((1, 5, 6, 6), (2, 2, 3, 23), (1, 1, 40, 47))
 _KEYS = "key heads"
 _GROUP = "query heads per key head"
 #: Sizes of which every two meet in a call.
@@ -51,6 +60,10 @@ MORE = {
 MOST = 4000
 #: Channels of q and k if the encoding does not define them.
 _DIM = 64
+#: What has not been judged if no query meets keys under every rule of a :class:`RotaryScore`.
+_FAR = "far keys"
+#: The most keys in such a call, and the most of a call with as many queries.
+_LONGEST, _SQUARE = 2**15, 2**8
 #: Calls with more logits than this use batch size 1.
 _MANY = 2**20
 
@@ -61,6 +74,8 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
         return
+    if isinstance(run.encoding, RotaryScore):
+        _require_far(run, run.encoding, {one.facts.k.shape[2] for one in seen})
     seen += _crossed(run, CROSSED)
     seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
@@ -92,6 +107,29 @@ def _probes(run: Run) -> Iterator[Probe]:
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
+    if isinstance(run.encoding, RotaryScore):
+        yield from _far_probes(run, run.encoding)
+
+
+def _far_probes(run: Run, encoding: RotaryScore) -> Iterator[Probe]:
+    """Yield calls in which a query meets keys under every rule of the encoding."""
+    for n in encoding.telling_lengths:
+        n_q = n if n <= _SQUARE else 1
+        call = _of_score(run, (1, 1, n_q, n)) if n <= _LONGEST else None
+        if call is not None:
+            yield Probe("logits", f"B, H, Q, K = 1, 1, {n_q}, {n}", call, False)
+
+
+def _require_far(run: Run, encoding: RotaryScore, lengths: set[int]) -> None:
+    """Leave the verdict open if no call has been judged in which keys are far."""
+    left = [n for n in encoding.telling_lengths if n not in lengths]
+    if left:
+        run.report.required += (_FAR,)
+        name = type(encoding).__name__
+        run.limit(
+            f"calls with {' and '.join(map(str, left))} keys are not judged, in which the rules of "
+            f"{name} for far keys hold: judge the same code with smaller parameters"
+        )
 
 
 def _whole_grids(run: Run) -> tuple[Size, ...]:
@@ -250,7 +288,27 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     declared = calls[0].facts.encoding
     own = isinstance(declared, Score)
     known = score_mistakes(declared, calls) if own else logit_mistakes(declared)
-    match(run, calls, chain(known, likely(run, calls, changed_steps(calls[0].facts))))
+    scales = getattr(run.encoding, "query_scale", None) or {}
+    factors = query_scale_changes(next(iter(scales.values()))) if scales else ()
+    known = chain(known, mistakes_of(declared, factors))
+    steps = likely(run, calls, changed_steps(calls[0].facts))
+    limits = [] if calls[0].facts.up_to_constant else [limited(Scored.truth, "the logit", CAPPED)]
+    every = chain(known, steps, capped() if calls[0].facts.up_to_constant else limits)
+    match(run, calls, every, further=partial(_further, run))
+    if isinstance(declared, Bias) and not run.report.codes and not calls[0].facts.up_to_constant:
+        report_coarse(run, calls, "the bias", lambda call: (call.bias(), call.dot().value))
+
+
+def _further(run: Run) -> Iterator[JudgedCall]:
+    """Make calls of other sizes, which could refute a cause."""
+    of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    for size in REFUTING:
+        call = of(run, size)
+        if call is None or (*call.q.shape[:3], call.k.shape[2])[2:] != size[2:]:
+            continue  # the encoding allows other sizes only
+        with suppress(Refused, Malformed):
+            case = "B, H, Q, K = " + ", ".join(map(str, size))
+            yield from _asked(run, Probe("logits", case, call, False))
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:

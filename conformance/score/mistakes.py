@@ -50,16 +50,26 @@ def _changes(declared: Any) -> Iterator[Change]:
     elif isinstance(declared, Bias):
         missing = "bias-missing"
         yield from changes_of_bias(declared)
+    if declared is not None and not isinstance(declared, Bias | Rotary):
+        yield from _of_one_side()
     if declared is not None:
         yield missing, "logits do not depend on positions: the encoding is missing", None
 
 
 def _positions(code: str) -> Iterator[Change]:
     def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
-        """Return a function for logits at ``place(number of queries, number of keys)``."""
-        return lambda call: call.replace(
-            **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
-        ).parts()
+        """Return a function for logits at ``place(number of queries, number of keys)``.
+
+        The places are counted from the first key of the call.
+        """
+
+        def parts(call: Scored) -> Parts:
+            counts, start = (call.q.shape[2], call.k.shape[2]), np.min(call.positions[1])
+            return call.replace(
+                **{at: place(*counts) + start for at, place in places.items()}
+            ).parts()
+
+        return parts
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST
@@ -71,6 +81,18 @@ def _positions(code: str) -> Iterator[Change]:
     yield "position-origin", text, change, "Subtract 1 from the positions of keys."
     change = moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
     yield "wrong-row", REVERSED_KEYS, change, "Key j has position j: count keys from the first."
+
+
+def _of_one_side() -> Iterator[Change]:
+    """Yield tables that are added to the queries, or to the keys, only."""
+    for what, other, sides in (
+        ("queries", "keys", {"keys": False}),
+        ("keys", "queries", {"queries": False}),
+    ):
+        text = f"the table is added to the {what} only, not to the {other}"
+        remedy = f"Add the rows of their positions to the {other} too."
+        change = lambda call, sides=sides: call.parts() | {"q.k": call.dot(**sides)}  # noqa: E731
+        yield "wrong-row", text, change, remedy
 
 
 def _rotary(declared: Rotary) -> Iterator[Change]:

@@ -120,10 +120,20 @@ def transformer_xl(call: Scored, s: Steps) -> Terms:
     def projected(x: np.ndarray) -> np.ndarray:
         return np.asarray(np.einsum("bhqc,qkc->bhqk", x @ projection, halves, optimize=True))
 
-    found = {
-        "content-content": content(call),
-        "content-position": projected(call.q) * call.scale,
-    }
+    own = projected(call.q)
+    after, later = q_at == k_at - 1, q_at < k_at - 1
+    following = projected(np.concatenate([call.q[:, :, 1:], call.q[:, :, -1:]], axis=2))
+    code = "relative-shift"
+    own = s.pick(
+        "the position term of keys after the next one",
+        own,
+        (code, "multiplies the query of the next row", np.where(later, following, own)),
+        (code, "multiplies the query of the next row, and that of the next key is 0",
+         np.where(later, following, np.where(after, 0.0, own))),
+        right="Multiply R(query - key) by the query's own row for later keys too: shift the "
+        "product with the vectors of both signs.",
+    )  # fmt: skip
+    found = {"content-content": content(call), "content-position": own * call.scale}
     u, v = e.content_bias, e.position_bias
     none = np.zeros(np.asarray(e.projection).shape[:2])
     both = [none if x is None else np.asarray(x, np.float64) for x in (u, v)]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes, with_value
+from posenc_ref.conformance.rotary.length_rules import Rule, length_rules
 
 from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes, with_lengths
 
@@ -67,6 +71,20 @@ def cache_mistakes() -> Iterator[Mistake]:
             "Choose the frequencies of all keys by the length of the whole cache, the last chunk "
             "included.",
         )
+    for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096):
+        yield Mistake(
+            "scaling-parameter",
+            f"the frequencies of all keys are those for the number of keys rounded up to a "
+            f"multiple of {n}, as by the size of the allocated cache",
+            with_lengths(lambda call, n=n: [-(-call.ends[-1] // n) * n] * len(call.chunks)),  # type: ignore[misc]
+            "Choose the frequencies by the number of keys in the cache, not by the space for them.",
+        )
+    yield Mistake(
+        "scaling-parameter",
+        "the frequencies of all keys are those for the number of keys rounded up to a power of 2",
+        with_lengths(lambda call: [1 << (call.ends[-1] - 1).bit_length()] * len(call.chunks)),
+        "Choose the frequencies by the number of keys in the cache, not by the space for them.",
+    )
     for message, times in (
         ("the whole cache is rotated again with every chunk", lambda t: t.count - t.chunk),
         (
@@ -99,3 +117,21 @@ def cache_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from chunk_mistakes()
+
+
+def length_mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield wrong ways in which the frequencies of a sequence depend on its length."""
+    for rule in length_rules(encoding, []) if encoding.depends_on_length else ():
+        yield Mistake(rule.code, rule.message, partial(_by_rule, rule), rule.remedy)
+
+
+def _by_rule(rule: Rule, call: Chunked) -> Truth | None:
+    """Return the result of a call whose frequencies follow a rule; None if it has none."""
+    lengths = [max(rule.seen(n), 1) for n in call.lengths]
+    encoding = rule.encoding
+    if rule.at is not None:  # one encoding for all chunks
+        found = rule.at(call.lengths[-1])
+        if found is None or len(set(call.lengths)) > 1:
+            return None
+        encoding = found
+    return replace(call, encoding=encoding).at(np.arange(call.x.shape[2]), lengths)

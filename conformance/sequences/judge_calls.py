@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
-from posenc_ref.conformance.diagnosis.match import failed, match
+from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
@@ -28,7 +29,7 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
 from .grown_state import name_growth
-from .kept_tables import Call, kept_tables
+from .kept_tables import Call, Positions, kept_tables, moved_tables
 from .offset_mistakes import Offset, offset_mistakes
 
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
@@ -43,6 +44,12 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
     "other batches": (((1, 2, 3), 4), ((3, 2, 3), 4), ((2, 1, 3), 4)),
     "on and back": (((1, 1, 8), 0), ((1, 1, 8), 8), ((1, 1, 8), 16), ((1, 1, 8), 0)),
     "past 4096 and back": (((1, 2, 4), 0), ((1, 2, 3), 5000), ((1, 2, 4), 0), ((1, 2, 3), 9)),
+    "offsets of the same low bits": (
+        ((1, 2, 9), 5),
+        ((1, 2, 9), 5 + 2**8),
+        ((1, 2, 9), 5 + 2**12),
+        ((1, 2, 9), 5 + 2**16),
+    ),
     "2049 tokens, then three": (((1, 1, 3), 0), ((1, 1, 2049), 0), ((1, 1, 3), 0)),
 }
 
@@ -203,7 +210,8 @@ def _name_state(
 ) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
-    if not wrong or match(run, seen, _state_mistakes(), parts=False, whole=True):
+    moved = likely(run, seen, moved_tables(_kept))
+    if not wrong or match(run, seen, chain(_state_mistakes(), moved), parts=False, whole=True):
         return
     if name_growth(run, seen):
         return
@@ -241,6 +249,19 @@ def _state_mistakes() -> Iterator[Mistake]:
         at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
         "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
     )
+    for bits in (8, 12, 16):
+
+        def same(call: InTurn, bits: int = bits) -> int:
+            earlier = (at for size, at in call.sequence if size[2] == call.x.shape[2])
+            return next(at for at in earlier if (at - call.offset[0]) % 2**bits == 0)
+
+        yield Mistake(
+            "state",
+            "a call gets the angles of the first equally long call whose offset has the same low "
+            f"{bits} bits",
+            at_offset(same),
+            "Keep cos and sin under the whole offset of a call and its length.",
+        )
     yield Mistake(
         "state",
         "the frequencies of the longest call so far are kept",
@@ -261,14 +282,31 @@ def _state_mistakes() -> Iterator[Mistake]:
             "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
         ),
         (
+            "an offset of 0 is taken for a missing one: the call goes on where the one before it "
+            "ended",
+            _or_on,
+            "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
+        ),
+        (
             "the offset of the first call is kept",
             lambda c: c.sequence[0][1],
             "Use the offset that is passed with each call, not the one of the first call.",
         ),
     )
-    yield from kept_tables(
-        lambda positions, whole: lambda call: call.at(positions(call.before(whole=whole)))
-    )
+    yield from kept_tables(_kept)
+
+
+def _kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:
+    """Return the result of a call from a table that is kept between calls."""
+    return lambda call: call.at(positions(call.before(whole=whole)))
+
+
+def _or_on(call: InTurn) -> int:
+    """Return the offset, or the end of the call before if the offset is 0."""
+    end = 0
+    for size, start in call.sequence[: call.index]:
+        end = (start or end) + size[2]
+    return int(call.offset[0]) or end
 
 
 def _view(run: Run, x: Any, positions: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from posenc_ref import Rotary
@@ -19,7 +20,7 @@ from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .cache_mistakes import cache_mistakes
+from .cache_mistakes import cache_mistakes, length_mistakes
 from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import Chunked, chunk_mistakes
 
@@ -40,6 +41,10 @@ CROSSED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 #: Chunks that could refute a known mistake which explains those above.
 REFUTING: tuple[tuple[int, ...], ...] = ((2, 1, 3, 1), (6, 2, 2, 1, 6))
+#: The most sequences about the lengths at which frequencies change that are made with those.
+_LENGTHS = 6
+#: The longest length for which a sequence of more than twice as many tokens is made.
+_LONGEST = 4096
 #: Chunks that could refute a rule found in the others.
 FURTHER: tuple[tuple[int, ...], ...] = (
     (16, *(1,) * 20),
@@ -82,16 +87,22 @@ def _judge(
         crossing = Crossing(CROSSED, seed=run.settings.seed)
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding, cache), ask)
     if failed(run, calls):
-        again = (_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in REFUTING)
+        refuting = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
+        again = (_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in refuting)
         calls += drive(run, again, ask) or []
-    if not (match(run, calls, known(), parts=False, whole=True) and run.report.codes):
+    rules = list(length_mistakes(encoding))
+
+    def mistakes() -> Iterator[Mistake]:
+        return chain(known(), rules)
+
+    if not (match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []
         further = partial(_further, run, encoding, cache, ask)
-        found = match(run, calls, known(), parts=False, whole=True) and run.report.codes
+        found = match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes
         if not found and not name_positions(run, calls, _code(cache), further):
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
         if run.failures and not run.report.codes:
-            match(run, calls, known(), parts=False)
+            match(run, calls, mistakes(), parts=False)
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")
@@ -131,6 +142,12 @@ def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
         if 8 < n <= LONG[-1][0]:
             yield (n - 3, 1, 1, 1, 1, 1)
             yield (n // 2, n - n // 2 - 1, 2, 1)
+
+
+def _long_chunk(encoding: Rotary) -> Iterable[tuple[int, ...]]:
+    """Yield a short chunk and one that is longer than the first length of other frequencies."""
+    lengths = lengths_of(encoding) if encoding.depends_on_length else []
+    return ((n // 3, 2 * n + 5) for n in lengths[:1] if 8 < n <= _LONGEST)
 
 
 def _probe(

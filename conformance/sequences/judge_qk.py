@@ -11,7 +11,7 @@ import numpy as np
 
 from posenc_ref import XPos
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
-from posenc_ref.conformance.diagnosis.match import likely, match
+from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excused
 from posenc_ref.conformance.harness import state
@@ -21,7 +21,7 @@ from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
 from .cases_qk import cases, one_head
 from .crossed_qk import crossed
-from .qk_mistakes import qk_mistakes
+from .qk_mistakes import qk_mistakes, side_mistakes
 from .xpos_formula import xpos_steps
 from .xpos_mistakes import xpos_mistakes
 
@@ -56,7 +56,10 @@ def _diagnose(run: Run, sides: list[JudgedCall], logits: list[BothSides]) -> Non
     """Report the mistakes that explain the results."""
     if isinstance(run.encoding, XPos):
         _xpos(run, sides, logits)
-    elif not (match(run, sides, qk_mistakes(run.encoding)) and run.report.codes):
+        return
+    both = len({one.facts.keys for one in failed(run, sides)}) > 1
+    sided = () if both else likely(run, sides, side_mistakes(run.encoding))
+    if not (match(run, sides, chain(qk_mistakes(run.encoding), sided)) and run.report.codes):
         _each_side(run)
 
 

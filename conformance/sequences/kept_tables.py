@@ -51,6 +51,21 @@ def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> 
                     yield Mistake("state", text, predict(positions, whole), remedy)  # type: ignore[arg-type]
 
 
+def moved_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
+    """Yield kept tables whose added rows are one position late or early; as `kept_tables`."""
+    remedy = (
+        "Number the rows that are added to a table from the rows that it has: arange(old, new)."
+    )
+    for by, words in ((1, "late"), (-1, "early")):
+        for text, growth in _GROWTH.items():
+            for first in _FIRST:
+                size = f" that begins with {first} rows" * bool(first)
+                said = f"rows that are added to a kept table{size}{text} are one position {words}"
+                for whole in (False, True):
+                    positions = _added(first, growth, by)
+                    yield Mistake("state", said, predict(positions, whole), remedy)  # type: ignore[arg-type]
+
+
 def _own(call: Call) -> np.ndarray:
     return np.asarray(call[1] + np.arange(call[0][2]))
 
@@ -65,6 +80,19 @@ def _before(calls: Sequence[Call]) -> np.ndarray:
     while at and calls[at - 1][0][2] == calls[-1][0][2]:
         at -= 1
     return _own(calls[at])
+
+
+def _added(first: int, growth: Callable[[int, int], int], by: int) -> Positions:
+    """Return the rows of a table whose rows past those of its first state are moved by ``by``."""
+
+    def positions(calls: Sequence[Call]) -> np.ndarray:
+        kept = first
+        for (_, _, n), offset in calls:
+            kept = kept or growth(0, offset + n)
+        own = _own(calls[-1])
+        return np.where(own >= kept, own + by, own)
+
+    return positions
 
 
 def _grown(first: int, least: int, growth: Callable[[int, int], int]) -> Positions:

@@ -85,6 +85,8 @@ class Offset:
             "the offset of the first row": none + self.offset[0],
             "the offset of the last row": none + self.offset[-1],
             "the largest offset": none + self.offset.max(),
+            "the sum of the offsets up to this row": np.cumsum(start, 0) + none,
+            "the sum of the offsets of earlier rows": np.cumsum(start, 0) - start + none,
             "the offset of the row before": np.roll(start, 1, 0) + none,
         }
 

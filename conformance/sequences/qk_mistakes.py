@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from posenc_ref import Rotary, XPos
+from posenc_ref import MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import batch, heads
+from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, batch, heads, tiled
 from posenc_ref.conformance.oracle.apply import identical
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
 
@@ -81,3 +83,56 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 "Rotate both by +angle: their dot product then depends on the difference of "
                 "positions.",
             )
+
+
+def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield positions that tiles make, and other parameters, of queries or of keys only."""
+
+    def moved(change: Callable[[np.ndarray], np.ndarray], only: bool) -> Any:
+        return lambda side: (
+            replace(side, positions=change(side.positions)) if side.keys == only else side
+        ).truth()
+
+    for what, only in (("keys", True), ("queries", False)):
+        for code, words, change in (
+            ("position-origin", "are 1 too large", lambda p: p + 1),
+            ("position-origin", "are 1 too small", lambda p: p - 1),
+            ("position-scale", "are doubled", lambda p: 2 * p),
+            ("position-scale", "are halved", lambda p: p / 2),
+            ("wrong-row", "stand in the reverse order", lambda p: p[..., ::-1]),
+        ):
+            remedy = f"Use the positions of the {what} as they are passed."
+            yield Mistake(code, f"the positions of {what} {words}", moved(change, only), remedy)
+        yield from _parameters(encoding, what, only)
+        for text, place in tiled(what):
+            yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
+
+
+def _parameters(encoding: Any, what: str, only: bool) -> Iterator[Mistake]:
+    """Yield queries, or keys, that are rotated with another base, layout or scaling."""
+    changes: list[tuple[str, str, str, dict[str, Any]]] = []
+    layout = getattr(encoding, "layout", "")
+    if isinstance(encoding, RoPE | MultiAxisRoPE):
+        for base in PUBLISHED_BASES[:6] if isinstance(encoding.base, float) else ():
+            text = f"the base of {what} is {base:.10g}, declared {encoding.base:.10g}"
+            remedy = f"Use the base {encoding.base:.10g} for queries and keys."
+            changes += [("base", text, remedy, {"base": base})] * (base != encoding.base)
+        if layout in ("half", "interleaved"):
+            other = "interleaved" if layout == "half" else "half"
+            text = f"pairs of {what} are {other}, declared {layout}"
+            remedy = f"Rotate {layout} pairs of queries and keys."
+            changes.append(("layout", text, remedy, {"layout": other, "output_layout": None}))
+        if encoding.scaling is not None:
+            text = f"the declared scaling of {what} is missing"
+            remedy = f"Use the declared frequencies, with {encoding.scaling!r}."
+            changes.append(("scaling-missing", text, remedy, {"scaling": None}))
+    for code, text, remedy, change in changes:
+        try:
+            changed = encoding.replace(**change)
+        except (TypeError, ValueError):
+            continue
+
+        def predict(side: Side, changed: Rotary = changed) -> Truth:
+            return (replace(side, encoding=changed) if side.keys == only else side).truth()
+
+        yield Mistake(code, text, predict, remedy)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, mistakes, with_value
+from posenc_ref.conformance.diagnosis.mistake import (
+    JudgedCall,
+    Mistake,
+    each_part,
+    mistakes,
+    with_value,
+)
+from posenc_ref.conformance.diagnosis.scored import fits
+from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
@@ -59,6 +69,19 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
             changed(lambda s, encoding=encoding: {"encoding": encoding}),  # type: ignore[misc]
             declared_decay(declared) if code == "amplitude" else "",
         )
+    for code, message, encoding in xpos_variants(declared):
+        for what, keys in (("keys", True), ("queries", False)):
+            yield Mistake(
+                code,
+                f"{what} only: {message}",
+                changed(
+                    lambda s, encoding=encoding, keys=keys: (  # type: ignore[misc]
+                        {"encoding": encoding} if s.keys == keys else {}
+                    )
+                ),
+                declared_decay(declared) if code == "amplitude" else "",
+            )
+    yield Mistake("", "", lambda side: None, fit=partial(_fitted_base, declared))
     for what, centre in _CENTRES:
         yield Mistake(
             "amplitude",
@@ -93,6 +116,39 @@ _CENTRE = (
     "Count the decay of queries and keys from one fixed position: a centre that moves with the "
     "call breaks logits with cached keys."
 )
+
+
+def _fitted_base(declared: XPos, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
+    """Return the mistake of the scale_base measured on the decay of the wrong sides, if any."""
+    one = max(wrong, key=lambda call: call.actual.size)
+    side: Side = one.facts
+    (a, b), log = declared.pairs(), np.log(declared.decays())
+
+    def size(x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.log(np.hypot(x[..., a], x[..., b])).sum(axis=-1))
+
+    with np.errstate(all="ignore"):
+        seen, expected = (size(y) - size(side.x) for y in (one.actual, one.truth.value))
+        ratio = float(np.sum(expected * seen) / np.sum(expected * expected))
+    if not (np.isfinite(ratio) and ratio > 0 and np.isfinite(log).all()):
+        return []
+    found = []
+    for digits in range(1, 7):
+        base = float(f"{declared.scale_base / ratio:.{digits - 1}e}")
+        for what, of in (("keys", (True,)), ("queries", (False,)),
+                         ("queries and keys", (True, False))):  # fmt: skip
+            other = declared.replace(scale_base=base)
+            text = f"scale_base of {what} is {base:g}, declared {declared.scale_base:g}"
+
+            def predict(s: Side, other: XPos = other, of: Any = of) -> Truth:
+                return (replace(s, encoding=other) if s.keys in of else s).truth()
+
+            found.append(
+                Mistake("amplitude", text, predict, declared_decay(declared),
+                        values={"declared": declared.scale_base, "measured": base})
+            )  # fmt: skip
+    every = (m for m in found if all(fits(run, w, m.predict(w.facts)) for w in wrong))
+    return list(islice(every, 1))
 
 
 def _decayed_by_index(side: Side) -> Truth:

@@ -9,8 +9,14 @@ from pathlib import Path
 from posenc_ref._text import code
 from posenc_ref._text import markdown as escaped
 
-from .expected import Expected, explanation
+from .expected import CLAIMS, Expected, explanation
 from .record import Outcome, Survey, versions
+
+
+def claims() -> str:
+    """Return what the kinds of deviations are."""
+    lines = [f"- **{name}**: {meaning}." for name, meaning in CLAIMS.items()]
+    return "\n".join(["A deviation is one of these:\n", *lines])
 
 
 def document(
@@ -48,7 +54,10 @@ def deviations(
         if own:
             yield f"### {entry.title} ({entry.claim})"
             yield entry.reason
+            yield f"*Reach.* {entry.reach}"
+            yield f"*Effect.* {entry.effect}"
             yield f"*Evidence.* {entry.evidence}"
+            yield f"*Upstream.* {entry.upstream[:1].upper()}{entry.upstream[1:]}."
             yield "*Found in*\n\n" + "\n".join(_named(own, most))
             script = folder / scripts / entry.script if folder else None
             if script is not None and script.is_file():

@@ -1,7 +1,7 @@
 """Expected deviations and their reasons, read from the ``*_expected.json`` of a sweep.
 
-Every entry has patterns of module names, the expected verdict, and the evidence.  Its claim about a
-library is either ``bug`` or ``convention``.
+Every entry has patterns of module names, the expected verdict, and the evidence.  What it claims of
+a library is one of :data:`CLAIMS`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ from .record import Outcome
 
 #: The verdicts that an entry can explain.
 OUTCOMES = ("deviates", "gap", "undrivable", "refused")
+#: What a deviation can be, and when it is called so.
+CLAIMS = {
+    "bug": "a shipped configuration or a documented setting reaches it, and it contradicts the "
+    "library's own source, its paper, or code beside it",
+    "latent": "wrong like a bug, but no shipped configuration and no documented setting reaches it",
+    "convention": "a choice that the released weights were trained with, or that its makers "
+    "defend; whoever ports the model must know it",
+    "precision": "the formula is right, the numbers are rounded more than their dtype demands",
+}
 
 
 @dataclass(frozen=True)
@@ -31,16 +40,23 @@ class Expected:
     claim: str = ""
     evidence: str = ""
     script: str = ""  #: the file name of the deviation's script
+    reach: str = ""  #: which checkpoints or settings meet it
+    effect: str = ""  #: what it changes, and from which position on
+    upstream: str = ""  #: the public issue, or that there is none
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
             raise ValueError(f"{self.title}: outcome must be one of {', '.join(OUTCOMES)}")
-        if self.claim not in ("bug", "convention", ""):
-            raise ValueError(f'{self.title}: claim must be "bug", "convention" or ""')
+        if self.claim not in (*CLAIMS, ""):
+            raise ValueError(f'{self.title}: claim must be one of {", ".join(CLAIMS)}, or ""')
         if not self.reason:
             raise ValueError(f"{self.title}: a reason is needed")
-        if self.outcome == "deviates" and not (self.claim and self.evidence and self.script):
-            raise ValueError(f"{self.title}: a deviation needs a claim, evidence and a script")
+        needed = (self.claim, self.evidence, self.script, self.reach, self.effect, self.upstream)
+        if self.outcome == "deviates" and not all(needed):
+            raise ValueError(
+                f"{self.title}: a deviation needs a claim, evidence, a script, "
+                "its reach, its effect and upstream"
+            )
 
     def explains(self, line: Outcome) -> bool:
         """Return whether the name, verdict and codes of an outcome match this entry."""

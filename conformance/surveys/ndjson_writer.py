@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from posenc_ref import Encoding, ModelEncoding, MRoPEPositions
 from posenc_ref.conformance.harness.report import Report, _finite
 from posenc_ref.conformance.harness.whole import write_whole
+from posenc_ref.encoding import Value
 
 from .batch import Batch, Checked
 from .files import require_own
@@ -134,7 +134,7 @@ class NdjsonWriter:
 def recording(
     path: Path | None,
     kind: str,
-    encoding: Encoding | ModelEncoding | MRoPEPositions | Mapping[str, Any] | None = None,
+    encoding: Value | Mapping[str, Any] | None = None,
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
@@ -149,7 +149,7 @@ def recording(
         yield None
         return
     if kind == "check":
-        if isinstance(encoding, Encoding | ModelEncoding | MRoPEPositions):
+        if isinstance(encoding, Value):
             encoding = encoding.to_dict()
         facts["encoding"] = encoding
     require_own(path, HEADER, "recorded report")

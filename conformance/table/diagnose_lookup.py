@@ -73,6 +73,11 @@ def _moved(
             remedy=f"Do not clamp row numbers to {used[p]}: the last row of the table is {last}.",
         )
     elif not name_rows(run, [SeenRows("all positions", got, np.zeros(1), np.arange(count))]):
+        weight = np.asarray(encoding.weight, dtype=np.float64)
+        others = np.flatnonzero((got != weight[used]).any(axis=1))
+        if others.size:  # the nearest row may well be the declared one
+            p, wrong = int(others[0]), np.flatnonzero((got != weight[offset:][:count]).any(axis=1))
+            evidence = f"position {p} gets {got[p, :3]} ..., which is no row of the table"
         run.add(
             "wrong-row",
             f"{wrong.size} of {count} positions get wrong rows{run.where()}",

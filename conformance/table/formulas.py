@@ -16,6 +16,7 @@ from posenc_ref import (
     Sinusoidal,
     Sinusoidal2D,
     Sinusoidal3D,
+    StandardizedSinusoidal,
     Table,
     Time2Vec,
 )
@@ -85,4 +86,5 @@ _FORMS: tuple[tuple[Any, Formula], ...] = (
     (Time2Vec, other_formulas.time2vec),
     (AxialLearned, other_formulas.axial),
     (Hybrid, other_formulas.hybrid),
+    (StandardizedSinusoidal, other_formulas.standardized),
 )

@@ -5,7 +5,8 @@ The tolerance follows from the error coefficients A and B in ``Table.truth``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -24,7 +25,7 @@ from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
@@ -39,6 +40,8 @@ from .remedies import restored
 Inputs = Iterator[tuple[str, str, np.ndarray]]
 #: The numbers of positions in the first calls.
 _SIZES = (5, 1, 64)
+#: The numbers of positions in calls that could refute a cause which explains all others.
+REFUTING = (3, 17, 41)
 
 
 def judge_table(run: Run) -> None:
@@ -57,7 +60,7 @@ def judge_table(run: Run) -> None:
     shifted = first.facts[..., ::-1].copy()
     state.kept_result(run, lambda: run.driver.call(first.facts), lambda: run.driver.call(shifted))
     known = chain(_mistakes(run), likely(run, calls, changed_steps(run, first.facts)))
-    if match(run, calls, known) and run.report.codes:
+    if match(run, calls, known, further=partial(_further, run, calls)) and run.report.codes:
         return
     if run.encoding.num_axes > 1 and name_places(run, calls):
         return
@@ -65,6 +68,17 @@ def judge_table(run: Run) -> None:
         order = _columns(run, calls)
         if order is not None:
             report_order(run, order)
+
+
+def _further(run: Run, calls: Sequence[JudgedCall]) -> Iterator[JudgedCall]:
+    """Make calls at other selections of the judged positions, which could refute a cause."""
+    at = np.concatenate([one.facts for one in calls if one.actual.size], axis=-1)
+    rng = np.random.default_rng(run.settings.seed)
+    for n in REFUTING:
+        some = at[..., rng.integers(at.shape[-1], size=n)].astype(calls[0].facts.dtype)
+        with suppress(Refused, Malformed):
+            case = f"{n} of these positions"
+            yield JudgedCall(case, _table(run, some), _declared(run)(some), some)
 
 
 def _declared(run: Run) -> Rows:

@@ -6,8 +6,10 @@ The error coefficients A and B (see :mod:`posenc_ref.accuracy`) are those of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain, starmap
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,10 @@ from .sum_mistakes import Added, sum_factors, sum_mistakes, sum_steps
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 #: (B, S) of larger calls, which may be refused.
 LONG = ((1, 130), (2, 600), (1, 2050))
+#: (B, S) of calls that could refute a cause which explains all others.
+REFUTING = ((3, 3), (2, 21), (7, 1))
+#: Sizes of grids that could refute one.
+REFUTING_GRIDS = ((3, 5), (6, 6), (8, 3))
 #: Sizes of small calls of which every two meet in a call.
 CROSSED = {"B": (1, 2, 5), "S": (1, 3, 8, 13, 31, 45, 127)}
 #: Sizes of small grids of which every two meet.
@@ -75,7 +81,8 @@ def judge_add(run: Run) -> None:
 
     named = chain(sum_mistakes(encoding), sum_factors(run, calls[0]))
     known = chain(named, likely(run, calls, sum_steps(run, calls[0].facts)))
-    explained = match(run, calls, known) and run.report.codes
+    further = partial(_further, ask, [probe(b, s) for b, s in REFUTING if s <= last + 1])
+    explained = match(run, calls, known, further=further) and run.report.codes
     if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
@@ -83,6 +90,15 @@ def judge_add(run: Run) -> None:
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
     state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
+
+
+def _further(
+    ask: Callable[[Probe], Sequence[JudgedCall]], probes: Sequence[Probe]
+) -> Iterator[JudgedCall]:
+    """Make calls of other sizes, which could refute a cause."""
+    for one in probes:
+        with suppress(Refused, Malformed):
+            yield from ask(one)
 
 
 def _seen_rows(one: JudgedCall) -> SeenRows:
@@ -154,7 +170,8 @@ def judge_grid(run: Run) -> None:
     every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
     steps = likely(run, seen, changed_steps(run, seen[0].facts))
     twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
-    if match(run, seen, chain(every, steps, twice)) and run.report.codes:
+    more = partial(_further, ask, [p for p in starmap(probe, REFUTING_GRIDS) if p])
+    if match(run, seen, chain(every, steps, twice), further=more) and run.report.codes:
         return
     if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
         return

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import AxialLearned, FourierFeatures, Hybrid, Time2Vec
+from posenc_ref import (
+    AxialLearned,
+    FourierFeatures,
+    Hybrid,
+    Learned,
+    StandardizedSinusoidal,
+    Time2Vec,
+)
 from posenc_ref.conformance.diagnosis.steps import Steps
 
 
@@ -123,7 +130,11 @@ def hybrid(e: Hybrid, at: Any, s: Steps) -> np.ndarray:
     """Return the rows of a hybrid table."""
     values = []
     for i, part in enumerate(e.parts):
-        value = np.asarray(part.truth(np.asarray(at)).value, np.float64)
+        places = s.number(f"the position in parts[{i}]", at)
+        if isinstance(part, Learned):  # rows past an end of the table wrap round
+            rows = np.arange(part.rows - max(part.offset, 0))
+            places = np.asarray(places).astype(np.int64) % rows.size
+        value = np.asarray(part.truth(np.asarray(places)).value, np.float64)
         root = float(part.dim) ** 0.5
         values.append(
             s.pick(
@@ -148,3 +159,39 @@ def hybrid(e: Hybrid, at: Any, s: Steps) -> np.ndarray:
             ("amplitude", "is a product", np.prod(values, axis=0)),
         )
     )
+
+
+def standardized(e: StandardizedSinusoidal, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of the standardized sinusoid."""
+    t = np.asarray(s.number("the position", at), np.float64)[..., None]
+    k = np.arange(e.dim // 2)
+
+    def sinusoid(p: np.ndarray) -> np.ndarray:
+        angle = p * e.base ** (-2 * k / e.dim)
+        return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(*angle.shape[:-1], e.dim)
+
+    every, rows = sinusoid(np.arange(e.length)[:, None]), sinusoid(t)
+    code = "amplitude"
+    of_all = "Take {name} over all rows and columns of the table."
+    mean = s.pick(
+        "the mean",
+        every.mean(),
+        (code, "is that of each column", every.mean(axis=0)),
+        (code, "is that of each row", rows.mean(axis=-1, keepdims=True)),
+        (code, "is not subtracted", 0.0),
+        right=of_all,
+    )
+    spread = s.pick(
+        "the standard deviation",
+        every.std(ddof=1),
+        (code, "is that of each column", every.std(axis=0, ddof=1)),
+        (code, "is that of each column, and divides by n, not by n - 1", every.std(axis=0)),
+        (code, "is that of each row", rows.std(axis=-1, ddof=1, keepdims=True)),
+        (code, "divides by n, not by n - 1", every.std()),
+        (code, "is replaced by the variance", every.var(ddof=1)),
+        (code, "is left out", 1.0),
+        right=of_all + " It divides by n - 1, n being their number.",
+    )
+    divisor = s.factor("the multiple of the deviation", e.divisor, code)
+    with np.errstate(all="ignore"):
+        return np.asarray((rows - mean) / (divisor * spread))

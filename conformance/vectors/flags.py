@@ -151,6 +151,8 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     # shifted keys, layouts and position ids
     ("ShiftedKeys", "required", "sign stale-cache", on("shift_keys"),
      "Cached keys moved the other way, or rotated anew."),
+    ("EvictedKeys", "required", "stale-cache kept-keys", on("evict_keys"),
+     "Kept keys that move too, or other keys that do not move."),
     ("NormFirst", "required", "norm-order layout", on("normed_apply"),
      "The norm applied after the rotation, over all heads, or without its weight."),
     ("ByDistance", "required", "relative-shift", on("relative_shift"),

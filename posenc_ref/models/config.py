@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # The default part of a composite configuration, the first of these that it has.
 _MAIN = ("text_config", "llm_config", "thinker_config", "vlm_config", "audio_video_config")
 
+# The kinds of model types (config_kinds) for which a composite names its parts instead.
+_WITHOUT = ("learned", "convolution", "none", "parts", "code")
+
 
 def from_config(
     config: Mapping[str, Any] | str | os.PathLike[str],
@@ -35,7 +38,8 @@ def from_config(
     ``rope_theta`` and ``partial_rotary_factor`` may be among the rotary parameters or at the top
     level of the configuration. Facts that no configuration states (layout, rotated slice, axis
     order) come from tables by ``model_type``, which follow the modelling code of transformers.
-    Missing entries have the defaults of the configuration class.
+    Missing entries have the defaults of the configuration class.  Configurations of diffusers (with
+    ``_class_name``) and timm (with ``architecture``) are read as well.
 
     Parameters
     ----------
@@ -59,9 +63,10 @@ def from_config(
     Raises
     ------
     ValueError
-        ``model_type`` is unknown; keys are unknown, missing or contradict each other; or a key
-        changes positions and is not read, such as ``dual_chunk_attention_config``.  The message
-        names the key, its value and the allowed values.
+        ``model_type`` is unknown, or its configuration states no encoding (the message says why);
+        keys are unknown, missing or contradict each other; or a key changes positions and is not
+        read, such as ``use_logn_attn``.  The message names the key, its value and
+        the allowed values.
     """
     return described_config(config, part=part, layout=layout, override=override).model
 
@@ -88,6 +93,9 @@ def described_config(
     from .override import overridden
 
     with naming(_file(config)):
+        elsewhere = _elsewhere(config, part, layout, override)
+        if elsewhere is not None:
+            return Described(elsewhere)
         data, model_type = _located(config, part, layout, override)
         if layout is None and is_other(data, model_type):
             settings = other_settings(data, model_type)
@@ -114,6 +122,29 @@ def settings_of(config: Any, *, part: str | None = None, layout: str | None = No
     return _settings(data, model_type, layout)
 
 
+def _elsewhere(
+    config: Any, part: str | None, layout: str | None, override: Mapping[str, Any] | None
+) -> ModelEncoding | None:
+    """Return the encoding of a configuration of diffusers or timm, or None for any other."""
+    from .other.diffusers import diffusers_model, is_diffusers
+    from .other.timm import is_timm, timm_model
+
+    data = _read(config)
+    read = diffusers_model if is_diffusers(data) else timm_model if is_timm(data) else None
+    if read is None:
+        return None
+    for name, value in (("part", part), ("layout", layout)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must be None for a configuration of diffusers or timm, got {shown(value)}"
+            )
+    if override is not None:
+        from .override import override as apply_override
+
+        data = apply_override(data, override)
+    return read(data)
+
+
 def _file(config: Any) -> str | None:
     """Return the path of a configuration, or None for a mapping."""
     return str(config) if isinstance(config, str | os.PathLike) else None
@@ -134,9 +165,12 @@ def _located(
 
 
 def _settings(data: Mapping[str, Any], model_type: str, layout: str | None) -> Settings:
-    from .config_facts import Settings
+    from .config_facts import Settings, known
     from .config_keys import refuse_unread
+    from .other.kinds import unknown
 
+    if layout is None and known(model_type) is None:
+        raise ValueError(unknown(model_type))
     settings = Settings(data, model_type, layout)
     refuse_unread(settings)
     return settings
@@ -170,6 +204,7 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
     """Return the configuration of this part (by default the text model), and its model type."""
     from .config_facts import known, parts
     from .config_keys import refuse_outside
+    from .other.kinds import canonical, inner_parts, kind_of, reason
 
     model_type = data.get("model_type")
     if not isinstance(model_type, str) or not model_type:
@@ -177,7 +212,8 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             f"config must name its model_type, such as 'llama'; got {shown(model_type)} among the "
             f"keys {one_line(', '.join(map(str, data)))}"
         )
-    inner = parts(model_type)
+    model_type = canonical(model_type)
+    inner = parts(model_type) or inner_parts(model_type)
     nested = [key for key, value in data.items() if isinstance(value, Mapping)]
     if part is not None:
         if part not in data and part not in inner and f"{part}_config" in {*nested, *inner}:
@@ -191,7 +227,11 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             raise ValueError(f"part must be {allowed}, got {part!r}")
         return _inside(_mapping(data, part), inner.get(part), part, model_type)
     main = next((key for key in _MAIN if key in nested), None)
-    if main is None and known(model_type) is None and inner:
+    if kind_of(model_type) == "parts":
+        text = None if main is None else _mapping(data, main).get("model_type", inner.get(main))
+        if not isinstance(text, str) or kind_of(text) in _WITHOUT:
+            raise ValueError(reason(model_type))
+    elif main is None and known(model_type) is None and inner:
         only = next(iter(inner)) if len(inner) == 1 else None
         main = next((key for key in _MAIN if key in inner), only)
         if main is not None and "hidden_size" in data:

@@ -35,6 +35,8 @@ sections, axes,     M-RoPE: the default sections, the names of the axes in the o
 arrangement         positions, and the arrangement of the sections.
 softmax             The rule for the softmax scale (see ``config_scores``).
 query_scale         The rule for the query scale (see ``config_scores``).
+values              "shared" if one tensor is key and value, both rotated (see :class:`Attention`).
+sinks               The layer types whose heads have sinks, or "all".
 reads               Further entries that the configuration class writes or reads.
 when                Configuration entries with the values that mean a rotary encoding.
 ==================  ==============================================================================
@@ -48,7 +50,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posenc_ref._text import near, one_line, shown
+from posenc_ref._text import one_line, shown
 from posenc_ref.limits import HEAD_DIM, LENGTH
 
 from .config_fields import count, entry
@@ -93,8 +95,7 @@ class Settings:
         source = known(model_type)
         version = table("config_defaults")["transformers"]
         if source is None:
-            if layout is None:
-                raise ValueError(_unknown(model_type))
+            assert layout is not None  # config.py refuses such a configuration
             # Unknown models are assumed to rotate in the usual way and to read a partial factor.
             self.conventions: Mapping[str, Any] = {"layout": layout, "partial": 1.0}
             self.code = "the caller gives the layout; other conventions are assumed to be Llama's"
@@ -170,24 +171,3 @@ class Settings:
         return ValueError(
             f"configuration of model_type {shown(self.model_type)}: {one_line(message)}"
         )
-
-
-def _unknown(model_type: str) -> str:
-    """Return the error message for a model type without an entry."""
-    refused = table("text_models")["refused"].get(model_type)
-    if refused is not None:
-        return f"model_type {shown(model_type)} is not supported: {refused}"
-    defaults = table("config_defaults")
-    if model_type in defaults["others"]:
-        version = defaults["transformers"]
-        return (
-            f"model_type {model_type!r} has no rotary encoding in transformers {version}; if your "
-            'model has one, pass layout="half" or layout="interleaved"'
-        )
-    names = [*table("text_models")["models"], *table("vision_models")["models"], *defaults["parts"]]
-    similar = near(model_type, names)
-    hint = f"; did you mean {similar[0]!r}?" if similar else "."
-    return (
-        f"model_type {shown(model_type)} is not known{hint} No configuration says how channels are "
-        'paired: pass layout="half" (as in Llama) or layout="interleaved" (as in GPT-J)'
-    )

@@ -1,7 +1,7 @@
 """Entries of a configuration that change positions or logits, and that are not read.
 
-A configuration may hold entries that only other code reads: ``dual_chunk_attention_config`` is
-read by vLLM and ignored by transformers.  The encoding would then depend on who runs the model, so
+A configuration may hold entries that only other code reads: ``use_logn_attn`` is read by the code
+of Qwen and ignored by transformers.  The encoding would then depend on who runs the model, so
 :func:`refuse_unread` raises.  ``data/config_keys.json`` lists the known entries, one line each:
 
 ========  =========================================================================================

@@ -1,4 +1,4 @@
-"""The encodings of models that no class of transformers rotates: ALiBi, T5, learned tables, Qwen 1.
+"""The encodings of models that no class of transformers rotates: ALiBi, T5, learned tables, FoPE.
 
 ``data/other_models.json`` lists them.  Models whose code is not in transformers are read by the
 code of their repositories.
@@ -12,18 +12,23 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import _validate as validate
+from posenc_ref._text import shown
 from posenc_ref.alibi import ALiBi
+from posenc_ref.angles import TWO_PI
 from posenc_ref.encoding import Encoding
+from posenc_ref.fope import FoPE
 from posenc_ref.learned import Learned
 from posenc_ref.limits import TABLE
 from posenc_ref.rope import RoPE
 from posenc_ref.schedules.ntk import QwenNTK
+from posenc_ref.schedules.scaling import standard_schedule
 from posenc_ref.t5 import T5Bias
 
 from .config_facts import Settings, table
 from .config_fields import entry
 from .config_keys import refuse_unread
 from .model_encoding import ModelEncoding
+from .other.sines import sines
 from .query_scale import LogNScale
 
 
@@ -40,6 +45,11 @@ def other_model(settings: Settings, learned: bool) -> ModelEncoding:
     needs some raises ValueError.
     """
     facts = settings.conventions
+    if facts["kind"] == "fope" and not learned:
+        raise settings.wrong(
+            "it has FoPE with learned cos_coef and sin_coef, which no configuration has: pass them "
+            "to a preset, preset('intern-s1-pro', cos_coef=..., sin_coef=...), or to FoPE"
+        )
     if facts["kind"] in ("t5", "learned") and not learned:
         field, name = ("table", "t5") if facts["kind"] == "t5" else ("weight", "gpt-2")
         raise settings.wrong(
@@ -55,6 +65,12 @@ def other_settings(config: Mapping[str, Any], model_type: str) -> Settings:
     settings = Settings(config, model_type, "half")
     settings.conventions = table("other_models")["models"][model_type]
     refuse_unread(settings)
+    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if model_type != "falcon" and settings.given(key):  # Falcon's class always writes them
+            raise settings.wrong(
+                f"{key} (= {shown(settings.given(key))}) is not read: this model's code rotates "
+                "nothing by it; remove it or set it to null"
+            )
     return settings
 
 
@@ -170,10 +186,55 @@ def _learned(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
     return _model(settings, {"embeddings": Learned(weight, offset=offset, padding_idx=padding)})
 
 
+#: The entries of rope_scaling that the code of FoPE reads.
+_FOPE = ("rope_type", "type", "rope_theta", "fope_init_factor", "fope_sep_head", "num_inv_freq")
+
+
+def _fope(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
+    """Return the encoding of Intern-S1-Pro: XTuner's ``FourierEmbedding``.
+
+    The first ``num_inv_freq`` frequencies are kept; without that entry, those above
+    ``2 pi / max_position_embeddings``.  Dropped pairs have a sine of 1.
+    """
+    scaling = settings.given("rope_scaling") or settings.given("rope_parameters") or {}
+    for key, value in scaling.items():
+        if key not in _FOPE and value is not None:
+            raise settings.wrong(f"rope_scaling has {key} = {value!r}; FoPE reads {_FOPE}")
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind != "default":
+        raise settings.wrong(f"rope_type must be 'default' with FoPE, got {kind!r}")
+    base = scaling.get("rope_theta") or settings.given("rope_theta")
+    if base is None:
+        raise settings.wrong("rope_theta is missing")
+    heads = settings.integer("num_attention_heads")
+    head_dim = _first(
+        settings, ["head_dim"], settings.channels(settings.integer("hidden_size") // heads)
+    )
+    base = validate.real("rope_theta", base, above=1.0)
+    kept = scaling.get("num_inv_freq")
+    if kept is None:
+        slowest = TWO_PI / settings.integer("max_position_embeddings")
+        kept = sum(w > slowest for w in standard_schedule(base, head_dim))
+    kept = validate.integer("num_inv_freq", kept, minimum=1)
+    key_heads = _first(settings, ["num_key_value_heads"], heads)
+    count = key_heads if scaling.get("fope_sep_head") else 1
+    zeros = np.zeros((count, min(kept, head_dim // 2), min(kept, head_dim // 2)))
+    encoding = FoPE(head_dim, zeros, zeros, dropped_sin=1, base=base)
+    return _model(
+        settings, {"full_attention": encoding}, _first(settings, ["num_hidden_layers"], 0)
+    )
+
+
+def _sines(settings: Settings, facts: Mapping[str, Any]) -> ModelEncoding:
+    return _model(settings, {facts.get("where", "embeddings"): sines(settings, facts)})
+
+
 _KINDS: Mapping[str, Callable[[Settings, Mapping[str, Any]], ModelEncoding]] = {
     "alibi": _alibi,
     "qwen": _qwen,
     "chatglm": _chatglm,
     "t5": _t5,
     "learned": _learned,
+    "fope": _fope,
+    "sines": _sines,
 }

@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from posenc_ref._text import near, shown
+from posenc_ref.dual_chunk import DualChunk
 from posenc_ref.encoding import Encoding
+from posenc_ref.limits import LENGTH
 from posenc_ref.multi_axis import MultiAxisRoPE
 from posenc_ref.rope import RoPE
 
 from .config_facts import Settings
+from .config_fields import count
 from .config_heads import Head, head
 from .config_layers import Kind, layers
 from .config_rope import Rotary, rotary_parameters
 from .config_schedule import schedule
 from .config_scores import query_scale, softmax_scale
 from .model_encoding import ModelEncoding
+
+#: The entry of dual chunk attention.
+_CHUNKS = "dual_chunk_attention_config"
+_CHUNKS_READ = ("chunk_size", "local_size", "original_max_position_embeddings")
+#: These choose the keys that a query attends to; they change no logit of the others.
+_CHUNKS_OTHER = (
+    "sparse_attention_config", "sparse_attention_enabled", "sparse_attention_last_q",
+    "sparse_attention_threshold",
+)  # fmt: skip
 
 
 def text_model(settings: Settings, name: str) -> ModelEncoding:
@@ -56,8 +69,16 @@ def text_model(settings: Settings, name: str) -> ModelEncoding:
         layer_types=found.names,
         softmax_scale=scale,
         query_scale=scales,
+        values=settings.conventions.get("values", "plain"),
+        sinks=tuple(t for t in encodings if _has_sinks(settings, t)),
         provenance=provenance | {fact: of for fact, of in more.items() if of},
     )
+
+
+def _has_sinks(settings: Settings, layer_type: str) -> bool:
+    """Return whether the heads of a layer type have sinks."""
+    where = settings.conventions.get("sinks", [])
+    return where == "all" or layer_type in where
 
 
 def _has_encoding(settings: Settings) -> bool:
@@ -98,11 +119,64 @@ def _encoding(settings: Settings, kind: Kind, rotary: Rotary, place: Head) -> En
         if "sections" in conventions:
             sections, arrangement = _sections(settings, rotary, place.rotary_dim // 2)
             return MultiAxisRoPE(place.dim, sections=sections, arrangement=arrangement, **common)
-        return RoPE(place.dim, rotary_dim=place.rotary_dim, **common)
+        return _in_chunks(settings, RoPE(place.dim, rotary_dim=place.rotary_dim, **common))
     except (TypeError, ValueError) as error:
         if str(error).startswith("configuration of"):
             raise
         raise settings.wrong(f"{rotary.where}: {error}") from None
+
+
+def _in_chunks(settings: Settings, rope: RoPE) -> RoPE | DualChunk:
+    """Return the encoding of a layer: ``rope``, in dual chunks if the configuration has them.
+
+    Source
+        vLLM, rotary_embedding/__init__.py (``get_rope`` reads both sizes, and no frequency scaling
+        beside them) and dual_chunk_flash_attn.py (the trained length; 0 means no factor).
+    """
+    given = settings.given(_CHUNKS)
+    if given is None:
+        return rope
+    if not isinstance(given, Mapping):
+        raise settings.wrong(f"{_CHUNKS} must be a mapping, got {shown(given)}")
+    for key in given:
+        if key not in (*_CHUNKS_READ, *_CHUNKS_OTHER):
+            close = near(key, _CHUNKS_READ)
+            hint = (
+                f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(_CHUNKS_READ)}"
+            )
+            raise settings.wrong(f"{_CHUNKS} has the unknown entry {shown(key)}{hint}")
+    if rope.scaling is not None:
+        raise settings.wrong(
+            f"{_CHUNKS} and a scaling of the frequencies, {rope.scaling!r}, are given: vLLM would "
+            "ignore the scaling; set one of both to null"
+        )
+    trained = _chunks_size(settings, given, _CHUNKS_READ[2], minimum=0, default=0) or None
+    size, local = (
+        _chunks_size(settings, given, key, minimum=n)
+        for n, key in ((1, _CHUNKS_READ[0]), (0, _CHUNKS_READ[1]))
+    )
+    try:
+        return DualChunk(rope, chunk_size=size, local_size=local, original_max_position=trained)
+    except (TypeError, ValueError) as error:
+        raise settings.wrong(f"{_CHUNKS}: {error}") from None
+
+
+def _chunks_size(
+    settings: Settings,
+    given: Mapping[str, Any],
+    key: str,
+    *,
+    minimum: int,
+    default: int | None = None,
+) -> int:
+    value = given.get(key)
+    value = default if value is None else value
+    if value is None:
+        raise settings.wrong(f"{_CHUNKS} needs {key!r}, a number of tokens")
+    try:
+        return count(f"{_CHUNKS}: {key}", value, minimum, LENGTH)
+    except (TypeError, ValueError) as error:
+        raise settings.wrong(str(error)) from None
 
 
 def _sections(
@@ -176,6 +250,8 @@ def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, st
             found["scaling"] += (
                 f"; {key} is missing: max_position_embeddings replaces it, as in transformers"
             )
+    if settings.given(_CHUNKS) is not None:
+        found["chunks"] = f"config: {_CHUNKS}"
     if "axes" in settings.conventions:
         found["axes"] = f"positions are ({settings.conventions['axes']}): {settings.code}"
     return found

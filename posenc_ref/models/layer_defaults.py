@@ -123,6 +123,12 @@ _NOPE_WHERE_FULL = ("afmoe", "beam", "cohere2", "cohere2_moe", "flint")
 # The same, but only if the configuration has a sliding window.
 _NOPE_WHERE_FULL_IF_SLIDING = ("exaone4", "exaone_moe", "kolibri1")
 _NEVER_ROPE = ("inkling2_text", "inkling_text", "jamba", "kimi_linear", "nemotron_h")
+#: The layer type of each entry of DeepSeek-V4's compress_ratios: tokens for each compressed key.
+_COMPRESSION = {
+    0: "sliding_attention",
+    4: "compressed_sparse_attention",
+    128: "heavily_compressed_attention",
+}
 _INTERVALS = {"llama4_text": 4, "mistral_large4_text": 4, "smollm3": 4}
 
 
@@ -195,6 +201,13 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
         return layer_types([*prefix, *every_nth(num_layers - dense, entry(config, _WINDOW, 4))])
     if model in ("exaone4", "exaone_moe") and config.get("sliding_window", 0) is None:
         return layer_types([True] * num_layers)
+    if model == "deepseek_v4" and (ratios := entry(config, "compress_ratios")) is not None:
+        if any(r not in _COMPRESSION for r in ratios) or len(ratios) < num_layers:
+            raise ValueError(
+                f"compress_ratios must have one of {', '.join(map(str, _COMPRESSION))} for each of "
+                f"the {num_layers} layers, got {shown(list(ratios))}"
+            )
+        return tuple(_COMPRESSION[r] for r in ratios[:num_layers])  # the rest predicts more tokens
     if model in _SCHEDULES:
         return _scheduled(_SCHEDULES[model], config, num_layers)
     unread = [key for key in _KEYS if config.get(key) is not None]

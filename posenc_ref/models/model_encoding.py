@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from posenc_ref import _validate as validate
-from posenc_ref._arrays import dot
 from posenc_ref._json import from_dict
 from posenc_ref._namespace import Array, astype, is_array, widen
 from posenc_ref._text import shown
+from posenc_ref.attention import VALUES, Attention, effective_logits
 from posenc_ref.encoding import Encoding, Value
-from posenc_ref.scoring import scores
 
 from .query_scale import QueryScale
 
@@ -49,6 +48,10 @@ class ModelEncoding(Value):
         The *whole* factor on q . k; None means 1/sqrt(head_dim).
     query_scale : mapping of str to QueryScale
         The factor on queries, for each layer type that has one.
+    values : {"plain", "rotated", "shared"}
+        Whether the rotation includes the values: see :class:`Attention`.
+    sinks : sequence of str
+        The layer types whose heads are known to have sinks: see :class:`Attention`.
     provenance : mapping of str to str
         The source of each fact, such as ``"base"`` or ``"layer_types"``.
 
@@ -66,6 +69,8 @@ class ModelEncoding(Value):
     layer_types: tuple[str, ...] = ()
     softmax_scale: float | None = None
     query_scale: Mapping[str, QueryScale] = field(default_factory=dict)
+    values: str = "plain"
+    sinks: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,6 +106,15 @@ class ModelEncoding(Value):
                     f"query_scale[{shown(layer_type)}] must be a query scale such as "
                     f"QueryTemperature(...), got {shown(value)}"
                 )
+        sinks = self.sinks
+        if isinstance(sinks, str) or not isinstance(sinks, Sequence):
+            raise TypeError(f"sinks must be a sequence of layer types, got {shown(sinks)}")
+        unknown = [t for t in sinks if t not in self.encodings]
+        if unknown:
+            raise ValueError(
+                f"sinks has the unknown layer type {shown(unknown[0])}; encodings have "
+                f"{', '.join(self.encodings)}"
+            )
         for key, text in self.provenance.items():
             if not isinstance(key, str) or not isinstance(text, str):
                 raise TypeError(
@@ -112,6 +126,8 @@ class ModelEncoding(Value):
             layer_types=tuple(map(str, names)),
             softmax_scale=None if scale is None else validate.real("softmax_scale", scale, above=0),
             query_scale=MappingProxyType(dict(self.query_scale)),
+            values=validate.choice("values", self.values, VALUES),
+            sinks=tuple(map(str, sinks)),
             provenance=MappingProxyType(dict(self.provenance)),
         )
 
@@ -149,18 +165,33 @@ class ModelEncoding(Value):
         result is computed in float64 (float32 if q's device has no float64) and rounded once.
         """
         chosen = self._layer_type(layer_type)
-        encoding, scale = self.encodings[chosen], self.softmax_scale
         if not is_array(q) or not is_array(k):
             raise TypeError("q and k must be arrays")
-        wide_q, wide_k = widen(q), widen(k)
-        query_scale = self.query_scale.get(chosen)
-        if query_scale is not None:  # before the rotation, which is linear
-            wide_q = query_scale.apply(wide_q, q_positions)
-        if encoding is None:
-            logits = dot(wide_q, wide_k, q.shape[-1] ** -0.5 if scale is None else scale)
-        else:
-            logits = scores(encoding, wide_q, wide_k, q_positions, k_positions, scale=scale)
+        logits = effective_logits(
+            self.encodings[chosen],
+            widen(q),
+            widen(k),
+            q_positions,
+            k_positions,
+            self.softmax_scale,
+            self.query_scale.get(chosen),
+        )
         return astype(logits, q.dtype)
+
+    def attention(self, layer_type: str | None = None) -> Attention:
+        """Return the causal attention of a layer type, which computes outputs from q, k and v.
+
+        ``layer_type`` may be None if the model has only one.
+        """
+        chosen = self._layer_type(layer_type)
+        encoding = self.encodings[chosen]
+        return Attention(
+            encoding,
+            values=self.values if encoding is not None else "plain",
+            sinks=chosen in self.sinks,
+            softmax_scale=self.softmax_scale,
+            query_scale=self.query_scale.get(chosen),
+        )
 
     def _layer_type(self, layer_type: str | None) -> str:
         if layer_type is None and len(self.encodings) == 1:
@@ -185,6 +216,8 @@ class ModelEncoding(Value):
             "layer_types": list(self.layer_types),
             "softmax_scale": self.softmax_scale,
             "query_scale": {t: s.to_dict() for t, s in self.query_scale.items()},
+            "values": self.values,
+            "sinks": list(self.sinks),
             "provenance": dict(self.provenance),
         }
 
@@ -209,6 +242,8 @@ class ModelEncoding(Value):
         if self.query_scale:
             scales = ", ".join(f"{t!r}: {s!r}" for t, s in self.query_scale.items())
             body += f", query_scale={{{scales}}}"
+        body += "" if self.values == "plain" else f", values={self.values!r}"
+        body += f", sinks={self.sinks!r}" if self.sinks else ""
         return f"ModelEncoding({body})"
 
     def __str__(self) -> str:
@@ -225,4 +260,6 @@ class ModelEncoding(Value):
             lines.append(f"  {layer_type:<{width}}{of}  {said}")
         if self.softmax_scale is not None:
             lines.append(f"  softmax scale {self.softmax_scale!r}")
+        if self.values != "plain":
+            lines.append(f"  values {self.values}: rotated with the keys, the output rotated back")
         return "\n".join(lines)

@@ -110,12 +110,9 @@ def described_preset(
     made = found.model
     source = _table()["sources"][entry["source"]]
     provenance = {fact: _sourced(of, source) for fact, of in made.provenance.items()}
-    made = ModelEncoding(
-        name,
-        encodings=made.encodings,
+    made = made.replace(
+        name=name,
         layer_types=() if entry.get("layers") == "unknown" else made.layer_types,
-        softmax_scale=made.softmax_scale,
-        query_scale=made.query_scale,
         provenance=provenance | dict.fromkeys(facts, _CALLER),
     )
     hub = _hub()
@@ -243,11 +240,7 @@ def changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
             if fact == "scaling" and not isinstance(value, FrequencySchedule | None):
                 raise TypeError(f"scaling must be a schedule such as YaRN(...), got {shown(value)}")
         encodings[layer_type] = encoding.replace(**facts)
-    return ModelEncoding(
-        made.name,
+    return made.replace(
         encodings=encodings,
-        layer_types=made.layer_types,
-        softmax_scale=made.softmax_scale,
-        query_scale=made.query_scale,
         provenance={**made.provenance, **dict.fromkeys(facts, _CALLER)},
     )

@@ -12,10 +12,12 @@ from posenc_ref import (
     FIRE,
     TUPE,
     BEiTBias,
+    ChainBias,
     ConViTBias,
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DualChunk,
     DynamicBias,
     DynamicWindowBias,
     ESPnetLegacy,
@@ -24,7 +26,11 @@ from posenc_ref import (
     Kerple,
     LeViTBias,
     LogCPB,
+    ReRoPE,
+    ResidueBias,
+    RoPE,
     Sandwich,
+    SelfExtend,
     Shaw,
     Sinusoidal,
     SwinBias,
@@ -74,6 +80,11 @@ SCORES = {
         table(RNG, H),
     ),
     "DecomposedRelative": DecomposedRelative(table(RNG, 5, D), table(RNG, 7, D), grid=(3, 4)),
+    "DualChunk": DualChunk(
+        RoPE(D, layout="half"), chunk_size=4, local_size=1, original_max_position=6
+    ),
+    "SelfExtend": SelfExtend(RoPE(D, layout="half", rotary_dim=2), group=2, window=3),
+    "Leaky ReRoPE": ReRoPE(RoPE(D, layout="interleaved"), window=3, factor=3.0),
 }
 BIASES = {
     "Kerple": Kerple([0.5, 1.5, 0.25], [0.1, 0.7, 2.0]),
@@ -95,6 +106,19 @@ BIASES = {
         window=(3, 4),
     ),
     "ForgettingBias": ForgettingBias(-np.abs(table(RNG, H, 12))),
+    "ResidueBias": ResidueBias(table(RNG, 7, H), period=9),
+    "ChainBias": ChainBias(
+        table(RNG, H, 17),
+        table(RNG, H),
+        residue_index=(*range(6), *range(6)),
+        asym_id=(0,) * 6 + (1,) * 6,
+        entity_id=(0,) * 12,
+        sym_id=(1,) * 6 + (2,) * 6,
+        token_index=tuple(range(12)),
+        cyclic_period=(6,) * 6 + (0,) * 6,
+        max_offset=2,
+        max_chain=1,
+    ),
     "LogCPB": LogCPB(table(RNG, 6, 2), table(RNG, 6), table(RNG, H, 6) / 64, window=(3, 4)),
 }
 
@@ -164,7 +188,7 @@ def judge_bias(place, encoding):
     truth = encoding.truth(AT, AT)
     there = moved(encoding, place)
     learned = any(is_array(getattr(encoding, f.name)) for f in dataclasses.fields(encoding))
-    rows = isinstance(encoding, SwinBias | BEiTBias | LeViTBias)
+    rows = isinstance(encoding, SwinBias | BEiTBias | LeViTBias | ResidueBias)
     dtype = place.dtype if rows else place.working
     judge(place, there.bias(*[place.integers(AT)] * 2), truth, dtype)
     product = Q @ K.swapaxes(-1, -2) * encoding.own_scale(D)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutants import CORRECT, WRONG
 from tests.mutants.kills import alone, row
-from tests.mutants.selection import read, select
+from tests.mutants.selection import read, select, sole
 from tests.night import by_day
 from tests.tool import tool
 
@@ -41,10 +41,13 @@ def test_every_wrong_case_is_rejected_and_every_check_rejects_one():
     assert sorted(set().union(*killers)) == CHECKS
 
 
-def test_a_pull_request_judges_every_case_with_a_sole_killer():
-    soles = {case.name for case in WRONG if len(MATRIX[case.name].kills) == 1}
+def test_a_pull_request_judges_a_case_of_every_sole_killer_and_code():
     chosen = select(MATRIX)
-    assert soles < chosen < CASES.keys()
+    assert chosen < CASES.keys()
+    assert {sole(case, MATRIX) for case in WRONG} == {
+        sole(case, MATRIX) for case in WRONG if case.name in chosen
+    }
+    assert {check for check, _ in filter(None, (sole(case, MATRIX) for case in WRONG))} > {"values"}
     for cases in (WRONG, CORRECT):
         assert {c.surface for c in cases} == {c.surface for c in cases if c.name in chosen}
     assert {c.expected[0] for c in WRONG} == {c.expected[0] for c in WRONG if c.name in chosen}

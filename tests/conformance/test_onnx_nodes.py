@@ -48,11 +48,18 @@ def judged(kernel):
     )
 
 
-#: The first kernel of each code.
-FIRST = {kernel.code: kernel for kernel in reversed(WRONG)}
+#: A kernel each that is wrong in its positions, channels, state and special values.
+DAY = {
+    "Positions of the first call of a shape are used again",
+    "every row of a batch gets the positions of the first",
+    "interleaved is ignored where x has three axes",
+    "sin and cos are exchanged",
+    "NaN in x becomes 0",
+    "x is written over with the result",
+}
 
 
-@pytest.mark.parametrize("kernel", by_day(WRONG, FIRST.values()), ids=name_of)
+@pytest.mark.parametrize("kernel", by_day(WRONG, [k for k in WRONG if k.name in DAY]), ids=name_of)
 def test_check_rejects_what_the_node_tests_let_through(kernel):
     counts = {passed(kernel, seed) for seed in SEEDS}
     assert (min(counts) == len(NODE_TESTS)) == kernel.passes, counts

@@ -3,7 +3,7 @@
 `kill_matrix.csv` beside this file, written by tools/kill_matrix.py, says which checks reject each
 case. A pull request judges
 
-- every wrong case that exactly one check rejects,
+- for every check, and every code, a wrong case with this code that only this check rejects,
 - further wrong cases until every code, surface, check and argument of ``check`` has one,
 - correct cases until every surface, encoding, schedule, check and argument has one,
 - and every case that has no row yet.
@@ -48,11 +48,10 @@ def write(rows):
 def select(rows):
     """Return the names of the cases that a pull request judges, given the rows of the matrix."""
     cases = [case for case in [*WRONG, *CORRECT] if case.name in rows]
-    soles = [case for case in cases if case.expected and len(rows[case.name].kills) == 1]
-    chosen = {case.name for case in soles}
-    chosen |= {case.name for case in [*WRONG, *CORRECT]} - rows.keys()
-    covered = {feature for case in soles for feature in _features(case, rows)}
-    for case in cases:
+    chosen = {case.name for case in [*WRONG, *CORRECT]} - rows.keys()
+    covered = set()
+    # Stable: the cases that only one check rejects first, as they are needed most.
+    for case in sorted(cases, key=lambda case: not sole(case, rows)):
         features = _features(case, rows)
         if not features <= covered:
             chosen.add(case.name)
@@ -74,15 +73,24 @@ def _names():
     return select(read())
 
 
+def sole(case, rows):
+    """Return the only check that rejects a wrong case with a code, or None."""
+    kills = rows[case.name].kills if case.expected else ()
+    return (*kills, case.expected[0]) if len(kills) == 1 else None
+
+
 def _features(case, rows):
     """Return what a pull request needs one wrong, or one correct, case of."""
     row, right = rows[case.name], not case.expected
     found = {("surface", case.surface), *(("argument", name) for name in case.kwargs)}
     if right:
         encoding = case.encoding or {}
+        if "attention" in encoding:
+            encoding = encoding["encoding"]
         schedule = (encoding.get("scaling") or {}).get("scaling")
         found |= {("encoding", encoding.get("encoding"), schedule)}
     else:
         found |= {("code", case.expected[0])}
     found |= {("check", check) for check in (row.executed if right else row.kills)}
+    found |= {("sole", sole(case, rows))}
     return {(right, *feature) for feature in found}

@@ -125,8 +125,8 @@ def test_one_axis_of_a_mixed_encoding_is_rope():
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        ([[1.0]], r"weight must be an array \(A, P\), got list"),
-        (np.ones(3), r"weight must have shape \(A, P\)"),
+        ([[1.0]], r"weight must be an array \(A, P\) or \(H, A, P\), got list"),
+        (np.ones(3), r"weight must have shape \(A, P\) or \(H, A, P\)"),
         (np.ones((2, 13)), r"1 <= P <= head_dim / 2 = 12, got \(2, 13\)"),
         (np.full((2, 2), np.nan), r"weight must be finite"),
     ],

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posenc_ref import Encoding, MRoPEPositions, from_dict
+from posenc_ref import Attention, ConvPositions, Encoding, MRoPEPositions, from_dict
 from posenc_ref._documents import parse_json, read_text, require_regular
 from posenc_ref._text import indented, one_line, shown
 from posenc_ref.backends import backends
@@ -193,8 +193,10 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     return value
 
 
-def load_declaration(text: str, surface: str | None = None) -> Encoding | MRoPEPositions:
-    """Return the encoding, or the rule of position ids, that a text or ``@file`` declares.
+def load_declaration(
+    text: str, surface: str | None = None
+) -> Encoding | Attention | MRoPEPositions | ConvPositions:
+    """Return the encoding, attention or rule of position ids that a text or ``@file`` declares.
 
     The text is JSON, or a call such as ``RoPE(64, layout="half")``, which is read and not run.
     Names of classes are found without case. Learned arrays that the surface does not use may be
@@ -230,7 +232,7 @@ def load_declaration(text: str, surface: str | None = None) -> Encoding | MRoPEP
         value = from_dict(data)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
-    if not isinstance(value, Encoding | MRoPEPositions):
+    if not isinstance(value, Encoding | Attention | MRoPEPositions | ConvPositions):
         raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
     return value
 

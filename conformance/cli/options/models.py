@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, RoPE, from_dict, preset, presets
+from posenc_ref import Attention, Encoding, ModelEncoding, RoPE, from_dict, preset, presets
 from posenc_ref._documents import parse_json, read_text
 from posenc_ref._text import shown
 from posenc_ref.conformance.adapters.gguf import described_gguf
@@ -233,14 +233,20 @@ def layer_types(model: ModelEncoding, layer_type: str | None) -> dict[str, Encod
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
     """Return the encoding of a layer type, or a :class:`ModelEncoding` for surfaces of models.
 
-    For ``scores``, the result has only this layer type, with its softmax and query scales.
+    For ``scores``, the result has only this layer type, with its softmax and query scales; for
+    ``attention``, it is the :class:`Attention` of this layer type.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model
     encoding = encoding_of(model, layer_type)
+    name = layer_type or next(t for t, e in model.encodings.items() if e == encoding)
+    if surface == "attention":
+        try:
+            return model.attention(name)
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from error
     if surface != "scores":
         return encoding
-    name = layer_type or next(t for t, e in model.encodings.items() if e == encoding)
     scale = {name: model.query_scale[name]} if name in model.query_scale else {}
     return ModelEncoding(
         model.name, encodings={name: encoding}, softmax_scale=model.softmax_scale, query_scale=scale
@@ -261,7 +267,8 @@ def other_layer_types(
     if declared is model:
         return {}
     found = {t: declared_by(model, surface, t) for t, e in model.encodings.items() if e is not None}
-    own = declared.only if isinstance(declared, ModelEncoding) else declared
+    own: Any = declared.only if isinstance(declared, ModelEncoding) else declared
+    own = own.encoding if isinstance(own, Attention) else own
     return {t: other for t, other in found.items() if model.encodings[t] != own}
 
 

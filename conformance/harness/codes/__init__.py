@@ -46,6 +46,14 @@ not-a-rotation: The map on a pair is not a rotation times a common factor.
   trigger: the two rows of a pair's 2 x 2 block are not orthogonal with equal norm
   remedy: Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, with the same cos and sin in both.
 
+dropped-pairs: Channel pairs without a frequency of their own have another constant than declared.
+  trigger: the values equal those of another sine, or of a rotation, in the dropped pairs
+  remedy: Give dropped pairs C = 1 and the declared S, 0 or 1, at every position.
+
+coefficients: Learned coefficients of cosines and sines are missing, exchanged or changed.
+  trigger: the values equal those of other coefficients
+  remedy: C sums the cosines times cos_coef over k, S sums the sines times sin_coef.
+
 not-linear: The output is not a linear function of x.
   trigger: f(2x) differs from 2 f(x), or f(x + y) from f(x) + f(y)
   remedy: The encoding must not normalise, clip or mix tokens.
@@ -191,7 +199,7 @@ slopes: ALiBi slopes differ from the published recipe.
   trigger: slopes fitted from the bias, head by head
   remedy: 2 ** (-8h/n) holds for powers of two only; see posenc_ref.ALiBi.slopes.
 
-head-order: Heads get each other's bias.
+head-order: Heads get each other's bias, frequencies or coefficients.
   trigger: the values of each head are those declared for another one
   remedy: Move the head axis of (Q, K, H) to the front with a transpose, never with a reshape.
 
@@ -218,6 +226,19 @@ future-keys: Keys after the query get another bias than declared.
 score-term: A term of the logits is missing, subtracted or multiplied by another factor.
   trigger: a factor for every term, fitted to the logits; it is 1 for every correct term
   remedy: Compare term by term with posenc_ref's terms(q, k, q_positions, k_positions).
+
+token-range: What is summed or multiplied over the tokens between key and query has another order, \
+or begins or ends at another token.
+  trigger: the logits equal those of a sum or product of another range, in another order, or one \
+that starts again
+  remedy: Take the tokens after the key, up to and with the query; keep a running sum or product \
+between chunks and calls.
+
+matrix-exponential: The rotation is another function of the generators than declared.
+  trigger: the logits equal those of a product of exponentials, of a truncated series, or of a \
+matrix that is not skew-symmetric
+  remedy: Sum the generators of all axes, each times its coordinate, then take one matrix \
+exponential of the sum.
 
 # Buckets and indices of relative positions
 

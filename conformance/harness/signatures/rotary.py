@@ -48,8 +48,8 @@ ROTARY = (
         "fn(x, positions) -> like x; --tensor-layout sets the axis order of both",
         method("apply"),
         ("x", "positions"),
-        ("rotary",),
-        "rotary.judge:judge",
+        ("rotary", "heads"),
+        "functions.judge:judge_apply",
         "identify.rotary:identify",
         ("y",),
         "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
@@ -145,6 +145,19 @@ ROTARY = (
         meaning="the rotated keys k, rotated further by delta positions",
         one_map=True,
         least=_LEAST,
+        axes=X,
+    ),
+    Surface(
+        "evict_keys",
+        "fn(rotated_k, kept, dropped) -> (B, H, S - dropped, D): the first kept keys, and those "
+        "after the next dropped ones, moved back by dropped positions",
+        lambda e, dtype: lambda k, kept, dropped: posenc_ref.evict_keys(e, k, kept, dropped),
+        ("k", "kept", "dropped"),
+        ("rotary",),
+        outputs=("k",),
+        meaning="the rotated keys of a full cache, whose positions are then their places in the "
+        "cache: attention sinks, or a context shift with n_keep",
+        one_map=True,
         axes=X,
     ),
     Surface(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import posenc_ref
-from posenc_ref import ALiBi
+from posenc_ref import ALiBi, Attention, ModelEncoding
 
 from .surface import ROWS, Function, Surface, method
 
@@ -16,6 +16,13 @@ def _bias(e: Any, dtype: str) -> Function:
     return lambda q_len, k_len: e.bias(
         range(k_len - q_len, k_len), range(k_len), dtype=np.dtype(dtype)
     )
+
+
+def _attention(e: Any, dtype: str) -> Function:
+    if isinstance(e, ModelEncoding):
+        e = e.attention()
+    of = e if isinstance(e, Attention) else Attention(e)
+    return lambda q, k, v, q_at, k_at, sinks=None: of.output(q, k, v, q_at, k_at, sinks=sinks)
 
 
 def _rank_slopes(e: Any, dtype: str) -> Function:
@@ -63,6 +70,25 @@ TABLES_AND_BIASES = (
         meaning="one row for each patch of an image: (height * width, dim), in the order of the "
         "tokens",
         axes=ROWS,
+    ),
+    Surface(
+        "convolve",
+        "fn(x (B, S, dim)) -> (B, S, dim)",
+        method("convolve"),
+        ("x",),
+        ("convolution",),
+        meaning="the output of the layers, without x unless the declaration has residual",
+        axes=("batch row", "token", "channel"),
+    ),
+    Surface(
+        "convolve_grid",
+        "fn(x (B, height * width, dim), height, width) -> like x",
+        method("convolve"),
+        ("x", "height", "width"),
+        ("convolution grid",),
+        meaning="the output of the layers for patches, row by row, with x if the declaration has "
+        "residual",
+        axes=("batch row", "patch", "channel"),
     ),
     Surface(
         "slopes",
@@ -113,6 +139,19 @@ TABLES_AND_BIASES = (
         "logits (B, H, Q, K) of positions 0 .. S-1, before mask and softmax, with the encoding's "
         "own scale",
         axes=("batch row", "head", "query", "key"),
+    ),
+    Surface(
+        "attention",
+        "fn(q (B, H, Q, D), k (B, H_kv, K, D), v (B, H_kv, K, D_v), q_positions, k_positions) -> "
+        "(B, H, Q, D_v); with sinks declared, sinks (H,) is the last argument",
+        _attention,
+        ("q", "k", "v", "q_positions", "k_positions", "sinks"),
+        ("rotary", "bias", "score", "model", "attention"),
+        "score.judge_attention:judge",
+        meaning="softmax(logits) v before the output projection, of q, k and v before their "
+        "rotation; queries are the last Q tokens, and see no later key unless Attention("
+        "causal=False) is declared; v is k if Attention(values='shared') is",
+        axes=("batch row", "head", "query", "channel"),
     ),
     Surface(
         "rank_slopes",

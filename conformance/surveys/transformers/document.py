@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from posenc_ref.conformance.surveys.document import deviations, document
+from posenc_ref.conformance.surveys.document import claims, deviations, document
 from posenc_ref.conformance.surveys.expected import explanation
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.tables import markdown_table
@@ -39,11 +39,14 @@ configuration. A **score** is the largest error in units of rounding (judging.md
 Names are `model.Class(configuration) [layer type]`; one class may be built from several
 configurations, and may have a table for each layer type.
 
-- **deviates**: the module differs from its configuration. A *bug* contradicts the model's source or
-  paper; a *convention* is a choice that users of the model must know.
+- **ok**: the module equals its configuration, as `from_config` reads it. That says nothing about
+  other parts of the model.
+- **deviates**: the module differs from its configuration.
 - **our gap**: `posenc_ref` has no encoding for the module, or cannot judge it.
 - **not drivable**: the sweep found no way to build or call the module.
-- **refused**: the model does not support this rope type. That is no deviation."""
+- **refused**: the model does not support this rope type. That is no deviation.
+
+"""
 
 
 def markdown(found: Sweep, folder: Path | None = None) -> str:
@@ -51,7 +54,7 @@ def markdown(found: Sweep, folder: Path | None = None) -> str:
     plain = [line for line in found.outcomes if _ordinary(line)]
     parts = [
         f"**As configured: {counts(plain)}.**" if plain else "",
-        READING,
+        READING + claims(),
         *deviations(found, found.known, folder, SCRIPTS, _NAMED),
         *_reasons(found),
         *_others([line for line in found.outcomes if not _ordinary(line)]),

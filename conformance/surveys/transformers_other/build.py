@@ -13,7 +13,10 @@ from typing import Any
 from .census import Place
 
 #: What has nothing to do with positions, made small; what a class refuses is left as it was.
-LAYERS = {"num_hidden_layers": 1, "encoder_layers": 1, "decoder_layers": 1, "num_layers": 1}
+LAYERS: dict[str, Any] = {
+    "num_hidden_layers": 1, "encoder_layers": 1, "decoder_layers": 1, "num_layers": 1,
+    "attention_types": [[["global"], 1]],  # GPT-Neo's, one for each layer
+}  # fmt: skip
 SMALL: tuple[dict[str, Any], ...] = (
     {**LAYERS, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 8,
      "vocab_size": 128},

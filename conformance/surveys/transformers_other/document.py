@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from posenc_ref.conformance.surveys.document import deviations, document
+from posenc_ref.conformance.surveys.document import claims, deviations, document
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.tables import WORDS, markdown_table, swept_score
 from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep, libraries
@@ -44,10 +44,13 @@ tokens, masks, padding and caches, and what becomes of a grid at another size.
   masks or cuts off. A cap on logits is lifted; where rows of offsets have a projection of the
   query of their own, it is given the same q; what a class makes for pairs of tokens (proteins,
   Phi-4's audio) is taken for the rows that are added to keys.
-- **deviates**: not what it says it is. A *bug* is one by its own source or paper; a *convention* is
-  a choice of its own that others have to know.
+- **ok**: equal to the declaration, which was read from the module's own source. That is no
+  certificate of the model.
+- **deviates**: not what it says it is.
 - **not drivable**: it could not be built or called alone, nothing calls it, or it is something
-  that posenc_ref has no encoding for."""
+  that posenc_ref has no encoding for.
+
+"""
 
 
 def counts(found: Sweep) -> str:
@@ -69,7 +72,7 @@ def markdown(found: Sweep, folder: Path | None = None, *, command: str) -> str:
     parts = [
         f"**{counts(found)}.**",
         census(),
-        READING,
+        READING + claims(),
         *deviations(found, found.known, folder, SCRIPTS),
         *_undriven(found.outcomes),
         "## By kind",

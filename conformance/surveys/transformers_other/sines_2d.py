@@ -28,7 +28,7 @@ ARGUMENTS: dict[str, Any] = {
 SHIFTED = ("deformable_detr",)
 
 #: Where the sines of patches are made by a function of the file, and the order of the axes there.
-BUILT = {"aimv2": "wh", "granite_docling": "wh", "omdet_turbo": "wh", "vit_mae": "hw"}
+BUILT = {"aimv2": "wh", "granite_docling": "wh", "omdet_turbo": "wh", "vit_mae": "wh"}
 
 
 def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
@@ -78,9 +78,8 @@ def _built(place: Place, cls: type) -> Iterator[tuple[Implementation, Table]]:
         yield _one(place, "grid", columns), encoding.replace(flatten="columns")
         return
     elif place.model == "vit_mae":
-        file = importlib.import_module("transformers.models.vit_mae.modeling_vit_mae")
-        made = file.build_2d_sinusoidal_position_embedding(SIDE, SIDE, 2 * HALF)
-        table = np.asarray(made, np.float32)
+        yield from _vit_mae(place, cls, encoding)
+        return
     else:
         settings = {"is_native": True, "hidden_size": 2 * HALF, "num_attention_heads": 2}
         module, config = build(place, settings, random=False)
@@ -96,12 +95,40 @@ def _built(place: Place, cls: type) -> Iterator[tuple[Implementation, Table]]:
         yield _one(place, "grid", added), encoding
         return
 
+    yield _one(place, "grid", _kept(table)), encoding
+
+
+def _kept(table: Any) -> Any:
+    """Return the function of a table for one size."""
+
     def kept(height: int, width: int) -> np.ndarray:
         if (height, width) != (SIDE, SIDE):
             raise ValueError(f"the table is one of {SIDE} x {SIDE} patches")
         return np.asarray(table)
 
-    yield _one(place, "grid", kept), encoding
+    return kept
+
+
+def _vit_mae(place: Place, cls: type, encoding: Table) -> Iterator[tuple[Implementation, Table]]:
+    """What the class itself writes into its frozen table, and what a model made anew has there."""
+    import torch
+
+    file = importlib.import_module(place.file)
+    sizes = {"num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    mine = {"decoder_num_attention_heads": 2, "decoder_intermediate_size": 8}
+    mine |= {"decoder_hidden_size": 2 * HALF, "decoder_num_hidden_layers": 1}
+    image = {"image_size": SIDE, "patch_size": 1, "hidden_size": 2 * HALF}
+    config = file.ViTMAEConfig(**sizes, **mine, **image)
+    with torch.no_grad():
+        model = file.ViTMAEForPreTraining(config)
+        if place.owner == "ViTMAEDecoder":
+            alone, fresh = cls(config, SIDE**2).decoder_pos_embed, model.decoder.decoder_pos_embed
+        else:
+            own = cls(config)
+            own.initialize_weights()
+            alone, fresh = own.position_embeddings, model.vit.embeddings.position_embeddings
+        yield _one(place, "grid", _kept(alone[0, 1:].numpy())), encoding
+        yield _one(place, "grid, a new model", _kept(fresh[0, 1:].numpy())), encoding
 
 
 def _patches(place: Place, cls: type) -> tuple[Implementation, Table]:

@@ -137,6 +137,7 @@ def subjects(place: Place) -> Iterator[Subject]:
     from . import (
         bias,
         boxes,
+        convolutions,
         frames,
         grids,
         image,
@@ -156,6 +157,7 @@ def subjects(place: Place) -> Iterator[Subject]:
         "fourier": sines_2d.subjects,
         "learned": image.subjects if image.is_image(place) else lookup.subjects,
         "coordinates": boxes.subjects,
+        "convolution": convolutions.subjects,
         "alibi": bias.alibis,
         "t5": bias.t5,
         "window": bias.windows,
@@ -174,7 +176,6 @@ def subjects(place: Place) -> Iterator[Subject]:
 
 #: Why nothing is judged about a kind, or a model.
 WITHOUT = {
-    "convolution": "positions come from a convolution over the tokens: no table, bias or score",
     "timesfm2_5": "no configuration has its min_timescale, so that it cannot be built, and "
     "nothing in its file builds it: a class that is left over",
 }

@@ -67,6 +67,13 @@ def _rotated(e: Any, x: np.ndarray, positions: Any = None, **how: Any) -> Real:
     return rotation.rotate(_entry(e).exact, e, x, at, **how)
 
 
+def _evicted(e: Any, k: np.ndarray, kept: int, dropped: int) -> Real:
+    """Return the kept keys, and those after the dropped ones at ``dropped`` positions less."""
+    left = np.delete(k, np.s_[kept : kept + dropped], axis=2)
+    delta = np.where(np.arange(left.shape[2]) < kept, 0, -dropped)
+    return _rotated(e, left, delta, again=True)
+
+
 def _bucket(e: T5Bias, relative_position: np.ndarray) -> np.ndarray:
     settings = e.num_buckets, e.max_distance, e.bidirectional
     buckets = [exact_bucket(r, *settings) for r in relative_position.ravel().tolist()]
@@ -180,6 +187,7 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "shift_keys": lambda e, i: _rotated(
         e, i["k"], np.full(i["k"].shape[2], i["delta"]), again=True
     ),
+    "evict_keys": lambda e, i: _evicted(e, **i),
     "normed_apply": lambda e, i: computed(
         _rotated(e, rotation.normed(i["x"], i["weight"]), i["positions"])
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import MixedRoPE, MultiAxisRoPE, XPos, YaRN
+from posenc_ref import MixedRoPE, MultiAxisRoPE, RIFLEx, XPos, YaRN
 from posenc_ref.conformance.exact.recipe import Group, Theme, numbers, rotated, whole
 from posenc_ref.conformance.exact.reference import FAR, PICTURE
 from posenc_ref.conformance.registry.rotary import until_the_decay
@@ -26,6 +26,8 @@ PIXTRAL = "Agrawal et al. 2024, Pixtral 12B, arXiv:2410.07073, section 2.1; tran
 LLAMA4 = "meta-llama/llama-models, llama4/vision (one added to the coordinates)"
 GEMMA = "transformers, gemma4 vision tower (a half-split block for each axis)"
 DINO = "Siméoni et al. 2025, DINOv3, arXiv:2508.10104, section 3; rope_position_encoding.py"
+LTX = "LTX-Video, arXiv:2501.00103, section 2.2; diffusers, LTXVideoRotaryPosEmbed"
+RIFLEX = "Zhao et al. 2025, RIFLEx, arXiv:2502.15894, equation (8); thu-ml/RIFLEx"
 XPOS = "Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and algorithm 1"
 
 
@@ -79,6 +81,8 @@ def grids() -> Theme:
     dino = _restart(96, "blockwise", 16, 16, 16, position_scale=(1.0, 0.5, 0.5))
     flux = _restart(128, "interleaved", 8, 28, 28)
     wan = _restart(128, "interleaved", 22, 21, 21)
+    slow = RIFLEx(2, 66, periods=0.875)
+    riflex = _restart(32, "interleaved", 4, 6, 6, base=256.0, scaling=slow, scaled_axes=(0,))
     groups = (
         brief("axial-80-restart", _restart(80, "half", 20, 20), AXIAL),
         brief("axial-72-alternating", alternating, AXIAL),
@@ -89,6 +93,7 @@ def grids() -> Theme:
         brief("axial-16-two-bases", _restart(16, "half", 4, 4, base=(100.0, 10000.0)), AXIAL),
         _only(brief("axial-128-restart", flux, FLUX), "picture", "far"),
         _only(brief("axial-128-restart-remainder", wan, WAN), "picture"),
+        brief("axial-32-riflex", riflex, RIFLEX),
     )
     return Theme("axes-grids", "Multi-axis RoPE of vision towers, image and video models", groups)
 
@@ -97,6 +102,8 @@ def mixed() -> Theme:
     """Return the vectors of RoPE-Mixed and xPos."""
     weight = np.stack([numbers("rope-mixed-x", 8), numbers("rope-mixed-y", 8)]).astype(np.float64)
     groups = [brief("rope-mixed-16", MixedRoPE(16, weight / 4, layout="interleaved"), MIXED)]
+    fractional = brief("rope-mixed-fractional", MixedRoPE.fractional(16, base=64.0), LTX)
+    groups.append(fractional)
     plain, half = (XPos(16, layout=layout) for layout in ("interleaved", "half"))
     for xpos in (plain, half):
         for kind in ("queries", "keys"):

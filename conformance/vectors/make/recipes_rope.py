@@ -16,6 +16,7 @@ NEOX = "EleutherAI/gpt-neox, megatron/model/positional_embeddings.py, rotate_hal
 PARTIAL = "Black et al. 2022, GPT-NeoX-20B, arXiv:2204.06745, section 2.1 (rotary_pct)"
 MLA = "DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1.3 (decoupled rotary key)"
 QK_NORM = "Zhang, Sennrich 2019, RMSNorm, arXiv:1910.07467, section 3; q/k-norm of Qwen3, OLMo 2"
+SINKS = "Xiao et al. 2023, StreamingLLM, arXiv:2309.17453, section 3.2"
 DEEPSEEK_CODE = "deepseek-ai/DeepSeek-V3, modeling_deepseek.py, apply_rotary_pos_emb"
 
 #: Positions whose angle at frequency 1 is very close to a multiple of pi/2.
@@ -224,6 +225,11 @@ def _calls(rope: RoPE) -> list[Group]:
             "shift-first-32", "shift_keys", "k",
             ("on", "Two keys, five on.", (1, 1, 2), {"delta": 5}),
             of=rope.replace(rotary_dim=32),
+        ),
+        group(
+            "evict", "evict_keys", "k",
+            ("sinks", "Six keys: two stay, one is dropped.", (1, 1, 6), {"kept": 2, "dropped": 1}),
+            spec=SINKS,
         ),
         group(
             "normed", "normed_apply", "x",

@@ -1,14 +1,15 @@
-"""ProphetNet: three tokens after a cache of five all get the row of the last one."""
+"""ProphetNet: positions are those of a mask of ones, whatever mask the model has."""
 
 import torch
-from transformers import DynamicCache, ProphetNetConfig
-from transformers.models.prophetnet.modeling_prophetnet import ProphetNetPositionalEmbeddings
+from transformers import ProphetNetConfig, ProphetNetEncoder
 
-table = ProphetNetPositionalEmbeddings(ProphetNetConfig(hidden_size=16))
-cache = DynamicCache()
-cache.update(torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 5, 1), 0)
-_, whole = table((1, 8), torch.device("cpu"))
-_, after = table((1, 3), torch.device("cpu"), past_key_values=cache)
-print("rows of tokens 5, 6, 7 in one call of eight:", whole[0, 5:].tolist())
-print("rows of the same tokens after a cache of 5: ", after.expand(1, 3)[0].tolist())
-assert whole[0, 5:].tolist() != after.expand(1, 3)[0].tolist()
+size = {"hidden_size": 16, "num_encoder_layers": 1, "num_encoder_attention_heads": 2}
+encoder = ProphetNetEncoder(ProphetNetConfig(vocab_size=20, encoder_ffn_dim=8, **size)).eval()
+seen = []
+encoder.position_embeddings.register_forward_hook(lambda _, inputs, output: seen.append(output[1]))
+tokens, mask = torch.tensor([[0, 0, 5, 6, 7]]), torch.tensor([[0, 0, 1, 1, 1]])
+encoder(input_ids=tokens, attention_mask=mask)
+encoder(input_ids=tokens[:, 2:])
+print("rows of three tokens after two of padding:", seen[0][0, 2:].tolist())
+print("rows of the same tokens alone:            ", seen[1][0].tolist())
+assert seen[0][0, 2:].tolist() != seen[1][0].tolist()

@@ -129,9 +129,11 @@ BUCKETS = [
 
 #: The numbers of the functions; of those with the same first code the first.
 FIRST = {codes.split()[0]: number for number, (codes, *_) in reversed([*enumerate(BIASES)])}
+#: Those of them that are quickly judged: the corpus has the other codes too.
+DAY = {*FIRST.values()} - {0, 3, 13, 15, 21, 32}
 
 
-@pytest.mark.parametrize("number", by_day(range(len(BIASES)), FIRST.values()))
+@pytest.mark.parametrize("number", by_day(range(len(BIASES)), DAY))
 def test_wrong_bias(number):
     codes, encoding, fn = BIASES[number]
     report = check(fn, encoding, "bias")

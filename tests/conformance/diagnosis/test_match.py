@@ -63,3 +63,44 @@ def test_numbers_are_fitted_only_where_nothing_fits_without():
         assert match(run, calls(factor, factor, factor), known)
         assert run.report.codes == reported
     assert run.report.findings[1].values == {"measured": 5.0}
+
+
+#: What further calls 2 and 3 return, mistakes, the codes reported, and whether the first message
+#: claims a part of the results only.
+FURTHER = {
+    "they agree": ((2, 2), [mistake("sign", 2, 2, 2, 2)], ["sign"], False),
+    "they refute": ((2, 5), [mistake("sign", 2, 2, 2, 2)], ["sign"], True),
+    "they are right": ((1, 1), [mistake("sign", 2, 2, 2, 2)], ["sign"], True),
+    "they choose another": (
+        (2, 5), [mistake("sign", 2, 2, 2, 2), mistake("base", 2, 2, 2, 5)], ["base"], False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "known", "reported", "in_part"), FURTHER.values(), ids=FURTHER)
+def test_further_calls_refute_a_mistake(more, known, reported, in_part):
+    run = run_of(None, ALiBi(2), surface="bias")
+    asked = []
+
+    def further():
+        asked.append(True)
+        return calls(2, 2, *more)[2:]
+
+    match(run, calls(2, 2), known, further=further, parts=False)
+    assert asked == [True]
+    assert run.report.codes == reported
+    finding = run.report.findings[0]
+    assert finding.message.startswith("consistent with a part") is in_part
+    assert ("2 further calls agree" in finding.evidence) is not in_part
+
+
+def test_further_calls_refute_a_fitted_number():
+    def fit(run, wrong):
+        return [mistake("score-term", *[float(wrong[0].actual[0] / NUMBERS[0])] * 4)]
+
+    known = [replace(mistake("sign", -1, -1, -1, -1), fit=fit)]
+    for more, in_part in (((3, 3), False), ((3, 4), True)):
+        run = run_of(None, ALiBi(2), surface="bias")
+        match(run, calls(3, 3), known, further=lambda more=more: calls(3, 3, *more)[2:])
+        assert run.report.codes == ["score-term"]
+        assert run.report.findings[0].message.startswith("consistent with a part") is in_part

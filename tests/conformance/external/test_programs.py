@@ -95,7 +95,7 @@ CODES_OF = [(name, mistake[2]) for name, mistakes in MISTAKES.items() for mistak
 
 @pytest.mark.parametrize(
     "mistake",
-    by_day(CODES_OF, {("rope.c", "position-range")}),
+    by_day(CODES_OF, {("rope.mjs", "layout")}),
     ids="-".join,
 )
 def test_a_mistake_in_an_example_is_named(built, mistake):

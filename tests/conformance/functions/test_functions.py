@@ -22,13 +22,34 @@ MODEL = pr.ModelEncoding(
     layer_types=("full", "full", "full", "nope") * 2 + ("full", "full"),
     softmax_scale=0.09,
 )
+
+
+def numbers(*shape):
+    return np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+
+
 DECLARED = {
+    "convolve": [
+        pr.ConvPositions((numbers(12, 4, 6),), (numbers(12),), (numbers(6),), groups=3),
+        pr.ConvPositions(
+            (numbers(6, 3, 3), numbers(6, 3, 3)),
+            (numbers(6), numbers(6)),
+            groups=2,
+            layer_norm=True,
+        ),
+    ],
+    "convolve_grid": [
+        pr.ConvPositions(
+            (numbers(6, 1, 3, 3),), (numbers(6),), groups=6, activation="none", residual=True
+        )
+    ],
     "permute_weights": [None, pr.RoPE(16, layout="half"), ROPE],
     "normed_apply": [
         ROPE,
         pr.RoPE(16, layout="interleaved", scaling=pr.YaRN(8.0, 512), sign=-1),
         pr.MultiAxisRoPE(16, sections=(4, 4), layout="half"),
     ],
+    "evict_keys": [ROPE],
     "rows": [pr.Sinusoidal(6), pr.Sinusoidal(6, offset=2), pr.Learned(WEIGHT, offset=2)],
     "ids_from_tokens": [
         pr.Learned(WEIGHT, padding_idx=1),
@@ -40,8 +61,8 @@ DECLARED = {
     "softmax_scale": [MODEL],
     "rank_slopes": [pr.ALiBi(12), pr.ALiBi(8, max_bias=16.0)],
 }
-#: test_mrope.py has the mistakes of this one.
-ELSEWHERE = ("mrope_position_ids",)
+#: test_mrope.py and test_evicted.py have the mistakes of these.
+ELSEWHERE = ("mrope_position_ids", "evict_keys")
 EVERY = [(name, encoding) for name in ROWS for encoding in DECLARED.get(name, [None])]
 
 
@@ -62,7 +83,7 @@ def test_our_own_functions_conform(name, encoding):
 def test_on_torch(dtype):
     pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     host = {"position_ids", "packed", "decode_positions", "shard_positions", "relative_index"}
-    host |= {*ELSEWHERE, "mrope_packed"}
+    host |= {"mrope_position_ids", "mrope_packed"}
     for name, encoding in EVERY:
         if name in ("rows", "layers", "softmax_scale") or (name in host and dtype != "float32"):
             continue

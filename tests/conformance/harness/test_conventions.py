@@ -161,7 +161,16 @@ def judged(name):
 
 
 #: Their causes are among the dearest to find.
-NIGHT = ("signed ALiBi without a mask", "ALiBi inside the scale", "ALiBi with the other sign")
+NIGHT = (
+    "signed ALiBi without a mask",
+    "ALiBi inside the scale",
+    "ALiBi with the other sign",
+    "interleaved sections",
+    "chunked sections",
+    "interleaved pairs",
+    "read interleaved, written half-split",
+    "no factor on cos and sin",
+)
 BY_DAY = by_day(CONVENTIONS, [one for one in CONVENTIONS if one.name not in NIGHT])
 
 

@@ -88,6 +88,7 @@ def test_shapes_are_the_declared_formula_but_for_one_thing(scaling, shapes, base
         score = truth.score(shape(encoding, scaling)).max()
         same = {
             "head_dim is used in place of rotary_dim in the ramp",
+            "frequencies are blended linearly",
             "the end of the ramp is clamped",
         }
         if not any(what.startswith(s) for s in same):
@@ -154,16 +155,14 @@ def test_the_command_names_the_mistake(name):
     assert (f"error: {code}:" in result.output) == bool(code)
 
 
-#: Each code of the example once; one right function of each encoding.
+#: Right functions, and a wrong one for each of several codes; the dearest are tried by night.
 COARSE = {
     "yarn_right",
     "yarn_truncated",
     "yarn_without_attention_factor",
-    "llama3_unscaled",
     "partial_rotary_over_the_head",
     "partial_rotary_of_the_whole_head",
     "mrope_right",
-    "mrope_chunked",
 }
 
 

@@ -94,8 +94,21 @@ def test_two_independent_mistakes_are_both_named():
     assert set(report.codes) == {"softmax-scale", "bias-sign"}
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (lambda x: 7 * np.tanh(x / 7), "capped: 7 * tanh(x / 7)"),
+        (lambda x: np.clip(x, -0.5, 0.75), "limited to at least -0.5 and at most 0.75"),
+    ],
+)
+def test_limits_are_measured(limit, words):
+    report = check(lambda q, k: limit(own(MODEL)(q, k)), MODEL, "scores")
+    assert report.codes == ["softmax-scale"]
+    assert words in report.findings[0].message
+
+
 def test_what_no_variant_explains_is_still_wrong():
-    report = check(lambda q, k: np.tanh(own(MODEL)(q, k)), MODEL, "scores")
+    report = check(lambda q, k: np.sin(own(MODEL)(q, k)), MODEL, "scores")
     assert report.codes == ["inaccurate"]
     hidden = check(lambda q, k: own(MODEL)(q, k) * np.nan, MODEL, "scores")
     assert hidden.codes == ["nonfinite"]

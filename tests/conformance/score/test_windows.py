@@ -24,6 +24,10 @@ BIASES = [
     pr.DynamicWindowBias(
         (numbers(RNG, 5, 2), numbers(RNG, 3, 5)), (numbers(RNG, 5), numbers(RNG, 3)), window=GRID
     ),
+    pr.ChainBias(
+        numbers(RNG, 3, 11), residue_index=range(8), asym_id=(0,) * 5 + (1,) * 3,
+        entity_id=(0,) * 8, sym_id=(1,) * 5 + (2,) * 3, max_offset=2, max_chain=1,
+    ),
     pr.ForgettingBias(-np.abs(numbers(RNG, 3, 30))),
 ]  # fmt: skip
 

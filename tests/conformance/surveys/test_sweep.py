@@ -42,8 +42,9 @@ def line_of(**changes):
 
 
 ENTRY = Expected(
-    ("m.C(*",), "title", "deviates", "reason", ("sign",), "convention", "paper", "c.py"
-)
+    ("m.C(*",), "title", "deviates", "reason", ("sign",), "convention", "paper", "c.py",
+    "every checkpoint", "one logit from position 8 on", "not reported",
+)  # fmt: skip
 
 
 def test_an_expectation_explains_its_own_outcome_only():
@@ -71,6 +72,9 @@ def test_an_expectation_explains_its_own_outcome_only():
         {"reason": ""},
         {"evidence": ""},
         {"script": ""},
+        {"reach": ""},
+        {"effect": ""},
+        {"upstream": ""},
     ],
 )
 def test_a_claim_needs_evidence(changes):

@@ -162,6 +162,14 @@ def the_second_chunk_of_keys_is_the_first(fn):
 
 #: The first label of every fault; a pull request tries this one, the nightly run all labels.
 FIRST = dict(reversed(FAULTS))
+#: Their causes are among the dearest to find.
+DEAR = {
+    "queries_count_from_zero",
+    "the_second_chunk_of_keys_is_the_first",
+    "positions_wrap_at_int16",
+    "positions_in_bfloat16",
+    "the_second_chunk_starts_anew",
+}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +179,7 @@ FIRST = dict(reversed(FAULTS))
             name,
             label,
             id=f"{name}-{label}".replace(" ", "-"),
-            marks=[] if FIRST[name] == label else pytest.mark.nightly,
+            marks=[] if FIRST[name] == label and name not in DEAR else pytest.mark.nightly,
         )
         for name, label in FAULTS
     ],

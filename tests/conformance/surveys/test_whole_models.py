@@ -110,7 +110,7 @@ ALL = (
     [
         ("llama", True, ALL),
         pytest.param("gemma3_text", True, ALL, marks=pytest.mark.nightly),
-        ("bert", False, "calls judged: one call, padding right, padding left, second call"),
+        ("eurobert", False, "calls judged: one call, padding right, padding left, second call"),
     ],
 )
 def test_a_model_agrees_in_every_call(model_type, causal, calls, monkeypatch):

@@ -16,6 +16,7 @@ from posenc_ref import (
     Time2Vec,
 )
 from posenc_ref.conformance import SURFACES, check
+from tests.night import by_day
 
 RNG = np.random.default_rng(2)
 WEIGHTS = [RNG.standard_normal((n, 8)) for n in (20, 16, 18)]
@@ -55,14 +56,14 @@ def test_our_own_pass(encoding, kind):
         )
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS, ids=repr)
+@pytest.mark.parametrize("encoding", by_day(ENCODINGS, ENCODINGS[::3]), ids=repr)
 def test_columns_in_an_order_that_nobody_guessed(encoding):
     order = np.random.default_rng(2).permutation(encoding.dim)
     named = codes(lambda p: encoding.table(p)[:, order].astype(np.float32), encoding)
     assert named == ["layout"]
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS, ids=repr)
+@pytest.mark.parametrize("encoding", by_day(ENCODINGS, ENCODINGS[::3]), ids=repr)
 def test_what_has_no_name(encoding):
     assert codes(lambda p: np.cos(encoding.table(p)).astype(np.float32), encoding) == ["inaccurate"]
 

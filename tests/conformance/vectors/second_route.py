@@ -159,6 +159,19 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "shift_keys": lambda e, i: rotary.rotate(
         e, i["k"], np.full(i["k"].shape[2], i["delta"]), Decimal(1), again=True
     ),
+    "evict_keys": lambda e, i: np.concatenate(
+        [
+            rotary.decimals(i["k"][:, :, : i["kept"]]),
+            rotary.rotate(
+                e,
+                i["k"][:, :, i["kept"] + i["dropped"] :],
+                np.full(i["k"].shape[2] - i["kept"] - i["dropped"], -i["dropped"]),
+                Decimal(1),
+                again=True,
+            ),
+        ],
+        axis=2,
+    ),
     "normed_apply": lambda e, i: _rotated(e, rotary.normed(i["x"], i["weight"]), i["positions"]),
     "relative_scores": lambda e, i: _relative_scores(i["q"], i["rel"]),
     "apply_queries": lambda e, i: _rotated(e, i["x"], i["positions"], decay=1),

@@ -6,6 +6,7 @@ from . import (
     correct_biases,
     correct_buckets,
     other_biases,
+    residues,
 )
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "correct_biases",
     "correct_buckets",
     "other_biases",
+    "residues",
 ]

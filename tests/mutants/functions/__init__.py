@@ -1,6 +1,8 @@
 """Implementations of the family functions; importing a module files its cases."""
 
 from . import (
+    surfaces_convolutions,
+    surfaces_evicted,
     surfaces_mrope,
     surfaces_positions,
     surfaces_relative,
@@ -8,6 +10,8 @@ from . import (
 )
 
 __all__ = [
+    "surfaces_convolutions",
+    "surfaces_evicted",
     "surfaces_mrope",
     "surfaces_positions",
     "surfaces_relative",

@@ -1,7 +1,11 @@
 """Implementations of the family score; importing a module files its cases."""
 
 from . import (
+    attention,
+    lie,
+    paths,
     polar,
+    rotary_scores,
     score_models,
     score_terms,
     surfaces_models,
@@ -9,7 +13,11 @@ from . import (
 )
 
 __all__ = [
+    "attention",
+    "lie",
+    "paths",
     "polar",
+    "rotary_scores",
     "score_models",
     "score_terms",
     "surfaces_models",

@@ -14,7 +14,7 @@ def scaled(model_type="llama", **scaling):
 REFUSED = [
     ({}, r"must name its model_type, such as 'llama'; got None"),
     ({"model_type": "lama"}, r"'lama' is not known; did you mean 'llama'\? .*layout=\"half\""),
-    ({"model_type": "electra"}, r"'electra' has no rotary encoding in transformers 5"),
+    ({"model_type": "electra"}, r"'electra' has a learned encoding, .*transformers 5"),
     ({"model_type": "bert"}, r"but a learned weight, .*preset\('gpt-2', weight=\.\.\.\)"),
     ({"model_type": "vjepa2"}, r"'vjepa2' .*is no rotation"),
     ({"model_type": "lightglue"}, r"'lightglue' .*weights"),

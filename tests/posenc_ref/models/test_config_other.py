@@ -74,6 +74,32 @@ def test_sizes_of_learned_tables():
         from_config({"model_type": "t5", "num_heads": 4})
 
 
+FOPE = {
+    "model_type": "interns1_pro_text", "hidden_size": 4096, "head_dim": 128,
+    "num_attention_heads": 64, "num_key_value_heads": 4, "max_position_embeddings": 262144,
+    "rope_theta": 5e6, "rope_scaling": {"rope_type": "default", "fope_init_factor": 0.5,
+                                        "fope_sep_head": True, "num_inv_freq": None},
+}  # fmt: skip
+
+
+def test_fope_keeps_the_frequencies_that_turn_once():
+    """The 45 pairs of 64 with theta ** (-k / 64) > 2 pi / 262144, for each of 4 key heads."""
+    turns = 262144 / (2 * math.pi) * 5e6 ** (-np.arange(64) / 64)
+    assert (turns > 1).sum() == 45
+    outer = {"model_type": "interns1_pro", "text_config": FOPE}
+    one = described_config(outer, learned=True).model.only
+    assert one.cos_coef.shape == one.sin_coef.shape == (4, 45, 45)
+    assert (one.head_dim, one.base, one.dropped_sin) == (128, 5e6, 1)
+    rope = {"num_inv_freq": 30, "fope_sep_head": False}
+    fewer = described_config({**FOPE, "rope_scaling": rope}, learned=True).model.only
+    assert fewer.cos_coef.shape == (1, 30, 30)
+    with pytest.raises(ValueError, match=r"learned cos_coef and sin_coef.*preset\('intern-s1-pro'"):
+        from_config(outer)
+    for wrong, said in (({"rope_type": "yarn"}, "rope_type must be"), ({"factor": 2}, "factor")):
+        with pytest.raises(ValueError, match=said):
+            described_config({**FOPE, "rope_scaling": wrong}, learned=True)
+
+
 @pytest.mark.parametrize(("config", "said"), [
     ({**GLM, "rope_ratio": 500}, "rope_ratio .* changes the base, or the positions, by a factor"),
     ({**GLM, "position_encoding_2d": True}, "use the preset 'chatglm-6b'"),

@@ -20,6 +20,7 @@ FACTS = {
     "base": 10000.0, "head_dim": 128, "layout": "half", "rotary_dim": 64, "num_heads": 8,
     "scaling": None, "beta_fast": 32.0, "original_max_position": 8192, "attention_factor": 1.2,
     "sections": (32, 32), "dim": 64, "weight": np.ones((9, 4)), "table": np.ones((32, 8)),
+    "cos_coef": np.ones((4, 45, 45)), "sin_coef": np.ones((4, 45, 45)),
     "relative_keys": np.ones((2, 512, 4)), "relative_queries": np.ones((2, 512, 4)),
 }  # fmt: skip
 

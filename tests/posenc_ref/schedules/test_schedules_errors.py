@@ -23,6 +23,7 @@ VALUES = [
     pr.LongRoPE([1.0] * 4, [1.5, 2, 3, 4], 4096, factor=32),
     pr.LongRoPE((1,) * 4, (2,) * 4, 4096, attention_factor=(1.1, 1.3), policy="long"),
     pr.Proportional(0.25, factor=2.0),
+    pr.RIFLEx(2, 66, periods=0.9),
     pr.GivenFrequencies([1, 0.5, -0.25, 0.0], attention_factor=1.5),
 ]
 
@@ -179,6 +180,10 @@ REFUSED = [
         "^policy must be one of 'current', 'short', 'long', got 'auto'",
     ),
     # proportional, given
+    (lambda: pr.RIFLEx(0, 66), ValueError, "^pair must be at least 1, got 0"),
+    (lambda: pr.RIFLEx(4, 0), ValueError, "^length must be at least 1, got 0"),
+    (lambda: pr.RIFLEx(4, 66, periods=1.5), ValueError, "^periods must be at most 1, got 1.5"),
+    (lambda: rope(pr.RIFLEx(5, 66), d=8), ValueError, "^pair must be at most d/2 = 4, got 5"),
     (lambda: pr.Proportional(1.5), ValueError, "^fraction must be at most 1, got 1.5"),
     (lambda: pr.Proportional(-0.5), ValueError, "^fraction must be at least 0, got -0.5"),
     (lambda: pr.GivenFrequencies([1, np.inf]), ValueError, r"^frequencies\[1\] must be finite"),

@@ -76,6 +76,26 @@ def test_su(base, d, s, b):
     same(pr.SuNTK(s), base, d, fixed)
 
 
+@given(BASES, DIMS, st.integers(1, 24), st.integers(1, 2**16), st.sampled_from([1.0, 0.9, 0.25]))
+def test_riflex(base, d, k, frames, part):
+    """Equation (8), and the threshold of the released code, round(2 pi / theta)."""
+    theta = plain(base, d)
+    k = min(k, d // 2)
+    if frames > mp.nint(2 * mp.pi / theta[k - 1]):
+        theta[k - 1] = mpf(part) * 2 * mp.pi / frames
+    same(pr.RIFLEx(k, frames, periods=part), base, d, theta)
+
+
+@pytest.mark.parametrize(("base", "d", "k", "period"), [(256.0, 16, 4, 50), (1e4, 16, 2, 20)])
+def test_riflex_of_released_models(base, d, k, period):
+    """HunyuanVideo: pair 4, 50 frames; CogVideoX-5B: pair 2, 20 frames (the authors' settings)."""
+    standard = [float(w) for w in plain(base, d)]
+    for frames in (period, period + 1):
+        found = [float(w) for w in pr.RIFLEx(k, frames, periods=0.9).schedule(base, d, None)]
+        changed = [i for i, (a, b) in enumerate(zip(found, standard, strict=True)) if a != b]
+        assert changed == ([k - 1] if frames > period else [])
+
+
 # -- YaRN and its relatives: by the number of turns within the trained length ---------------------
 
 

@@ -35,6 +35,7 @@ ALL = [
     pr.LongRoPE([1.0] * 8, list(range(1, 9)), 4096, factor=32),
     pr.LongRoPE([1.1] * 8, [2.5] * 8, 4096, attention_factor=(1.1, 1.3), policy="long"),
     pr.Proportional(0.25, factor=2.0),
+    pr.RIFLEx(4, 66, periods=0.9),
     pr.GivenFrequencies([2.0**-k for k in range(8)], attention_factor=1.5),
 ]
 

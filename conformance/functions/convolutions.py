@@ -1,0 +1,265 @@
+"""Convolutional positions: the layers of wav2vec 2.0 and data2vec, the grids of PEG and Twins.
+
+The error unit is that of :class:`posenc_ref.ConvPositions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import ConvPositions
+from posenc_ref._namespace import to_host, widen
+from posenc_ref._network import EPS
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conv_positions import erf
+
+from .function import Arguments, Plain, written
+
+#: (B, S): shorter and longer than kernels, one token.
+SEQUENCES = ((2, 9), (1, 4), (3, 16), (2, 33), (1, 150))
+#: (B, height, width): wide and high grids.
+GRIDS = ((2, 3, 5), (1, 5, 3), (2, 4, 4), (1, 7, 9))
+
+
+def _sequences(e: ConvPositions, seed: int, dtype: str) -> Iterator[Arguments]:
+    for b, s in SEQUENCES:
+        yield Arguments(f"{s} tokens", (dense((b, s, e.dim), seed + s),))
+    n = e.stride
+    yield Arguments("one token of the result", (dense((1, n, e.dim), seed + 1),), False)
+    yield Arguments("equal tokens", (np.ones((1, 40, e.dim)),))
+
+
+def _grids(e: ConvPositions, seed: int, dtype: str) -> Iterator[Arguments]:
+    for b, h, w in GRIDS:
+        yield Arguments(f"a grid of {h} x {w}", (dense((b, h * w, e.dim), seed + h), h, w))
+    yield Arguments("one patch", (dense((1, 1, e.dim), seed + 1), 1, 1), False)
+
+
+def _mistakes(e: ConvPositions) -> Iterator[Mistake]:
+    """Yield the changed steps of the formula, then wrong uses of the layers."""
+    probe = (np.ones((1, 15, e.dim)), *((3, 5) if e.num_axes == 2 else ()))
+    steps = plain_steps(lambda s: _formula(e, s, *probe))
+    for code, message, remedy, change in changes(steps):
+
+        def values(*call: Any, change: Any = change) -> Truth:
+            truth = e.truth(*call)
+            value = np.broadcast_to(
+                computed(lambda s: _formula(e, s, *call), change), truth.value.shape
+            )
+            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+
+        yield written(code, message, values, remedy)
+
+
+def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarray:
+    """Return the output of the layers, in steps."""
+    grid = size or (x.shape[1], 1)
+    wide = np.asarray(x, np.float64)
+    y = wide.reshape(-1, *grid, e.dim)
+    if e.num_axes == 2:
+        h, w = grid
+        y = s.pick(
+            "the grid", y,
+            ("token-order", "is filled column by column, not row by row",
+             wide.reshape(-1, w, h, e.dim).swapaxes(1, 2)),
+            right="Reshape the tokens to (height, width), row by row.",
+        )  # fmt: skip
+    layers = [*zip(_kernels(e, s), map(_host, e.biases), strict=True)]
+    if len(layers) > 1:
+        layers = s.pick(
+            "the layers", layers,
+            ("conv-layers", f"are {len(layers) - 1}, without the last one", layers[:-1]),
+            ("conv-layers", "are applied from the last to the first", layers[::-1]),
+            right=f"Apply all {len(layers)} layers, from the first to the last.",
+        )  # fmt: skip
+    for n, (kernel, bias) in enumerate(layers):
+        y = _layer(e, kernel, bias, y, s if n == 0 else _same(s))
+    y = np.reshape(y, (*wide.shape[:-2], -1, e.dim))
+    if wide.shape != y.shape:
+        return y
+    return np.asarray(
+        s.pick(
+            "the result", y + wide if e.residual else y,
+            ("conv-residual", "lacks x itself", y) if e.residual
+            else ("conv-residual", "already includes x, which the caller adds", y + wide),
+            right="Return x plus the convolution." if e.residual
+            else "Return the convolution alone; the caller adds it to x.",
+        )
+    )  # fmt: skip
+
+
+def _same(s: Steps) -> Steps:
+    """Return steps that make the same change in a further layer, without listing it again."""
+    return s if s.change is not None else Steps()
+
+
+def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:
+    weights = [_host(w) for w in e.weights]
+    if not e.gains:
+        return weights
+    gains = [_host(g) for g in e.gains]
+    dims: dict[str, Any] = {"the taps": (0, 1), "the output channels": (1, 2),
+                            "the input channels": (0, 2), "nothing": (0, 1, 2)}  # fmt: skip
+
+    def normed(keeps: str) -> list[np.ndarray]:
+        size = [np.sqrt((w * w).sum(axis=dims[keeps], keepdims=True)) for w in weights]
+        return [w / n * g for w, n, g in zip(weights, size, gains, strict=True)]
+
+    own = normed("the taps")
+    code = "weight-norm"
+    return list(
+        s.pick(
+            "the norm of the weight", own,
+            *((code, f"keeps {keeps} (dim {'01-'[n]}), not the taps of the kernel (dim 2)"
+               if n < 2 else "is that of the whole weight, not one for each tap", normed(keeps))
+              for n, keeps in enumerate(("the output channels", "the input channels", "nothing"))),
+            (code, "and the gain are left out: the weight is v itself", weights),
+            (code, "is not divided by: the weight is gain * v",
+             [w * g for w, g in zip(weights, gains, strict=True)]),
+            right="Use weight_norm(conv, dim=2): W_k = gain_k * v_k / |v_k|, the norm over all "
+            "channels of tap k.",
+        )
+    )  # fmt: skip
+
+
+def _layer(e: ConvPositions, kernel: Any, bias: Any, y: np.ndarray, s: Steps) -> np.ndarray:
+    b = s.term("the bias", bias, "conv-bias")
+    y = _sum(e, kernel, y, s) + b
+    if e.layer_norm:
+        y = s.pick(
+            "the LayerNorm", _standard(y, -1),
+            ("conv-norm", "is left out", y),
+            ("conv-norm", "is taken over the tokens, not over the channels", _standard(y, 1)),
+            ("conv-norm", "stands after the activation, not before it", _Late(y)),
+            right="Apply a LayerNorm over the channels, without parameters, before GELU.",
+        )  # fmt: skip
+    late = isinstance(y, _Late)
+    v = y.values if isinstance(y, _Late) else np.asarray(y)
+    ways = {
+        "gelu": ("GELU with erf", v * (1 + erf(v / math.sqrt(2))) / 2),
+        "silu": ("SiLU", v / (1 + np.exp(-v))),
+        "none": ("left out", v),
+        "tanh": ("GELU with tanh",
+                 v / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))),
+        "relu": ("ReLU", np.maximum(v, 0)),
+        "sigmoid": ("x sigmoid(1.702 x)", v / (1 + np.exp(-1.702 * v))),
+    }  # fmt: skip
+    own, value = ways.pop(e.activation)
+    own = "no activation" if e.activation == "none" else own
+    right = {"gelu": 'Use GELU with erf: gelu(x, approximate="none").', "silu": "Use SiLU.",
+             "none": "Apply no activation after the convolution."}  # fmt: skip
+    options = [("activation", f"is {name}, not {own}", other) for name, other in ways.values()]
+    found = s.pick("the activation", value, *options, right=right[e.activation])
+    return _standard(found, -1) if late else np.asarray(found)
+
+
+class _Late:
+    """Values whose LayerNorm follows the activation."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+
+def _standard(y: np.ndarray, axis: int) -> np.ndarray:
+    centred = y - y.mean(axis=axis, keepdims=True)
+    return np.asarray(centred / np.sqrt((centred**2).mean(axis=axis, keepdims=True) + EPS))
+
+
+def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the convolution of y (B, h, w, C)."""
+    k = kernel if kernel.ndim == 4 else kernel[..., None]
+    square = e.num_axes == 2 and k.shape[2] == k.shape[3]
+    code, c = "conv-kernel", e.dim // e.groups
+    in_groups = k.reshape(e.groups, c, c, *k.shape[2:])
+    k = s.pick(
+        "the kernel", k,
+        (code, "is flipped: a convolution, not a cross-correlation", k[:, :, ::-1, ::-1]),
+        *([(code, "has inputs and outputs of a group exchanged",
+            in_groups.swapaxes(1, 2).reshape(k.shape))] if c > 1 else []),
+        *([(code, "has height and width exchanged", k.swapaxes(2, 3))] if square else []),
+        right="Use the weight as PyTorch stores it: (outputs, inputs of the group, taps), tap 0 "
+        "for the earliest token.",
+    )  # fmt: skip
+    lengths = ((1, k.shape[2]), (2, k.shape[3]))
+
+    def padded(ends: Callable[[int], tuple[int, int]], **how: Any) -> np.ndarray:
+        pads = {axis: ends(n) if n > 1 else (0, 0) for axis, n in lengths}
+        return np.pad(y, ((0, 0), pads[1], pads[2], (0, 0)), **how)
+
+    def middle(n: int) -> tuple[int, int]:
+        return n // 2, n - 1 - n // 2
+
+    right = "Pad K // 2 zeros at both ends; if K is even, drop the last token of the result."
+    options: list[tuple[str, Any]] = [
+        ("are all before the first token: the convolution is causal",
+         partial(padded, lambda n: (n - 1, 0))),
+        ("are all after the last token", partial(padded, lambda n: (0, n - 1))),
+        ("repeat the first and the last token, and are not zero",
+         partial(padded, middle, mode="edge")),
+        ("wrap round to the other end, and are not zero", partial(padded, middle, mode="wrap")),
+    ]  # fmt: skip
+    if k.shape[2] % 2 == 0:
+        options.insert(0, ("are one fewer at the start: the first token of the result is dropped, "
+                           "not the last", partial(padded, lambda n: middle(n)[::-1])))  # fmt: skip
+    every = [("conv-padding", words, make()) for words, make in options]
+    rows = s.pick("the values beyond the ends", padded(middle), *every, right=right)
+    of_group = np.arange(e.dim).reshape(e.groups, c)
+    mixed = np.arange(e.dim).reshape(c, e.groups).T
+    alike = e.groups in (1, e.dim)
+    members = of_group if alike else s.pick(
+        "the input channels of a group", of_group,
+        ("conv-groups", "are every groups-th channel, not consecutive ones", mixed),
+        right=f"Group g has the channels from g * {c} to g * {c} + {c - 1}.",
+    )  # fmt: skip
+    return _correlate(e, k, rows, members)
+
+
+def _correlate(e: ConvPositions, k: np.ndarray, rows: np.ndarray, members: Any) -> np.ndarray:
+    high, wide = (rows.shape[n + 1] - k.shape[n + 2] + 1 for n in (0, 1))
+    found = np.zeros((rows.shape[0], high, wide, e.dim))
+    for g, own in enumerate(of for of in np.arange(e.dim).reshape(e.groups, -1)):
+        seen = rows[..., members[g]]
+        for a in range(k.shape[2]):
+            for b in range(k.shape[3]):
+                found[..., own] += seen[:, a : a + high, b : b + wide] @ k[own, :, a, b].T
+    found = found[:, :: e.stride]
+    # An even kernel makes one token more before the stride; the last one kept is dropped.
+    return found[:, : rows_kept(high, e.stride, k.shape[2])]
+
+
+def rows_kept(count: int, stride: int, kernel: int) -> int:
+    """Return the number of tokens of the result for ``count`` tokens."""
+    return count // stride if kernel % 2 == 0 else (count - 1) // stride + 1
+
+
+def _host(a: Any) -> np.ndarray:
+    return np.asarray(to_host(widen(a)), np.float64)
+
+
+def _truth(e: ConvPositions, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
+    truth = e.truth(*arguments)
+    return Truth(value, truth.terms, truth.angle)
+
+
+def _misshapen(e: ConvPositions, expected: tuple[int, ...], actual: tuple[int, ...]) -> str:
+    """Return a hint for a result with one token too many."""
+    even = any(int(w.shape[2]) % 2 == 0 for w in e.weights)
+    if even and len(actual) == 3 and actual[1] - expected[1] in (1, len(e.weights)):
+        return ": an even kernel makes one token too many; drop the last one"
+    return ""
+
+
+CONVOLUTION_ROWS = {
+    "convolve": Plain(
+        _sequences, _mistakes, "conv-kernel", integers=False, truth=_truth, misshapen=_misshapen
+    ),
+    "convolve_grid": Plain(_grids, _mistakes, "conv-kernel", integers=False, truth=_truth),
+}

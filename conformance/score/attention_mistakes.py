@@ -1,0 +1,292 @@
+"""Known mistakes of attention: values, output, sinks, key heads, mask, scale, and the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Attention, Encoding, RoPE, Rotary, Score, XPos, YaRN
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.functions.function import written
+from posenc_ref.conformance.functions.layouts import rotary_variants
+from posenc_ref.conformance.oracle.attention import Attended, attended, attention_of
+from posenc_ref.conformance.oracle.transforms import adjoint
+
+from .encoding_mistakes import own_mistakes
+from .mistakes import logit_mistakes
+
+#: Returns the call with some steps replaced.
+Change = Callable[[Attended], Attended]
+VALUES, OUTPUT, HEADS, SINKS = "value-rotation", "output-rotation", "key-heads", "sinks"
+
+
+def attention_mistakes(declared: Any) -> Iterator[Mistake]:
+    """Yield the known mistakes of an attention, likely ones first."""
+    of = attention_of(declared)
+    if of.values != "plain" and isinstance(of.encoding, Rotary):
+        yield from _rotated(declared, of.encoding)
+    yield from _weights(declared, of)
+    if of.encoding is not None:
+        yield from _logits(declared, of.encoding, rotated=of.values != "plain")
+
+
+def _by(declared: Any, code: str, message: str, change: Change, remedy: str) -> Mistake:
+    def output(*arguments: Any) -> Any:
+        truth = change(attended(declared, *arguments)).truth()
+        if truth is None:
+            raise ValueError("no such logits")
+        return truth
+
+    return written(code, message, output, remedy)
+
+
+def _rotated(declared: Any, e: Any) -> Iterator[Mistake]:
+    """Yield the mistakes of values that are rotated with the keys."""
+    back = (
+        "Rotate the output of each query by minus the query's position, on the channels that are "
+        "rotated: the conjugate of the query's own cos and sin."
+    )
+    rotate = "Rotate the values to the positions of their keys, as the keys are."
+
+    def own(call: Attended, positions: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        return np.asarray(positions(call.scored.positions[0]))
+
+    def output_at(positions: Callable[[np.ndarray], np.ndarray]) -> Change:
+        return lambda call: call.replace(back=(adjoint(e), own(call, positions)))
+
+    rows: list[tuple[str, str, Change, str]] = [
+        (OUTPUT, "the output is not rotated back",
+         lambda call: call.replace(back=None), back),
+        (OUTPUT, "the output is rotated by the position of the query, not back by it",
+         lambda call: call.replace(back=(e, call.scored.positions[0])), back),
+        (VALUES, "values are not rotated, but the output is rotated back",
+         lambda call: call.replace(turn=None), rotate),
+        (VALUES, "values have no position: they are not rotated, or by the position of the query, "
+         "and the output is not rotated back",
+         lambda call: call.replace(turn=None, back=None),
+         f"{rotate} {back}"),
+        (VALUES, "values are rotated by minus the positions of their keys",
+         lambda call: call.replace(turn=(adjoint(e), call.scored.positions[1])), rotate),
+        (VALUES, "values turn the other way, and so does the output",
+         lambda call: call.replace(turn=(adjoint(e), call.scored.positions[1]),
+                                   back=(e, call.scored.positions[0])), rotate),
+        (OUTPUT, "the output is rotated back twice", output_at(lambda at: 2 * at), back),
+        (OUTPUT, "the output is rotated back by the index of the query in the call, not by its "
+         "position", output_at(lambda at: 0 * at + np.arange(at.shape[-1])), back),
+        (OUTPUT, "the output is rotated back by the position of the last query, for all queries",
+         output_at(lambda at: 0 * at + at[..., -1:]), back),
+        (OUTPUT, "the output is rotated back by one position too far",
+         output_at(lambda at: at + 1), back),
+        (OUTPUT, "the output is rotated back by one position too few",
+         output_at(lambda at: at - 1), back),
+        (VALUES, "values are rotated by their index in the call, not by the positions of their "
+         "keys", lambda call: call.replace(
+             turn=(e, 0 * call.scored.positions[1]
+                   + np.arange(call.v.shape[2]))), rotate),
+    ]  # fmt: skip
+    for row in rows:
+        yield _by(declared, *row)
+    dim, size = _rotated_channels(e), e.head_dim
+    if dim < size:
+        last = e.rotary_start > 0
+        other = e.replace(rotary_start=0 if last else size - dim)
+        where = f"than the {'last' if last else 'first'} {dim}"
+        for what, code, change, remedy in (
+            ("the output are rotated back", OUTPUT, _back(other), back),
+            ("values and output are rotated", VALUES, _both(other), rotate),
+            ("queries, keys, values and output are rotated", "rotary-dim", _everywhere(other), ""),
+        ):
+            yield _by(declared, code, f"other channels of {what} {where}", change, remedy)
+    variants = list(rotary_variants(e))
+    for code, message, one in variants:
+        yield _by(declared, code, message, _everywhere(one), "")
+    for code, message, one in variants:
+        if code not in ("base", "sign"):  # a sign is one of the mistakes above
+            yield _by(declared, code, f"in the rotation back alone: {message}", _back(one), back)
+            text = f"in the rotation of values alone: {message}"
+            yield _by(declared, code, text, _turn(one), rotate)
+    yield from _factors(declared, e)
+
+
+def _factors(declared: Any, e: Rotary) -> Iterator[Mistake]:
+    m = e.attention_factor()
+    for message, gain in (
+        (f"the attention factor m = {m:.6g} multiplies the rotated channels of the values and "
+         "again those of the output", m * m),
+        (f"the attention factor m = {m:.6g} multiplies the rotated channels of the output", m),
+    ):  # fmt: skip
+        if m != 1.0:
+            remedy = "Rotate values and output by cos and sin without the attention factor."
+            yield _by(declared, "attention-factor", message, _gained(gain), remedy)
+
+
+def _rotated_channels(e: Any) -> int:
+    """Return the number of rotated channels: all unless RoPE says otherwise."""
+    return int(getattr(e, "rotary_dim" if isinstance(e, RoPE) else "head_dim", 0))
+
+
+def _gained(gain: float) -> Change:
+    return lambda call: call.replace(gain=gain)
+
+
+def _everywhere(other: Rotary) -> Change:
+    def changed(call: Attended) -> Attended:
+        q_at, k_at = call.scored.positions
+        scored = call.scored.replace(encoding=other)
+        return call.replace(scored=scored, turn=(other, k_at), back=(adjoint(other), q_at))
+
+    return changed
+
+
+def _both(other: Rotary) -> Change:
+    return lambda call: _turn(other)(_back(other)(call))
+
+
+def _back(other: Rotary) -> Change:
+    return lambda call: call.replace(back=(adjoint(other), call.scored.positions[0]))
+
+
+def _turn(other: Rotary) -> Change:
+    return lambda call: call.replace(turn=(other, call.scored.positions[1]))
+
+
+def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
+    """Yield the mistakes of the scale, the mask, the sinks and the heads."""
+    scale = (
+        "Multiply q . k by the whole declared scale once: 1/sqrt(head_dim) of the whole head, "
+        "unless the model states its own."
+    )
+    for message, change in _scales(of):
+        yield _by(declared, "softmax-scale", message, change, scale)
+    group = "Query head h reads key head h // (H / H_kv): repeat each key head H / H_kv times."
+
+    def tiled(call: Attended) -> np.ndarray:
+        return np.asarray(np.arange(call.heads.size) % (call.heads.max() + 1))
+
+    heads: tuple[tuple[str, Change], ...] = (
+        ("query head h reads key head h % H_kv, not h // (H / H_kv): key heads are tiled, not "
+         "repeated", lambda call: call.replace(heads=tiled(call), value_heads=tiled(call))),
+        ("all query heads read the first key head",
+         lambda call: call.replace(heads=0 * call.heads, value_heads=0 * call.heads)),
+        ("the keys of each group are right, the values are those of key head h % H_kv",
+         lambda call: call.replace(value_heads=tiled(call))),
+        ("the values of each group are right, the keys are those of key head h % H_kv",
+         lambda call: call.replace(heads=tiled(call))),
+    )  # fmt: skip
+    for message, change in heads:
+        yield _by(declared, HEADS, message, change, group)
+    if of.causal:
+        last = "Query i of Q sees keys 0 to K - Q + i, its own included."
+        yield _by(
+            declared, "future-keys", "queries see the keys after them: the mask is missing",
+            lambda call: call.replace(seen=np.ones_like(call.seen)), last,
+        )  # fmt: skip
+        yield _by(
+            declared, "bias-alignment",
+            "query i sees keys 0 to i: the mask counts queries from the first key",
+            lambda call: call.replace(seen=_up_to(call, 0)), last,
+        )  # fmt: skip
+        yield _by(
+            declared, "future-keys", "queries do not see their own key",
+            lambda call: call.replace(seen=_up_to(call, _cached(call) - 1)), last,
+        )  # fmt: skip
+    else:
+        yield _by(
+            declared, "future-keys", "queries do not see the keys after them",
+            lambda call: call.replace(seen=_up_to(call, _cached(call))),
+            "Show every key to every query: the declared attention is not causal.",
+        )  # fmt: skip
+    if of.sinks:
+        yield from _sinks(declared)
+
+
+def _cached(call: Attended) -> int:
+    """Return the number of keys before the first query."""
+    n_q, n_k = call.seen.shape
+    return int(n_k - n_q)
+
+
+def _up_to(call: Attended, last: int) -> np.ndarray:
+    """Return the mask in which query i sees keys 0 .. last + i."""
+    n_q, n_k = call.seen.shape
+    return np.asarray(np.tri(n_q, n_k, last, dtype=bool))
+
+
+def _scales(of: Attention) -> Iterator[tuple[str, Change]]:
+    def scaled(scale: Callable[[float, int], float]) -> Change:
+        """Return the change to ``scale(declared scale, head_dim)``."""
+
+        def changed(call: Attended) -> Attended:
+            one = call.scored
+            return call.replace(scored=one.replace(scale=scale(one.scale, one.q.shape[-1])))
+
+        return changed
+
+    def times(factor: float) -> Change:
+        return scaled(lambda s, d: s * factor)
+
+    def of_size(n: int) -> Change:
+        return scaled(lambda s, d: 1.0 / sqrt(n))
+
+    yield "q . k is not scaled", scaled(lambda s, d: 1.0)
+    yield "the scale is applied twice", scaled(lambda s, d: s * s)
+    if of.softmax_scale is not None:
+        yield "the scale is 1/head_dim, not its root", scaled(lambda s, d: 1.0 / d)
+    yield "the scale is 1/sqrt(head_dim), not the declared one", scaled(lambda s, d: d**-0.5)
+    e: Any = of.encoding
+    dim = _rotated_channels(e)
+    if isinstance(e, RoPE) and dim < e.head_dim:
+        for n, name in ((dim, "rotated"), (e.head_dim - dim, "other")):
+            yield f"the scale is 1/sqrt({n}), of the {name} channels alone", of_size(n)
+    if isinstance(e, RoPE) and isinstance(e.scaling, YaRN):
+        m = 0.1 * log(e.scaling.factor) + 1
+        for what, by in (("multiplied", m * m), ("divided", 1 / m**2)):
+            text = f"the scale is {what} by the square of YaRN's factor {m:.6g}"
+            yield text, times(by)
+
+
+def _sinks(declared: Any) -> Iterator[Mistake]:
+    remedy = (
+        "Add exp(sink) of the head to the denominator of its softmax, unscaled, and no value to "
+        "the sum."
+    )
+    rows: tuple[tuple[str, Change], ...] = (
+        ("the sinks are left out", lambda call: call.replace(sinks=None)),
+        ("the sinks are multiplied by the softmax scale",
+         lambda call: call.replace(sinks=_sink(call) * call.scored.scale)),
+        ("the sinks are subtracted: their sign is wrong",
+         lambda call: call.replace(sinks=-_sink(call))),
+        ("all sinks are 0: exp(0) = 1 is added to the denominator",
+         lambda call: call.replace(sinks=0 * _sink(call))),
+        ("every head has the sink of the first head",
+         lambda call: call.replace(sinks=0 * _sink(call) + _sink(call)[0])),
+        ("heads have the sinks in the reverse order",
+         lambda call: call.replace(sinks=_sink(call)[::-1])),
+        ("the sinks are counted twice", lambda call: call.replace(sinks=_sink(call) + log(2))),
+    )  # fmt: skip
+    for message, change in rows:
+        yield _by(declared, SINKS, message, change, remedy)
+
+
+def _sink(call: Attended) -> np.ndarray:
+    assert call.sinks is not None
+    return call.sinks
+
+
+def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
+    """Yield the known mistakes of the logits, as the output shows them."""
+    known = own_mistakes(e) if isinstance(e, Score) else logit_mistakes(e)
+    where = "in the logits alone: " if rotated and not isinstance(e, XPos) else ""
+    for one in known:
+        # If head h is at position h, all offsets are 0, as without an encoding.
+        if one.code and one.code != "position-axis":
+            change = _with_logits(one.predict)
+            yield _by(declared, one.code, where + one.message, change, one.remedy)
+
+
+def _with_logits(logits: Callable[[Any], Truth | None]) -> Change:
+    return lambda call: call.replace(logits=logits)

@@ -1,0 +1,1 @@
+"""Configurations without a rotary encoding, and those of diffusers and timm."""

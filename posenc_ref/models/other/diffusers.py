@@ -1,0 +1,297 @@
+"""Positional encodings from the ``config.json`` of a model of diffusers.
+
+Such a configuration has ``_class_name`` instead of ``model_type``.  ``data/diffusers_models.json``
+holds the facts about each class that only its code states, and ``data/diffusers_defaults.json``
+the defaults of its arguments, which ``tools/diffusers_defaults.py`` writes.  The keys of a line:
+
+===========  ===================================================================================
+kind         "axes" (MultiAxisRoPE), "rope" (RoPE), "grid" (Sinusoidal2D), "video"
+             (Sinusoidal3D), "fractional" (MixedRoPE.fractional), or, without an encoding to
+             read, "learned", "none" or "code".
+file         The file of the class in ``diffusers/models/transformers``.
+head, dim    The size of a head, or the number of columns: an entry, "a / b" or "a * b".
+sections     The rule for the pairs of each axis, or the entry with the channels of each axis.
+base         The base: a number, or an entry.
+layout, ...  Fields of the encoding.
+axes         The axes, in their order, and how positions are counted.
+when         Entries with the values for which this line holds ("given": any but null); ``else``
+             is the line otherwise.
+or           For null sections: the entry, its key and the value that hold them.
+missing      For null sections: the number of axes, which share the head equally.
+repeat       The number of axes, if ``sections`` is one number of pairs for all of them.
+text         True if text tokens have a RoPE of their own, with the same base.
+why          Why there is no encoding to read.
+===========  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posenc_ref import _validate as validate
+from posenc_ref._text import near, shown
+from posenc_ref.encoding import Encoding
+from posenc_ref.mixed import MixedRoPE
+from posenc_ref.models.config_facts import table
+from posenc_ref.models.model_encoding import ModelEncoding
+from posenc_ref.multi_axis import MultiAxisRoPE
+from posenc_ref.rope import RoPE
+from posenc_ref.schedules.longrope import LongRoPE
+from posenc_ref.sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
+
+#: Arguments whose names concern positions.
+POSITIONAL = re.compile(r"rope|rotary|pos_emb|position|axes|theta|ntk|interpolation|yarn")
+#: Arguments with such a name that change no frequency and no row: limits, and other clocks.
+_HARMLESS = frozenset({
+    "rope_max_seq_len", "axes_lens", "time_theta", "rope_double_precision", "pos_embed_seq_len",
+    "positional_embeddings", "num_positional_embeddings", "rope_temporal_skip_len",
+    "max_position_embeddings", "use_layer3d_rope",
+})  # fmt: skip
+
+
+def is_diffusers(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration names a class of diffusers, and no model type."""
+    return isinstance(config.get("_class_name"), str) and "model_type" not in config
+
+
+def diffusers_model(config: Mapping[str, Any]) -> ModelEncoding:
+    """Return the encoding of a model of diffusers from its configuration.
+
+    ``provenance["axes"]`` names the axes of the positions, in order.
+
+    Raises
+    ------
+    ValueError
+        The class is unknown, or its configuration states no encoding; the message says why.  Or an
+        entry is missing, wrong, or changes positions and is not read.
+    """
+    name = config["_class_name"]
+    models = table("diffusers_models")["models"]
+    if name not in models:
+        similar = near(name, models)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
+        raise ValueError(
+            f"_class_name {shown(name)} is no transformer of diffusers "
+            f"{table('diffusers_models')['diffusers']} that posenc-ref knows{hint}. Pass the "
+            "config.json of the folder 'transformer', not that of the pipeline"
+        )
+    entries = Entries(name, config, table("diffusers_defaults")["models"].get(name, {}))
+    facts = models[name]
+    while "when" in facts and not _holds(entries, facts["when"]):
+        facts = {"file": facts["file"], **facts["else"]}
+    if facts["kind"] not in READ:
+        raise entries.wrong(facts["why"])
+    try:
+        encodings = READ[facts["kind"]](entries, facts)
+    except (TypeError, ValueError) as error:
+        raise entries.wrong(str(error)) from None
+    entries.refuse_unread()
+    source = f"diffusers {table('diffusers_models')['diffusers']}, {facts['file']}.py"
+    provenance = {"encoding": source}
+    if "axes" in facts:
+        provenance["axes"] = f"positions are ({facts['axes']}): {source}"
+    return ModelEncoding(name, encodings=encodings, provenance=provenance)
+
+
+class Entries:
+    """The entries of a configuration with their defaults; it remembers which ones were read."""
+
+    def __init__(self, name: str, config: Mapping[str, Any], defaults: Mapping[str, Any]):
+        self.name, self.config, self.defaults = name, config, defaults
+        self.used: set[str] = set()
+
+    def get(self, key: str) -> Any:
+        """Return an entry, or the default of the argument if the configuration lacks it."""
+        self.used.add(key)
+        return self.config.get(key, self.defaults.get(key))
+
+    def count(self, expression: str) -> int:
+        """Return an entry, or a product or quotient of two, as a positive integer."""
+        first, sign, second = (*expression.split(" "), "", "")[:3]
+        number = validate.integer(first, self.get(first), minimum=1)
+        if not sign:
+            return number
+        other = validate.integer(second, self.get(second), minimum=1)
+        return number * other if sign == "*" else number // other
+
+    def wrong(self, message: str) -> ValueError:
+        """Return an error whose message names the class."""
+        return ValueError(f"configuration of {self.name}: {message}")
+
+    def refuse_unread(self) -> None:
+        """Raise ValueError for an entry that may change positions and was not read."""
+        for key, value in self.config.items():
+            if key in self.used or key in _HARMLESS or not POSITIONAL.search(key):
+                continue
+            known = key in self.defaults
+            default = self.defaults.get(key)
+            if value in (None, False) or (known and _plain(value) == _plain(default)):
+                continue
+            allowed = f"its default {shown(default)}" if known else "no value: it has no such entry"
+            raise self.wrong(
+                f"the entry {key} (= {shown(value)}) may change positions, and posenc-ref reads "
+                f"{allowed}. If your implementation ignores it, remove it or set it to null"
+            )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | list) else value
+
+
+def _holds(entries: Entries, when: Mapping[str, Sequence[Any] | str]) -> bool:
+    return all(
+        entries.get(key) is not None if allowed == "given" else entries.get(key) in allowed
+        for key, allowed in when.items()
+    )
+
+
+def _base(entries: Entries, facts: Mapping[str, Any]) -> float:
+    base = facts["base"]
+    return validate.real(base, entries.get(base), above=1.0) if isinstance(base, str) else base
+
+
+def _fields(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: facts[name] for name in names if name in facts}
+
+
+def _axes(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    channels = _channels(entries, facts)
+    head = sum(channels) if facts["head"] == "sum" else entries.count(facts["head"])
+    base: Any = _base(entries, facts)
+    sections = tuple(c // 2 for c in channels)
+    if facts["sections"] == "cosmos":  # an NTK factor for each axis
+        scale = _numbers("rope_scale", entries.get("rope_scale"), 3)
+        base = tuple(
+            base * s ** (c / (c - 2)) if c > 2 else base
+            for s, c in zip(scale, channels, strict=True)
+        )
+    more = _fields(facts, "arrangement")
+    if "interpolation" in facts:
+        keys = facts["interpolation"]
+        more["position_scale"] = tuple(
+            1 / validate.real(key, entries.get(key), above=0.0) for key in keys
+        )
+    made = MultiAxisRoPE(
+        head, sections=sections, layout=facts["layout"], base=base,
+        spacing=facts.get("spacing", "restart"), **more,
+    )  # fmt: skip
+    if not facts.get("text"):
+        return {"attention": made}
+    return {"attention": made, "text": RoPE(head, layout=facts["layout"], base=base)}
+
+
+def _channels(entries: Entries, facts: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the number of rotated channels of each axis."""
+    rule = facts["sections"]
+    if rule in _RULES:
+        return tuple(_RULES[rule](entries.count(facts["head"])))
+    value = entries.get(rule)
+    if value is None and "or" in facts:
+        key, inner, default = facts["or"]
+        value = (entries.get(key) or {}).get(inner) or default
+    if value is None and "missing" in facts:
+        head = entries.count(facts["head"])
+        return (head // facts["missing"],) * int(facts["missing"])
+    if isinstance(value, int) and not isinstance(value, bool) and "repeat" in facts:
+        return (2 * value,) * int(facts["repeat"])
+    found = tuple(int(n) for n in _numbers(rule, value))
+    if facts.get("spacing") == "global":  # M-RoPE: pairs; the first axis has the rest
+        head = entries.count(facts["head"])
+        return (head - 2 * sum(found[1:]), *(2 * n for n in found[1:]))
+    if any(n % 2 for n in found):
+        raise ValueError(f"{rule} must be even numbers of channels, got {shown(value)}")
+    return found
+
+
+def _numbers(key: str, value: Any, count: int | None = None) -> tuple[float, ...]:
+    if not isinstance(value, list | tuple) or (count is not None and len(value) != count):
+        wanted = "a number for each axis" if count is None else f"{count} numbers"
+        raise ValueError(f"{key} must list {wanted}, got {shown(value)}")
+    return tuple(validate.real(f"{key}[{i}]", v, above=0.0) for i, v in enumerate(value))
+
+
+def _wan(head: int) -> tuple[int, ...]:
+    space = 2 * (head // 6)
+    return head - 2 * space, space, space
+
+
+#: The channels of each axis that follow from the size of a head.
+_RULES: Mapping[str, Any] = {
+    "wan": _wan,
+    "cosmos": _wan,
+    "halves": lambda head: (head // 2,) * 2,
+    "thirds": lambda head: (head // 3,) * 3,
+    "cogvideox": lambda head: (head // 4, head // 8 * 3, head // 8 * 3),
+}
+
+
+def _rope(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    head = entries.count(facts["head"])
+    rotary = facts.get("rotary", "all")
+    scaling = None
+    if facts.get("longrope"):
+        factors = entries.get("rope_scaling")
+        if not isinstance(factors, Mapping):
+            raise ValueError(f"rope_scaling must be a mapping of factors, got {shown(factors)}")
+        original = entries.count("original_max_position_embeddings")
+        longest = entries.count("max_position_embeddings")
+        keys = ("short_factor", "long_factor")
+        short, long = (_numbers(f"rope_scaling.{k}", factors.get(k), head // 2) for k in keys)
+        scaling = LongRoPE(short, long, original, factor=longest / original)
+    encoding = RoPE(
+        head,
+        layout=facts["layout"],
+        base=_base(entries, facts),
+        rotary_dim={"all": head, "half": head // 2}.get(rotary) or entries.count(rotary),
+        scaling=scaling,
+    )
+    return {"attention": encoding}
+
+
+def _grid(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    """Return the sines that ``PatchEmbed`` adds to the patches of an image."""
+    dim = entries.count(facts["dim"])
+    if facts.get("table") == "plain":
+        return {"patches": Sinusoidal2D(dim, axis_order="wh")}
+    base_size = entries.count("sample_size") // entries.count("patch_size")
+    most = entries.get("pos_embed_max_size") if facts.get("table") == "crop" else None
+    if most is not None:
+        scale = base_size / validate.integer("pos_embed_max_size", most, minimum=1)
+        return {"patches": Sinusoidal2D(dim, axis_order="wh", position_scale=scale)}
+    given = entries.get("interpolation_scale") if "interpolation_scale" in entries.defaults else 1
+    if given is None:  # PixArt; its code divides the size of the sample by 64
+        given = max(entries.count("sample_size") // 64, 1)
+    if facts.get("table") == "latte":
+        given = max(entries.count("sample_size") // 64, 1)
+    scale = validate.real("interpolation_scale", given, above=0.0)
+    return {"patches": Sinusoidal2D(dim, axis_order="wh", extent=base_size / scale)}
+
+
+def _video(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    for key in ("spatial_interpolation_scale", "temporal_interpolation_scale"):
+        validate.real(key, entries.get(key), above=0.0)
+    dim = entries.count(facts["dim"])
+    sections = (dim // 4, 3 * dim // 8, 3 * dim // 8)
+    return {"patches": Sinusoidal3D(sections, axis_order="twh")}
+
+
+def _fractional(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | None]:
+    """Return the rotation of LTX's videos; the largest sizes change positions only."""
+    for key in facts.get("extents", ()):
+        entries.get(key)
+    heads = entries.count("num_attention_heads")
+    kind = entries.get("rope_type")
+    if kind not in (None, "interleaved", "split"):
+        raise ValueError(f"rope_type must be 'interleaved' or 'split', got {shown(kind)}")
+    dim = heads * entries.count("attention_head_dim")
+    split = heads if kind == "split" else None
+    base = _base(entries, facts)
+    return {"attention": MixedRoPE.fractional(dim, num_heads=split, base=base)}
+
+
+#: The kinds of lines with an encoding, and the reader of each.
+READ: Mapping[str, Any] = {
+    "axes": _axes, "rope": _rope, "grid": _grid, "video": _video, "fractional": _fractional,
+}  # fmt: skip

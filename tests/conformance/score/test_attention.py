@@ -1,0 +1,127 @@
+"""Surface ``attention``: our own functions conform, mistakes are named, arguments are explained."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref import Attention, RoPE
+from posenc_ref.conformance import SURFACES, check
+from posenc_ref.conformance.functions.function import PlainCall
+from posenc_ref.conformance.oracle.attention import whole_tokens
+from posenc_ref.conformance.registry import entries
+from posenc_ref.conformance.score.attention_mistakes import attention_mistakes
+from posenc_ref.conformance.score.judge_attention import ROW
+from tests.night import by_day
+
+TAIL = RoPE(16, layout="interleaved", rotary_dim=8, rotary_start=8)
+YARN = RoPE(16, layout="half", scaling=pr.YaRN(8.0, 512))
+DECLARED = {
+    "deepseek-v4": Attention(TAIL, values="shared", sinks=True),
+    "rope": RoPE(16, layout="half"),
+    "yarn": Attention(YARN, values="rotated"),
+    "dynamic": Attention(YARN.replace(scaling=pr.DynamicNTK(4.0, 512)), values="rotated"),
+    "not-causal": Attention(RoPE(16, layout="half"), causal=False, softmax_scale=0.3),
+    "axes": Attention(pr.MultiAxisRoPE(16, sections=(4, 4), layout="half"), values="rotated"),
+    "alibi": pr.ALiBi(6),
+    "xpos": pr.XPos(16, layout="interleaved"),
+    "cope": pr.CoPE(np.random.default_rng(1).standard_normal((16, 5))),
+    "nope": Attention(None, sinks=True),
+    "model": pr.preset("llama-3.1-8b"),
+}
+
+
+def own(name, dtype="float32"):
+    """posenc_ref's own function."""
+    return SURFACES["attention"].own(DECLARED[name], dtype)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_our_own_functions_conform(name):
+    report = check(own(name), DECLARED[name], "attention")
+    assert report.passed, report
+    assert report.accuracy.worst < 4
+    assert len(report.controls) == 2
+
+
+EXAMPLES = [e for entry in entries() for e in entry.examples.values() if e.family != "table"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("encoding", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_every_encoding_has_an_attention(encoding):
+    """Except ConViT's, which blends two softmaxes."""
+    if isinstance(encoding, pr.ConViTBias):
+        with pytest.raises(TypeError, match="blends two softmaxes"):
+            Attention(encoding)
+        return
+    of = encoding
+    if whole_tokens(encoding) is not None:
+        of = Attention(encoding, causal=False)
+    report = check(SURFACES["attention"].own(of, "float32"), of, "attention")
+    assert report.passed, report
+    assert report.executed["values"] >= 4
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4", "alibi"])
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_our_own_functions_conform_on_torch(name, dtype):
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+    report = check(own(name, dtype), DECLARED[name], "attention", backend="torch", dtype=dtype)
+    assert report.passed, report
+
+
+def mistakes(name):
+    """Pairs of a declaration and the number of a mistake; the first of them by day."""
+    cases = [(name, n) for n in range(len(list(attention_mistakes(DECLARED[name]))))]
+    return by_day(cases, cases[:1])
+
+
+@pytest.mark.parametrize(
+    "case", [*mistakes("deepseek-v4"), *mistakes("alibi"), *mistakes("not-causal")]
+)
+def test_every_known_mistake_is_named(case):
+    """Messages may differ where two mistakes give the same numbers."""
+    name, number = case
+    of = DECLARED[name]
+    mistake = list(attention_mistakes(of))[number]
+    right = own(name)
+
+    def fn(*arguments):
+        truth = mistake.predict(PlainCall(ROW, of, arguments))
+        expected = np.asarray(right(*arguments))
+        return expected if truth is None else truth.value.astype(np.float32)
+
+    report = check(fn, of, "attention")
+    if not report.passed:
+        assert report.codes == [mistake.code], (mistake.message, str(report))
+        assert "no known mistake explains" not in str(report)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 3e-2])
+def test_a_small_error_without_a_known_cause_is_found(scale):
+    def fn(*arguments):
+        out = own("deepseek-v4")(*arguments)
+        out[..., -1, 3] *= 1 + scale
+        return out
+
+    report = check(fn, DECLARED["deepseek-v4"], "attention")
+    assert report.codes == ["inaccurate"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (pr.Sinusoidal(16), "surface 'attention' is for"),
+        (pr.SwinBias(np.zeros((9, 2)), window=(2, 2)), r"Attention\(SwinBias\(...\), causal=False"),
+        (pr.preset("deepseek-v4-flash"), "layer_type must be one of 'main', 'compress'"),
+        (pr.MRoPEPositions(), "surface 'attention' is for"),
+    ],
+)
+def test_declarations_without_an_attention_are_refused(declared, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        check(lambda *arguments: None, declared, "attention")
+
+
+def test_an_attention_is_for_its_own_surface():
+    with pytest.raises(ValueError, match="surface 'scores' is for"):
+        check(lambda q, k: None, DECLARED["yarn"], "scores")

@@ -1,0 +1,66 @@
+"""First findings on functions whose causes once had no name: those of tests/authors/d.
+
+The expected words are in none of the messages for these functions before their causes were named.
+"""
+
+import importlib
+from functools import cache
+
+import pytest
+
+from posenc_ref.conformance import check
+from tests.authors import FOLDER, cases
+from tests.night import by_day
+
+#: The id of each function, and words of its first finding.
+WORDS = {
+    "d003": "the position of the same token of row 0, where the length of the call is 1",
+    "d007": "frequencies are rounded to 11 significant bits",
+    "d015": "the base is 10000, declared 500000, only in calls with S = 1",
+    "d019": "the cosines are repeated each twice in a row",
+    "d036": "scale_base of keys is 640, declared 512",
+    "d038": "the declared position + the sum of the offsets of earlier rows",
+    "d041": "an offset of 0 is taken for a missing one",
+    "d042": "rows that are added to a kept table are one position late",
+    "d043": "the first equally long call whose offset has the same low 8 bits",
+    "d053": "rounded up to a multiple of 64",
+    "d055": "log2(L / train_length) is rounded down, declared up",
+    "d073": "frequencies are blended linearly, as in YaRN's code, not geometrically",
+    "d077": "the factors of short and of long contexts are exchanged",
+    "d099": "where the length of the call equals the number of batch rows",
+    "d102": "the standard deviation is that of each column",
+    "d105": "the real tokens are taken to come first",
+    "d108": "the position in parts[0] counts from the first of the call",
+    "d145": "the bias is limited to at least 0.5 and at most 15.5",
+    "d156": "the position term of keys after the next one multiplies the query of the next row",
+    "d158": "the table is shared in groups of 2",
+    "d167": "the positions of keys start at 0 again in the last, incomplete tile of 32",
+    "d169": "the query scale is that of the position before the query's",
+    "d170": "the table is added to the queries only, not to the keys",
+    "d171": "rows are shifted by K - 1 - i, not by Q - 1 - i, and end with zeros",
+    "d192": "the bases of the axes are 100, 10000, declared 10000, 100: they are exchanged",
+    "d193": "the exponent of pair i of each axis is divided by the number of pairs of axis 0, 22",
+    "d197": "the angle of axis 1 is subtracted, not added, in pairs from 8 on",
+    "d198": "the weights are rounded to float16",
+}
+#: Those that a pull request judges.
+DAY = {"d043", "d053", "d073", "d077", "d105", "d171"}
+
+
+@cache
+def every():
+    """Return all cases by their ids, with the surplus ones of author d."""
+    found = dict(cases())
+    for path in sorted(FOLDER.glob("d/cases_*.py")):
+        module = importlib.import_module(f"tests.authors.d.{path.stem}")
+        found |= {case["id"]: case for case in getattr(module, "EXTRA", ())}
+    return found
+
+
+@pytest.mark.parametrize("name", by_day(WORDS, DAY))
+def test_the_first_finding_names_the_cause(name):
+    case = every()[name]
+    report = check(case["fn"], case["encoding"], case["surface"], **case["settings"])
+    assert WORDS[name] in report.findings[0].message, report
+    mended = check(case["mended"], case["encoding"], case["surface"], **case["settings"])
+    assert name == "d055" or mended.verdict == "conforms", mended  # its author's own is wrong too
