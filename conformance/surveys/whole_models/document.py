@@ -31,6 +31,7 @@ on the left, a cache (a prompt, a chunk, single tokens), the same with padding, 
 padding, packed sequences, and the first call again. Position ids and masks are those that
 `generate` makes. Masked models have no cache; packed sequences are asked only of models that
 `from_config` reads and that add no table to embeddings.
+Not run here: models with an encoder and a decoder, cross-attention, images and audio.
 
 At every attention layer, the output of the attention function is compared with a plain softmax
 attention in float64. Its q, k and v are those that the layer computes for each token alone, at

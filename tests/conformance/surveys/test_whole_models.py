@@ -9,6 +9,7 @@ import pytest
 from posenc_ref import RoPE
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.surveys.expected import expected
+from posenc_ref.conformance.surveys.transformers.sweep import JUDGED
 from posenc_ref.conformance.surveys.whole_models import document, judge
 from posenc_ref.conformance.surveys.whole_models.calls import batch, packed
 from posenc_ref.conformance.surveys.whole_models.case import ModelCase
@@ -110,7 +111,7 @@ ALL = (
     [
         ("llama", True, ALL),
         pytest.param("gemma3_text", True, ALL, marks=pytest.mark.nightly),
-        ("bert", False, "calls judged: one call, padding right, padding left, second call"),
+        ("eurobert", False, "calls judged: one call, padding right, padding left, second call"),
     ],
 )
 def test_a_model_agrees_in_every_call(model_type, causal, calls, monkeypatch):
@@ -254,4 +255,6 @@ def test_every_model_agrees_or_is_explained():
     found = sweep_models(processes=2)
     assert [line.name for line in found.unexplained] == []
     assert found.stale == []
-    assert found.counts["conforms"] > 300
+    models = {line.group for line in found.outcomes if line.verdict in JUDGED}
+    assert len(models) >= 161  # of 240: fewer means that a model is no longer run
+    assert found.counts["gap"] <= 6
