@@ -72,6 +72,7 @@ from .position_ids import (
     shard_indices,
     shard_positions,
 )
+from .prope import PRoPE
 from .relative import relative_index, relative_scores, relative_shift
 from .rerope import ReRoPE
 from .residue_bias import ResidueBias
@@ -156,6 +157,7 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PRoPE",
     "PaTH",
     "PoPE",
     "PowerTemperature",

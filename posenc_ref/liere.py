@@ -58,6 +58,7 @@ class LieRE(Score):
     coordinates: np.ndarray
 
     relative = False
+    holds_tokens = True
 
     def __post_init__(self) -> None:
         d = validate.size("head_dim", self.head_dim, minimum=2)

@@ -61,6 +61,7 @@ class PaTH(Score):
     gates_scaled: bool = False
 
     relative = False
+    holds_tokens = True
     sees_future = False
 
     def __post_init__(self) -> None:

@@ -39,6 +39,7 @@ class Score(Encoding, abstract=True):
     relative = True  # whether the terms depend on key - query alone
     sees_future = True  # whether queries attend to later keys
     mixes_queries = False  # whether a logit depends on other queries too
+    holds_tokens = False  # whether an instance holds numbers of the tokens of one sequence
     head_dim: int
 
     @property

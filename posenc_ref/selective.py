@@ -76,6 +76,7 @@ class SelectiveRoPE(Score):
     layout: str
 
     relative = False
+    holds_tokens = True
 
     def __post_init__(self) -> None:
         d = validate.size("head_dim", self.head_dim, minimum=2)

@@ -35,9 +35,8 @@ Made by `python tools/configurations_page.py` with transformers {transformers}, 
 `from_config` reads the configurations of these libraries. Each `model_type` of transformers, each
 transformer class of diffusers and each family (module) of timm is counted once. Where it reads no
 encoding, the error message is the reason below. A family of timm is an `encoding` if at least one
-of its architectures has one. Under `encoding`, some default configurations are refused
-nevertheless: their sizes do not fit, or they have several parts; those of released checkpoints
-are not.
+of its architectures has one. Under `encoding`, some default configurations of classes are refused
+nevertheless: their sizes do not fit, or they have several parts.
 """
 
 
@@ -128,7 +127,7 @@ def text() -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="exit with 1 if the page would change")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if it would change")
     if parser.parse_args().check:
         sys.exit(0 if text() == PAGE.read_text(encoding="utf-8") else f"{PAGE} is not up to date")
     PAGE.write_text(text(), encoding="utf-8")

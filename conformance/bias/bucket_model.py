@@ -77,7 +77,7 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
     def half(x: Any) -> np.ndarray:
         return rounded(np.asarray(x, dtype=np.float64), name)
 
-    exact, n = size // 2, np.arange(distances)
+    exact, n = max(size // 2, 1), np.arange(distances)  # a single bucket has nothing to halve
     log = half(np.log(half(half(np.maximum(n, 1)) / exact)))
     whole = np.log(max_distance / exact)
     if order == "one factor":

@@ -11,7 +11,7 @@ from posenc_ref import Encoding, Scaling
 ALIASES = {
     "linear": "LinearScaling", "pi": "LinearScaling", "ntk": "NTKScaling", "ntkaware": "NTKScaling",
     "dynamic": "DynamicNTK", "dynamicntk": "DynamicNTK", "llama3": "Llama3Scaling",
-    "su": "LongRoPE", "prope": "Proportional", "mrope": "MultiAxisRoPE", "axial": "MultiAxisRoPE",
+    "su": "LongRoPE", "mrope": "MultiAxisRoPE", "axial": "MultiAxisRoPE",
     "partial": "RoPE", "partialrotary": "RoPE", "t5": "T5Bias", "learnedfrequencies":
     "GivenFrequencies", "conformer": "TransformerXL", "funnel": "TransformerXL",
     "musictransformer": "Shaw", "swin": "SwinBias", "swinv2": "LogCPB", "beit": "BEiTBias",

@@ -18,6 +18,7 @@ from posenc_ref import (
     LieRE,
     PaTH,
     PoPE,
+    PRoPE,
     Score,
     SelectiveRoPE,
     Shaw,
@@ -31,7 +32,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, t
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.oracle.scores import Scored
 
-from . import liere_formula, offset_formulas, other_formulas, path_formulas
+from . import camera_formula, liere_formula, offset_formulas, other_formulas, path_formulas
 from .formula_parts import Terms
 
 Formula = Callable[[Scored, Steps], Terms]
@@ -106,6 +107,7 @@ _FORMS: tuple[tuple[type, Formula], ...] = (
     (PoPE, other_formulas.pope),
     (LieRE, liere_formula.liere),
     (PaTH, path_formulas.path),
+    (PRoPE, camera_formula.prope),
     (SelectiveRoPE, path_formulas.selective),
     (XPos, other_formulas.xpos),
 )

@@ -71,13 +71,15 @@ _MANY = 2**20
 def judge(run: Run) -> None:
     """Judge ``fn(q, k)``: logits (B, H, Q, K) of queries at the last positions of the keys."""
     run.report.required = ("logits", "state")
-    seen = drive(run, _probes(run), partial(_asked, run))
+    whole = _whole_calls(run)
+    seen = drive(run, _probes(run, whole), partial(_asked, run))
     if not seen:
         return
     if isinstance(run.encoding, RotaryScore):
         _require_far(run, run.encoding, {one.facts.k.shape[2] for one in seen})
-    seen += _crossed(run, CROSSED)
-    seen += _crossed(run, MORE) if run.failures else []
+    if not whole:
+        seen += _crossed(run, CROSSED)
+        seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
     state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
     state.kept_result(
@@ -99,9 +101,8 @@ def _constants(one: JudgedCall) -> RowConstants:
     return RowConstants(one.case, call.constant[..., 0], call.own(np.asarray(value))[..., 0], size)
 
 
-def _probes(run: Run) -> Iterator[Probe]:
+def _probes(run: Run, whole: tuple[Size, ...]) -> Iterator[Probe]:
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    whole = _whole_grids(run)
     for size in whole or (*SIZES, *OPTIONAL):
         call = of(run, size)
         if call is not None:
@@ -132,10 +133,13 @@ def _require_far(run: Run, encoding: RotaryScore, lengths: set[int]) -> None:
         )
 
 
-def _whole_grids(run: Run) -> tuple[Size, ...]:
-    """Return calls of whole grids, if the function of a grid's positions refuses all others."""
+def _whole_calls(run: Run) -> tuple[Size, ...]:
+    """Return calls of all declared tokens, if the function refuses calls of a part of them."""
     encoding = run.encoding
-    if getattr(encoding, "grid", None) is None or not isinstance(encoding, Score):
+    if not isinstance(encoding, Score):
+        return ()
+    grid = getattr(encoding, "grid", None) is not None
+    if not grid and not encoding.holds_tokens:
         return ()
     tokens = encoding.rows or 0
     most = max(_MANY // tokens**2, 1)  # a large grid has few batch rows and heads
@@ -153,8 +157,9 @@ def _whole_grids(run: Run) -> tuple[Size, ...]:
         run.driver.call(whole.q, whole.k)
     except Refused:
         return ()
+    what = "grid" if grid else "sequence"
     run.limit(
-        f"calls of a part of the grid are refused ({refused}); judged in calls of whole grids"
+        f"calls of a part of the {what} are refused ({refused}); judged in calls of whole {what}s"
     )
     return sizes
 

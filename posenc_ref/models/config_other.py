@@ -66,7 +66,9 @@ def other_settings(config: Mapping[str, Any], model_type: str) -> Settings:
     settings.conventions = table("other_models")["models"][model_type]
     refuse_unread(settings)
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
-        if model_type != "falcon" and settings.given(key):  # Falcon's class always writes them
+        # Falcon's class always writes them.
+        unread = model_type != "falcon" and settings.conventions["kind"] != "fope"
+        if unread and settings.given(key):
             raise settings.wrong(
                 f"{key} (= {shown(settings.given(key))}) is not read: this model's code rotates "
                 "nothing by it; remove it or set it to null"

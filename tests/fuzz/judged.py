@@ -135,7 +135,7 @@ def declarations():
         for surface, row in SURFACES.items():
             try:
                 refuse(surface, encoding)
-            except ValueError:
+            except (TypeError, ValueError):
                 continue
             if encoding is not None or "none" in row.families:
                 found.append((key, encoding, surface))

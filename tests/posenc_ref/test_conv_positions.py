@@ -157,6 +157,7 @@ def test_data2vec_with_another_gelu_is_named():
     assert check(fn, declared, "convolve").codes == ["activation"]
 
 
+@pytest.mark.nightly
 def test_twins_of_timm():
     torch = pytest.importorskip("torch", reason="PyTorch runs the module")
     twins = pytest.importorskip(

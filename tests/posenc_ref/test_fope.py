@@ -116,6 +116,7 @@ def sglang():
     return torch, names["FourierRotaryEmbedding"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kept", [11, None])
 def test_sglang(kept, rng):
     """SGLang 0.5.23 pads sines with 1, and drops frequencies that turn less than once."""

@@ -30,6 +30,7 @@ def test_esmfold_subtracts_in_the_opposite_order():
     assert check(fn, ResidueBias(rows), "bias").codes == ["bucket-sign"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fixed", "period"), [(False, None), (True, None), (True, 6)], ids=["1", "2", "ring"]
 )

@@ -227,12 +227,15 @@ score-term: A term of the logits is missing, subtracted or multiplied by another
   trigger: a factor for every term, fitted to the logits; it is 1 for every correct term
   remedy: Compare term by term with posenc_ref's terms(q, k, q_positions, k_positions).
 
-token-range: What is summed or multiplied over the tokens between key and query has another order, \
-or begins or ends at another token.
+token-range: The sum or product from key to query has another order, first or last token.
   trigger: the logits equal those of a sum or product of another range, in another order, or one \
 that starts again
   remedy: Take the tokens after the key, up to and with the query; keep a running sum or product \
 between chunks and calls.
+
+camera-matrix: Queries or keys are multiplied by another matrix of the camera than declared.
+  trigger: the logits equal those of a transposed, inverted, missing or shared matrix
+  remedy: Multiply q by the transpose of P, k and v by its inverse, the output of attention by P.
 
 matrix-exponential: The rotation is another function of the generators than declared.
   trigger: the logits equal those of a product of exponentials, of a truncated series, or of a \

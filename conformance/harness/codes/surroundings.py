@@ -49,8 +49,7 @@ relative-symmetric: An offset and its opposite are treated alike.
   trigger: the result equals one computed from the absolute offset
   remedy: Keep the sign: add the largest offset instead of taking the absolute value.
 
-far-keys: Keys are rotated by other distances from the query than declared, such as keys in another
-    chunk, in a group or beyond the window.
+far-keys: Keys of another chunk, of a group or beyond a window have other distances than declared.
   trigger: the logits are those of a known wrong rule, or of whole distances that are measured
   remedy: Compare the relative positions with the encoding's offsets(q_positions, k_positions).
 
@@ -63,14 +62,12 @@ relative-absolute: A relative index depends on one position alone, or on both, n
   trigger: the result equals one computed from the key's, or the query's, own position
   remedy: Index by the difference of positions.
 
-chain-bin: Pairs of different chains, residues or entities have the bin of an offset, or other pairs
-    than declared have the bin without an offset.
+chain-bin: The bin of pairs without an offset (other chains or entities) is that of other pairs.
   trigger: the result equals one in which other pairs of tokens have this bin
   remedy: Chains are equal by asym_id, copies of one sequence by entity_id. AlphaFold 3's code gives
     the last bin of the chain block to different entities, its algorithm 3 to the same chain.
 
-block-order: Blocks of a vector are concatenated in another order, so that the weight's columns meet
-    the wrong blocks.
+block-order: Blocks of a vector are concatenated in another order than the columns of the weight.
   trigger: the result equals one with the blocks in another order
   remedy: AlphaFold 3 concatenates residue, token, same entity, chain.
 

@@ -19,6 +19,7 @@ when         Entries with the values for which this line holds ("given": any but
 or           For null sections: the entry, its key and the value that hold them.
 missing      For null sections: the number of axes, which share the head equally.
 repeat       The number of axes, if ``sections`` is one number of pairs for all of them.
+also         Entries that change no frequency: ``axes`` says what they do.
 text         True if text tokens have a RoPE of their own, with the same base.
 why          Why there is no encoding to read.
 ===========  ===================================================================================
@@ -87,12 +88,34 @@ def diffusers_model(config: Mapping[str, Any]) -> ModelEncoding:
         encodings = READ[facts["kind"]](entries, facts)
     except (TypeError, ValueError) as error:
         raise entries.wrong(str(error)) from None
+    entries.used.update(facts.get("also", ()))
     entries.refuse_unread()
-    source = f"diffusers {table('diffusers_models')['diffusers']}, {facts['file']}.py"
-    provenance = {"encoding": source}
+    return ModelEncoding(
+        name, encodings=encodings, provenance=_provenance(entries, facts, encodings)
+    )
+
+
+def _provenance(
+    entries: Entries, facts: Mapping[str, Any], encodings: Mapping[str, Encoding | None]
+) -> dict[str, str]:
+    """Return the source of each field: an entry, a default of the class, or its code."""
+    source = f"{_version()}, {facts['file']}.py"
+    fields = {key for e in encodings.values() if e is not None for key in e.to_dict()}
+    found = dict.fromkeys(sorted(fields - {"encoding"}), source)
+    named = {"head_dim": facts.get("head"), "dim": facts.get("dim"), "base": facts.get("base"),
+             "sections": facts.get("sections")}  # fmt: skip
+    for field, expression in named.items():
+        keys = re.findall(r"\w+", expression) if isinstance(expression, str) else []
+        keys = [key for key in keys if key in entries.used]
+        if field in fields and keys:
+            found[field] = "; ".join(dict.fromkeys(map(entries.source, keys)))
     if "axes" in facts:
-        provenance["axes"] = f"positions are ({facts['axes']}): {source}"
-    return ModelEncoding(name, encodings=encodings, provenance=provenance)
+        found["axes"] = f"positions are ({facts['axes']}): {source}"
+    return found
+
+
+def _version() -> str:
+    return f"diffusers {table('diffusers_models')['diffusers']}"
 
 
 class Entries:
@@ -115,6 +138,12 @@ class Entries:
             return number
         other = validate.integer(second, self.get(second), minimum=1)
         return number * other if sign == "*" else number // other
+
+    def source(self, key: str) -> str:
+        """Return where the value of an entry comes from."""
+        if key in self.config:
+            return f"config: {key}"
+        return f"default of {self.name} in {_version()}"
 
     def wrong(self, message: str) -> ValueError:
         """Return an error whose message names the class."""
@@ -190,7 +219,10 @@ def _channels(entries: Entries, facts: Mapping[str, Any]) -> tuple[int, ...]:
     value = entries.get(rule)
     if value is None and "or" in facts:
         key, inner, default = facts["or"]
-        value = (entries.get(key) or {}).get(inner) or default
+        outer = {} if entries.get(key) is None else entries.get(key)
+        if not isinstance(outer, Mapping):
+            raise ValueError(f"{key} must be a mapping, got {shown(outer)}")
+        value = outer.get(inner, default)
     if value is None and "missing" in facts:
         head = entries.count(facts["head"])
         return (head // facts["missing"],) * int(facts["missing"])

@@ -83,7 +83,10 @@ def timm_model(config: Mapping[str, Any]) -> ModelEncoding:
         encoding, axes = _rotation(facts, entries or {}, name)
     except (TypeError, ValueError) as error:
         raise _wrong(name, str(error)) from None
-    provenance = {"encoding": source, "axes": f"positions are ({axes}): {source}"}
+    provenance = dict.fromkeys(sorted(set(encoding.to_dict()) - {"encoding"}), source)
+    if "rope_temperature" in (entries or {}):
+        provenance["base"] = "config: model_args.rope_temperature"
+    provenance["axes"] = f"positions are ({axes}): {source}"
     if facts["table"]:
         provenance["table"] = f"a learned table, pos_embed, is added to the patches: {source}"
     return ModelEncoding(name, encodings={"attention": encoding}, provenance=provenance)
@@ -148,4 +151,5 @@ def _patches(facts: Mapping[str, Any], entries: Mapping[str, Any], name: str) ->
         size = size[0]
     found = re.search(r"patch(\d+)", name)
     assert found is not None
-    return validate.integer("img_size", size, minimum=1) // int(found[1])
+    patch = int(found[1])
+    return validate.integer("img_size", size, minimum=patch) // patch

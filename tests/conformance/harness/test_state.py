@@ -147,8 +147,8 @@ def test_the_only_failure(fn, case):
 def test_every_check_is_counted():
     run = run_of(RIGHT, ENCODING)
     judge_apply.judge(run)
-    # replay, kept result, three calls of one length, two dtypes
-    assert run.report.executed["state"] == 6
+    # replay, kept result, three calls of one length, three more at equal low bits, two dtypes
+    assert run.report.executed["state"] == 9
     assert run.report.executed["robustness"] == 11
     assert run.report.findings == run.failures == run.report.limits == []
 

@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    cameras,
     lie,
     paths,
     polar,
@@ -14,6 +15,7 @@ from . import (
 
 __all__ = [
     "attention",
+    "cameras",
     "lie",
     "paths",
     "polar",

@@ -245,3 +245,23 @@ def path_fox_of_transformed_keys(q, k):
         if t >= n_k - n_q:
             rows.append(dot(q[:, :, t - (n_k - n_q), None], cache))
     return np.concatenate(rows, axis=2) / np.float32(math.sqrt(D)) + forgotten(q, k)
+
+
+def only_whole(q, k):
+    """What kernels of w and beta require: all tokens, no more and no fewer."""
+    if (q.shape[2], k.shape[2]) != (TOKENS, TOKENS):
+        raise ValueError(f"q and k must have the {TOKENS} tokens of w")
+
+
+@wrong("token-range", surface="scores", encoding=PATH, thread="class: whole sequences, exclusive")
+def path_of_a_whole_sequence_without_its_own(q, k):
+    """Refuses parts; leaves out the query's matrix."""
+    only_whole(q, k)
+    return carried(q, k, own=1)
+
+
+@correct(surface="scores", encoding=FOX, thread="fla-core, parallel_path_attn")
+def path_fox_of_a_whole_sequence(q, k):
+    """Refuses a part of the sequence."""
+    only_whole(q, k)
+    return path_fox_of_transformed_keys(q, k)

@@ -173,6 +173,27 @@ BUILT = {
                          {"hidden_size": 8, "num_codebooks": 1},
                          "decoder.embed_positions.weights", 0),
 }  # fmt: skip
+MODELING = "transformers.models"
+BUILT |= {
+    "kosmos_2_text_model": (f"{MODELING}.kosmos2.modeling_kosmos2.Kosmos2TextModel",
+                            {"embed_dim": 8}, "model.embed_positions.weights", 4),
+    "kosmos_2_5_text_model": (f"{MODELING}.kosmos2_5.modeling_kosmos2_5.Kosmos2_5TextModel",
+                              {"embed_dim": 8}, "model.embed_positions.weights", 4),
+    "musicgen_melody_decoder": (
+        f"{MODELING}.musicgen_melody.modeling_musicgen_melody.MusicgenMelodyModel",
+        {"hidden_size": 8, "num_codebooks": 1}, "decoder.embed_positions.weights", 0),
+    "qwen2_5_omni_audio_encoder": (
+        f"{MODELING}.qwen2_5_omni.modeling_qwen2_5_omni.Qwen2_5OmniAudioEncoder", {"d_model": 8},
+        "positional_embedding.positional_embedding", 0),
+    "qwen3_omni_moe_audio_encoder": (
+        f"{MODELING}.qwen3_omni_moe.modeling_qwen3_omni_moe.Qwen3OmniMoeAudioEncoder",
+        {"d_model": 8, "downsample_hidden_size": 4},
+        "positional_embedding.positional_embedding", 0),
+    "tipsv2_text_model": (f"{MODELING}.tipsv2.modeling_tipsv2.Tipsv2TextModel",
+                          {"hidden_size": 8}, "embeddings.position_embedding.weights", 0),
+    "videoprism_text_model": (f"{MODELING}.videoprism.modeling_videoprism.VideoPrismTextModel",
+                              {"hidden_size": 8}, "embeddings.position_embedding", 0),
+}  # fmt: skip
 BY_DAY = ("marian", "m2m_100", "xglm", "ctrl", "musicgen_decoder")
 
 

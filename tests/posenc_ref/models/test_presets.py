@@ -47,7 +47,8 @@ def test_every_complete_preset(name):
         assert source, fact
         assert "config:" not in source, f"{fact}: {source}"
     facts = {fact.rpartition(": ")[2] for fact in model.provenance}
-    assert {"base", "head_dim", "layout"} <= facts
+    assert {"base", "layout"} <= facts
+    assert facts & {"head_dim", "dim"}
 
 
 @pytest.mark.parametrize("name", INCOMPLETE)
