@@ -10,7 +10,9 @@ from posenc_ref import Rotary
 from posenc_ref.conformance.surveys.record import one_line
 from posenc_ref.conformance.surveys.transformers.case import Unjudged
 from posenc_ref.models.config import described_config
+from posenc_ref.models.config_facts import table
 from posenc_ref.models.context import Described
+from posenc_ref.models.other.kinds import canonical
 
 from .reference import Layer
 
@@ -41,13 +43,13 @@ class Layers:
         self.found: Described | None = None
         if config.model_type in UNDESCRIBED:
             raise Unjudged("gap", UNDESCRIBED[config.model_type])
+        if _nothing_in_logits(config.model_type):
+            return
         try:
             found = described_config(config.to_dict(), learned=True)
         except Exception as error:
-            if "has no rotary encoding" not in str(error):
-                raise Unjudged("gap", f"from_config: {one_line(error)}") from error
-        else:
-            self.found = None if "embeddings" in found.model.encodings else found
+            raise Unjudged("gap", f"from_config: {one_line(error)}") from error
+        self.found = None if "embeddings" in found.model.encodings else found
 
     @property
     def encodings(self) -> str:
@@ -95,6 +97,12 @@ class Layers:
             window=None if chunked else size,
             chunk=size if chunked else None,
         )
+
+
+def _nothing_in_logits(model_type: str) -> bool:
+    """Return whether a model encodes no positions, or only adds learned rows to embeddings."""
+    found = table("model_types")["models"].get(canonical(model_type), {})
+    return found.get("kind") == "none" or set(found.get("needs", {}).values()) == {"Learned"}
 
 
 def at_zero(tensor: Any, shape: tuple[int, int]) -> np.ndarray:
