@@ -122,17 +122,24 @@ def _logits(layer: Layer, q: Any, k: Any, batch: Batch) -> Truth:
         at = (p + layer.query_shift) * layer.stretch, p * layer.stretch
         truth = _rotated(layer, q, k, *at)
     else:
-        truth = logits(*(Truth(x, abs(x), np.zeros_like(x)) for x in (q, k)))
+        q, k = (Truth(x, abs(x), np.zeros_like(x)) for x in (q, k))
+        truth = logits(q, k)
     value, terms, angle = truth.value * factor, truth.terms * abs(factor), truth.angle * abs(factor)
     return Truth(value, terms, angle)
 
 
 def _rotated(layer: Layer, q: Any, k: Any, at: Any, p: Any) -> Truth:
-    """Return the products of q and k, rotated to the positions ``at`` and ``p`` (B, T)."""
+    """Return the products of q and k, rotated to the positions ``at`` and ``p`` (B, T).
+
+    q and k come from a rotation with cos = 1 and sin = 0, which may permute channels; the inverse
+    of a rotation by 0 undoes that, and divides by an attention factor that they do not have.
+    """
     encoding = layer.encoding
     assert encoding is not None
+    zero = np.zeros(p.shape, int)
     if encoding.axes() is not None:
-        at, p = (np.stack([x] * encoding.num_axes) for x in (at, p))
+        at, p, zero = (np.stack([x] * encoding.num_axes) for x in (at, p, zero))
     size = np.ones(encoding.head_dim)
-    size[np.concatenate(encoding.pairs())] = layer.table_factor
-    return logits(apply_truth(encoding, q * size, at), apply_truth(encoding, k * size, p))
+    size[np.concatenate(encoding.pairs())] = encoding.attention_factor() * layer.table_factor
+    q, k = (encoding.inverse(x, zero) * size for x in (q, k))
+    return logits(apply_truth(encoding, q, at), apply_truth(encoding, k, p))
