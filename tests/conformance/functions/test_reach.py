@@ -132,9 +132,9 @@ def test_our_own_convolution_conforms(encoding):
 
 
 @pytest.mark.parametrize(("taps", "stride"), [(4, 6), (8, 10), (3, 6)])
-def test_a_convolution_without_tokens(taps, stride):
+def test_a_convolution_without_tokens(rng, taps, stride):
     """S // stride and (S - 1) // stride + 1 tokens, also where that is none."""
-    weight = RNG.standard_normal((4, 2, taps))
+    weight = rng.standard_normal((4, 2, taps))
     strided = pr.ConvPositions((weight,), (np.ones(4),), groups=2, stride=stride)
     assert strided.convolve(np.ones((2, 1, 4))).shape == (2, taps % 2, 4)
     for rows in ((), (2,), (0,)):
@@ -157,12 +157,12 @@ def scored(encoding):
         pytest.param("PaTH", 600, marks=pytest.mark.nightly),
     ],
 )
-def test_the_last_tokens_of_a_sequence(kind, tokens):
+def test_the_last_tokens_of_a_sequence(rng, kind, tokens):
     """Tokens from 256 on contribute nothing: a buffer of 256 rows."""
-    numbers = RNG.standard_normal((1, tokens, 4))
+    numbers = rng.standard_normal((1, tokens, 4))
     cut = np.where(np.arange(tokens)[:, None] < 256, numbers, 0.0)
     if kind == "PaTH":
-        beta = 2 * RNG.random((1, tokens))
+        beta = 2 * rng.random((1, tokens))
         declared, wrong = pr.PaTH(numbers, beta), pr.PaTH(numbers, np.where(cut[..., 0], beta, 0.0))
     else:
         declared, wrong = (pr.SelectiveRoPE(8, phi, layout="half") for phi in (numbers, cut))
