@@ -24,14 +24,15 @@ _CALLS: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.arange(4)), (2, 1, np.arange(5)), (3, 1, np.arange(33)),
     (1, 1, np.array([37])), (2, 1, np.arange(1001, 1010)), (1, 1, np.array([7, 0, 90, 3])),
     (1, 1, np.array([4095, 65537, 100003])), (2, 3, np.arange(6)),
+    (5, 1, np.arange(70)), (1, 4, np.arange(40)), (1, 1, np.array([300007, 1048575])),
 )  # fmt: skip
 _OPTIONAL: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.array([-3, -64, -1])),
     (1, 1, np.array([0.5, 7.75, 33.5], np.float32)),
     (2, 1, np.array([[4, 9, 2, 0], [60, 5, 0, 1]])),
 )
-#: The farthest position of a picture on each axis.
-_SIDE = 97
+#: Positions of further axes lie below these: in calls near the origin, and in far ones.
+_SIDE, _FAR_SIDE = 97, 99991
 
 
 def by_head(encoding: Any) -> bool:
@@ -53,7 +54,8 @@ def _calls(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
         x = dense((rows, group * _heads(encoding), at.shape[-1], encoding.head_dim), seed + n)
         positions = at
         if axes > 1:
-            places = [at, *(at * (a + 2) % _SIDE for a in range(1, axes))]
+            side = _SIDE if at.max() <= _SIDE else _FAR_SIDE
+            places = [at, *(at * (a + 2) % side for a in range(1, axes))]
             each = [np.broadcast_to(p, (rows, at.shape[-1])) for p in places]
             positions = np.stack(each).astype(at.dtype)
         shown = ", ".join(map(str, at.ravel()[:3].tolist())) + ", ..." * (at.size > 3)

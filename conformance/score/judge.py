@@ -43,6 +43,8 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+#: A further call of an encoding with numbers of its own for every token.
+_TOKENS: Size = (1, 1, 1, 700)
 #: Calls that could refute a cause which explains all others.
 REFUTING: tuple[Size, ...] = ((1, 5, 6, 6), (2, 2, 3, 23), (1, 1, 40, 47))
 _KEYS = "key heads"
@@ -103,10 +105,15 @@ def _constants(one: JudgedCall) -> RowConstants:
 
 def _probes(run: Run, whole: tuple[Size, ...]) -> Iterator[Probe]:
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    for size in whole or (*SIZES, *OPTIONAL):
+    more = (_TOKENS,) if getattr(run.encoding, "holds_tokens", False) else ()
+    seen = set()
+    for size in whole or (*SIZES, *OPTIONAL, *more):
         call = of(run, size)
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+            if more and case in seen:  # two sizes, cut to the tokens of the encoding
+                continue
+            seen.add(case)
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
     if isinstance(run.encoding, RotaryScore):
         yield from _far_probes(run, run.encoding)
@@ -203,9 +210,12 @@ def _of_score(run: Run, size: Size) -> Scored | None:
     b, h, n_q, n_k = size
     whole = encoding.rows
     if whole is not None and n_k > whole:
-        if n_q != n_k or n_k <= whole + 1:
+        if encoding.holds_tokens and size[:3] == (1, 1, 1):
+            n_k = whole  # the last token, and all others
+        elif n_q != n_k or n_k <= whole + 1:
             return None
-        n_q = n_k = whole
+        else:
+            n_q = n_k = whole
     d = encoding.head_dim
     return _drawn(run, encoding, (b, encoding.heads or h, n_q, n_k), d, encoding.own_scale(d))
 
