@@ -192,7 +192,10 @@ def _numbering(
 
 
 def _convolution(
-    target: Any, encoding: ConvPositions, init: Mapping[str, Any], name: str | None,
+    target: Any,
+    encoding: ConvPositions,
+    init: Mapping[str, Any],
+    name: str | None,
     backend: str | None,
 ) -> Implementation:
     """Return layers that are called as the surface says, without other conventions."""

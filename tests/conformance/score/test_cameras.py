@@ -65,5 +65,5 @@ def test_one_camera_needs_no_second():
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_output_is_refused_with_what_to_do(causal):
     declared = Attention(PRoPE(D, VIEW, grid=(4, 4)), causal=causal)
-    with pytest.raises(ValueError, match="does not judge PRoPE, .* surface 'scores', .*cameras.md"):
+    with pytest.raises(ValueError, match=r"not judge PRoPE, .* surface 'scores', .*cameras\.md"):
         check(lambda *a: a[2], declared, "attention")
