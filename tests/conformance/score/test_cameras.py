@@ -67,3 +67,40 @@ def test_the_output_is_refused_with_what_to_do(causal):
     declared = Attention(PRoPE(D, VIEW, grid=(4, 4)), causal=causal)
     with pytest.raises(ValueError, match=r"not judge PRoPE, .* surface 'scores', .*cameras\.md"):
         check(lambda *a: a[2], declared, "attention")
+
+
+LENS = np.array([[[90.0, 0, 70], [0, 110, 45], [0, 0, 1]]] * CAMERAS)
+SIZES = {"image_size": (96, 128), "grid": (3, 4)}
+CENTRED = LENS + np.array([[0, 0, 64], [0, 0, 48], [0, 0, 0]])
+
+
+def turned_views():
+    """World to camera, with a rotation of each camera."""
+    q, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((CAMERAS, 3, 3)))
+    found = VIEW.copy()
+    found[:, :3, :3] = q * np.sign(np.linalg.det(q))[:, None, None]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda v: PRoPE.of(D, np.linalg.inv(v), LENS, **SIZES).projections, "camera to world"),
+        (lambda v: v, "without K"),
+        (lambda v: PRoPE.of(D, v, CENTRED, **SIZES).projections, "0.5 is not subtracted"),
+    ],
+)
+def test_what_p_is_made_of_is_named(change, text):
+    view = turned_views()
+    report = check(released(change(view), 4, 3), PRoPE.of(D, view, LENS, **SIZES), "scores")
+    assert report.codes == ["camera-matrix"]
+    assert text in report.findings[0].message
+
+
+def test_a_projection_without_k_is_judged_too():
+    """P with a last row of its own need not be K [R t]."""
+    p = np.tile(np.fliplr(np.eye(4)), (CAMERAS, 1, 1)) * np.arange(1.0, 4.0)[:, None, None]
+    declared = PRoPE(D, p, grid=(3, 4))
+    assert check(released(p, 4, 3), declared, "scores").verdict == "conforms"
+    wrong = p + 0.3 * np.eye(4)
+    assert check(released(wrong, 4, 3), declared, "scores").verdict == "deviates"
