@@ -143,6 +143,12 @@ class PRoPE(Score):
         """The number of tokens, those of all cameras."""
         return int(self.projections.shape[0]) * self.grid[0] * self.grid[1]
 
+    @property
+    def telling_lengths(self) -> tuple[int, ...]:
+        """The number of tokens of two cameras: those of one do not show its matrix."""
+        cameras = int(self.projections.shape[0])
+        return (2 * self.grid[0] * self.grid[1],) if cameras > 1 else ()
+
     @cached_property
     def _inverses(self) -> np.ndarray:
         return np.linalg.inv(self.projections)

@@ -136,6 +136,14 @@ def _fope(e: FoPE) -> Iterator[tuple[Any, ...]]:
         lambda x, at: _of(e)(x[..., order], at)[..., back],
         f"Pair d is the channels d and d + {e.head_dim // 2}.",
     )  # fmt: skip
+    if (kept := e.cos_coef.shape[2]) < e.head_dim // 2:
+        first = dropped_first(e)
+        home = np.argsort(first)
+        yield (
+            "dropped-pairs", "the dropped pairs are the first, not the last",
+            lambda x, at: _of(e)(x[..., first], at)[..., home],
+            f"Pad C and S behind their {kept} columns.",
+        )  # fmt: skip
     count = _heads(e)
     if count > 1:
         yield (
@@ -155,6 +163,12 @@ def _dealt(e: FoPE, x: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
 def interleaved(head_dim: int) -> np.ndarray:
     """Return the order of channels that puts interleaved pairs in the place of half-split ones."""
     return np.arange(head_dim).reshape(-1, 2).T.ravel()
+
+
+def dropped_first(e: FoPE) -> np.ndarray:
+    """Return the order of channels that puts the first pairs in the place of the dropped ones."""
+    pairs = np.roll(np.arange(e.head_dim // 2), int(e.cos_coef.shape[2]) - e.head_dim // 2)
+    return np.concatenate([pairs, pairs + e.head_dim // 2])
 
 
 def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
@@ -192,6 +206,9 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
     if k == d:
         text = "the coefficients are transposed"
         pairs.append((text, cos.swapaxes(-1, -2), sin.swapaxes(-1, -2)))
+    if min(k, d) < half:
+        whole = np.broadcast_to(np.eye(half), (len(cos), half, half))
+        pairs.append(("they are ignored: this is plain RoPE, of all pairs", whole, whole))
     for text, c, s in pairs:
         yield code, text, e.replace(cos_coef=c, sin_coef=s), right
     if len(cos) > 1:
