@@ -38,6 +38,7 @@ ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021), ((1, 2, 130), 41))
 FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((4, 2, 7), (11, 30, 2, 14)),
     ((2, 3, 37), (9, 64)),
+    ((5, 1, 3), (30, 2, 50, 11, 7)),
 )
 #: Larger offsets may be refused.
 REQUIRED = 37
@@ -55,7 +56,8 @@ def judge(run: Run) -> None:
         return
     _same_token(run, encoding)
     further = partial(_further, run, encoding)
-    found = match(run, calls, offset_mistakes(), parts=False) and run.report.codes
+    known = offset_mistakes()
+    found = match(run, calls, known, parts=False, further=further) and run.report.codes
     if not found and not name_positions(run, calls, "decode-offset", further):
         recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
         judge_as_apply(run, partial(_view, run), encoding, recipe)
