@@ -87,9 +87,9 @@ def match(
                 new = failed(run, more)
                 others = [one for one in more if all(one is not w for w in new)]
                 # What is measured on each call must be measured on these, too.
-                again = fit(run, [*wrong, *new]) or together
-                if len(_explained(run, [*wrong, *new], others, again[0])) == len(wrong) + len(new):
-                    together, asked = again, len(more)
+                refit = fit(run, [*wrong, *new]) or together
+                if len(_explained(run, [*wrong, *new], others, refit[0])) == len(wrong) + len(new):
+                    together, asked = refit, len(more)
                 else:
                     together = [_in_part(mistake) for mistake in together]
             for mistake in together:

@@ -107,7 +107,9 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
         if order != (0, 1, 2):
             stored = ", ".join(names[n] for n in order)
             text = f"the weight, stored as ({stored}), is reshaped to (heads, axes, pairs)"
-            remedy = "Transpose the axes of the stored weight: a reshape keeps the order of numbers."
+            remedy = (
+                "Transpose the axes of the stored weight: a reshape keeps the order of numbers."
+            )
             changed = e.replace(weight=w.transpose(order).reshape(w.shape))
             yield "head-order", f"{text}, not transposed", _of(changed), remedy
     if e.num_axes > 1:

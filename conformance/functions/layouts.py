@@ -175,15 +175,13 @@ def _partly_normed(encoding: Rotary, turned: Function) -> Iterator[Mistake]:
          lambda x, w: w * np.where(rotated, over(x, rotated), over(x, ~rotated))),
         (f"only the {count} rotated channels are normalised, by their own norm",
          lambda x, w: np.where(rotated, w * over(x, rotated), x)),
-        (f"only the {count} rotated channels are normalised", 
+        (f"only the {count} rotated channels are normalised",
          lambda x, w: np.where(rotated, w * _norm(x), x)),
         (f"the {d - count} channels that are not rotated are weighted, but not normalised",
          lambda x, w: w * np.where(rotated, _norm(x), x)),
     ):  # fmt: skip
         remedy = f"Divide all {d} channels by the root of the mean square of all {d}, then rotate."
-        yield written(
-            "norm-order", message, lambda x, w, at, of=of: turned(of(x, w), at), remedy
-        )
+        yield written("norm-order", message, lambda x, w, at, of=of: turned(of(x, w), at), remedy)
 
 
 def _applied(encoding: Rotary) -> Function:

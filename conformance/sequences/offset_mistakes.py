@@ -187,9 +187,7 @@ def _row_orders() -> Iterator[Mistake]:
     def reordered(order: Callable[[np.ndarray], np.ndarray]) -> Callable[[Offset], Truth]:
         def predict(call: Offset) -> Truth:
             rows = order(call.offset)
-            return each_part(
-                call.truth(), lambda part: np.broadcast_to(part, call.x.shape)[rows]
-            )
+            return each_part(call.truth(), lambda part: np.broadcast_to(part, call.x.shape)[rows])
 
         return predict
 
@@ -209,4 +207,6 @@ def _row_orders() -> Iterator[Mistake]:
             text = f"rows are sorted by {by} {text}"
             yield Mistake("row-offset", text, reordered(of), remedy)
     text = "the rows of the result are in the reverse order"
-    yield Mistake("row-offset", text, reordered(lambda offset: np.arange(offset.size)[::-1]), remedy)
+    yield Mistake(
+        "row-offset", text, reordered(lambda offset: np.arange(offset.size)[::-1]), remedy
+    )

@@ -67,7 +67,9 @@ def _half_angles(encoding: AxisSinusoids, half: str, positions: Any) -> Truth | 
             size[:, columns] = abs(part.scale) * (np.abs(angle) + step)[:, : columns.size]
         values.append(value)
         sizes.append(size)
-    value, size = (np.concatenate(each, axis=-1)[..., encoding.columns()] for each in (values, sizes))
+    value, size = (
+        np.concatenate(each, axis=-1)[..., encoding.columns()] for each in (values, sizes)
+    )
     return Truth(value, np.abs(value), size)
 
 
