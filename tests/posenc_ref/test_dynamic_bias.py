@@ -241,8 +241,8 @@ def biased(sign=1, log=False, act=None):
     ("wrong", "code"),
     [
         ({}, None),
-        ({"sign": -1}, "bucket-sign"),
-        ({"log": True}, "position-scale"),
+        pytest.param({"sign": -1}, "bucket-sign", marks=pytest.mark.nightly),
+        pytest.param({"log": True}, "position-scale", marks=pytest.mark.nightly),
         ({"act": lambda x: np.maximum(x, 0)}, "score-term"),
         ({"act": lambda x: 2 * x / (1 + np.exp(-x))}, "inaccurate"),
     ],

@@ -33,7 +33,7 @@ def failed_checks(name):
     [
         ("longrope-switches-early-at-three-thousand", "lengths"),
         ("mrope-time-turns-every-pair", "axes"),
-        ("mrope-chunked-for-interleaved", "axes"),
+        pytest.param("mrope-chunked-for-interleaved", "axes", marks=pytest.mark.nightly),
     ],
 )
 def test_only_one_check_catches_it(name, killer):
@@ -228,7 +228,9 @@ def of_the_first_axis(x, positions):
 @pytest.mark.parametrize(
     ("wrong", "declared", "where"),
     [
-        (of_the_last_token, DYNAMIC, "another token than the last"),
+        pytest.param(
+            of_the_last_token, DYNAMIC, "another token than the last", marks=pytest.mark.nightly
+        ),
         (of_the_first_row, DYNAMIC, "the last row of a batch"),
         (of_each_row, DYNAMIC, "the first row of a batch, the last row of a batch"),
         (of_the_first_axis, MROPE, "axis 1, axis 2"),

@@ -67,7 +67,7 @@ AXES = pr.MultiAxisRoPE(D, sections=(4, 4), layout="half")
 
 
 @pytest.mark.parametrize("most", by_day([5, 8, 300], {5}))
-@pytest.mark.parametrize("encoding", [NTK, AXES], ids=["length", "axes"])
+@pytest.mark.parametrize("encoding", by_day([NTK, AXES], [NTK]), ids=["length", "axes"])
 def test_calls_that_are_cut_keep_their_length_and_axes(encoding, most):
     def grows(x, p):
         return encoding.apply(x, p) * np.where(np.asarray(p).max(initial=0) > 900, 1.01, 1)
