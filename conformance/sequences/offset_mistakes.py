@@ -158,7 +158,6 @@ def offset_mistakes() -> Iterator[Mistake]:
             f"{ROTATE}: do not subtract 1.",
         ),
     )
-    yield from _row_orders()
     yield from of_any_start("the offset", HALVES)
     yield from mistakes(
         "position-axis",
@@ -181,7 +180,7 @@ def offset_mistakes() -> Iterator[Mistake]:
     yield from only_first_row()
 
 
-def _row_orders() -> Iterator[Mistake]:
+def row_orders() -> Iterator[Mistake]:
     """Yield results whose rows are right, but come in another order."""
 
     def reordered(order: Callable[[np.ndarray], np.ndarray]) -> Callable[[Offset], Truth]:
