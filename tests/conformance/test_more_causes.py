@@ -1,4 +1,4 @@
-"""First findings on functions whose causes had no name, or a wrong one, in 2026-11."""
+"""First findings on functions whose causes once had no name, or a wrong one."""
 
 import numpy as np
 import pytest
