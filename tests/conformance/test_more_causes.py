@@ -145,7 +145,7 @@ CASES = {
     "broken": (broken, SINES, "table", "up to position 16, every frequency is 1.25 times"),
     "blocks": (blocks, None, "relative_scores", "one row too late, only in rows from 32 on"),
     "appended": (appended, None, "relative_shift", "the column of zeros is appended"),
-    "short table": (short_table, HALF, "apply", "the last token of a call at position 1023"),
+    "short table": (short_table, HALF, "apply", "another position than declared: 1022 for 1023"),
     "chunked": (chunked, HALF, "decode", "pairs are interleaved, declared half, only in chunks of"),
     "unsorted": (unsorted, HALF, "apply_offset", "put back by the same permutation"),
     "flat": (flat, SINES, "add", "tokens are counted through all rows of the batch"),
