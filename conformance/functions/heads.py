@@ -6,6 +6,7 @@ Error unit (see :mod:`posenc_ref.accuracy`): that of the encoding, for each head
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,16 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
     if w.shape[0] == w.shape[1]:
         text, remedy = "heads and axes are exchanged", "The weight is (H, A, P): exchange its axes."
         yield "head-order", text, _of(e.replace(weight=w.swapaxes(0, 1))), remedy
+    names = ("heads", "axes", "pairs")
+    for order in permutations(range(3)):
+        if order != (0, 1, 2):
+            stored = ", ".join(names[n] for n in order)
+            text = f"the weight, stored as ({stored}), is reshaped to (heads, axes, pairs)"
+            remedy = (
+                "Transpose the axes of the stored weight: a reshape keeps the order of numbers."
+            )
+            changed = e.replace(weight=w.transpose(order).reshape(w.shape))
+            yield "head-order", f"{text}, not transposed", _of(changed), remedy
     if e.num_axes > 1:
         text, remedy = "the position axes are in reverse order", "Use weight[:, a] for axis a."
         yield "axis-order", text, _of(e.replace(weight=w[:, ::-1])), remedy
