@@ -32,6 +32,7 @@ from posenc_ref.rotary_score import RotaryScore
 from .capped import CAPPED, capped
 from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
+from .far import LONGEST, late_scale, require, rules_of
 from .formulas import changed_steps
 from .mistakes import logit_mistakes
 from .query_scales import query_scale_changes
@@ -60,10 +61,8 @@ MORE = {
 MOST = 4000
 #: Channels of q and k if the encoding does not define them.
 _DIM = 64
-#: What has not been judged if no query meets keys under every rule of a :class:`RotaryScore`.
-_FAR = "far keys"
-#: The most keys in such a call, and the most of a call with as many queries.
-_LONGEST, _SQUARE = 2**15, 2**8
+#: The most keys in a call with as many queries, in which keys are far.
+_SQUARE = 2**8
 #: Calls with more logits than this use batch size 1.
 _MANY = 2**20
 
@@ -75,8 +74,9 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run, whole), partial(_asked, run))
     if not seen:
         return
-    if isinstance(run.encoding, RotaryScore):
-        _require_far(run, run.encoding, {one.facts.k.shape[2] for one in seen})
+    lengths = {one.facts.k.shape[2] for one in seen}
+    for rules, telling in _far(run).items():
+        require(run, "", [n for n in telling if n not in lengths], " keys", rules)
     if not whole:
         seen += _crossed(run, CROSSED)
         seen += _crossed(run, MORE) if run.failures else []
@@ -108,29 +108,28 @@ def _probes(run: Run, whole: tuple[Size, ...]) -> Iterator[Probe]:
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
-    if isinstance(run.encoding, RotaryScore):
-        yield from _far_probes(run, run.encoding)
+    for telling in _far(run).values():
+        yield from _far_probes(run, telling)
 
 
-def _far_probes(run: Run, encoding: RotaryScore) -> Iterator[Probe]:
+def _far(run: Run) -> dict[str, tuple[int, ...]]:
+    """Return numbers of keys with which rules hold that hold in no shorter call."""
+    of = run.encoding
+    if isinstance(of, RotaryScore):
+        return {rules_of(of): of.telling_lengths}
+    scales = of.query_scale.values() if isinstance(of, ModelEncoding) else ()
+    late = {f"{type(scale).__name__} acts": late_scale(scale) for scale in scales}
+    return {rules: (at + 1,) for rules, at in late.items() if at is not None}
+
+
+def _far_probes(run: Run, telling: tuple[int, ...]) -> Iterator[Probe]:
     """Yield calls in which a query meets keys under every rule of the encoding."""
-    for n in encoding.telling_lengths:
+    of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    for n in telling:
         n_q = n if n <= _SQUARE else 1
-        call = _of_score(run, (1, 1, n_q, n)) if n <= _LONGEST else None
+        call = of(run, (1, 1, n_q, n)) if n <= LONGEST else None
         if call is not None:
             yield Probe("logits", f"B, H, Q, K = 1, 1, {n_q}, {n}", call, False)
-
-
-def _require_far(run: Run, encoding: RotaryScore, lengths: set[int]) -> None:
-    """Leave the verdict open if no call has been judged in which keys are far."""
-    left = [n for n in encoding.telling_lengths if n not in lengths]
-    if left:
-        run.report.required += (_FAR,)
-        name = type(encoding).__name__
-        run.limit(
-            f"calls with {' and '.join(map(str, left))} keys are not judged, in which the rules of "
-            f"{name} for far keys hold: judge the same code with smaller parameters"
-        )
 
 
 def _whole_calls(run: Run) -> tuple[Size, ...]:
