@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Rotary, Score, XPos
+from posenc_ref import Bias, MixedRoPE, Rotary, Score, XPos
 from posenc_ref.conformance.functions.function import Arguments
 from posenc_ref.conformance.functions.heads import by_head
 from posenc_ref.conformance.harness.probes import dense
@@ -68,7 +68,7 @@ CALLS = (
 FAR_CALLS = (
     Call(2, 2, 1, 3, 8, 32765, slow=True), Call(1, 2, 1, 2, 9, 40000, last=40950, slow=True),
     Call(1, 2, 1, 2, 6, 300001, last=302040, slow=True),
-    Call(1, 2, 1, 3, 5, LAST - 9000, last=LAST, slow=True),
+    Call(1, 2, 1, 3, 5, 7, last=LAST, slow=True),
 )  # fmt: skip
 
 
@@ -178,10 +178,12 @@ def _slow(e: Any, d: int, length: int) -> np.ndarray:
     """
     by = np.ones(d)
     if isinstance(e, Rotary):
-        angles = length * np.abs(e.frequencies(length if e.depends_on_length else None))
-        if angles.ndim == 1:
-            for channels in e.pairs():
-                by[channels] = _TURN / np.maximum(angles, _TURN)
+        heads = [e.head(h) for h in range(e.heads)] if isinstance(e, MixedRoPE) and e.heads else [e]
+        n = length if e.depends_on_length else None
+        each = [np.abs(one.frequencies(n)) for one in heads]
+        angles = length * np.max([t.reshape(-1, t.shape[-1]).max(axis=0) for t in each], axis=0)
+        for channels in e.pairs():
+            by[channels] = _TURN / np.maximum(angles, _TURN)
     return by
 
 
