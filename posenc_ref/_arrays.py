@@ -128,6 +128,19 @@ def check_place(name: str, array: Array, other: str, x: Array) -> None:
         )
 
 
+def check_mask(mask: Any, q: Array, shape: tuple[int, ...]) -> None:
+    """Raise unless ``mask`` is an array of bool beside ``q`` that broadcasts to ``shape``."""
+    if not is_array(mask) or dtype_name(mask) != "bool":
+        raise TypeError(f"mask must be an array of bool, got {class_of(mask)}")
+    check_place("mask", mask, "q", q)
+    sizes = zip(mask.shape[::-1], shape[::-1], strict=False)
+    if mask.ndim > len(shape) or any(n not in (1, whole) for n, whole in sizes):
+        raise ValueError(
+            f"mask must be broadcastable to (..., H, Q, K) = {tuple(shape)}, got "
+            f"{tuple(mask.shape)}"
+        )
+
+
 def like(name: str, numbers: Array, x: Array) -> Array:
     """Return learned ``numbers`` on x's device and in x's dtype; raise if x has another library."""
     if isinstance(numbers, np.ndarray):

@@ -74,10 +74,8 @@ def _truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Trut
     if isinstance(encoding, FoPE):
         terms, angle = encoding.sizes(np.asarray(x, np.float64), positions)
     else:
-        each = [apply_truth(encoding.head(h), x[:, [h]], positions) for h in range(x.shape[1])]
-        terms, angle = (
-            np.concatenate([getattr(t, name) for t in each], axis=1) for name in ("terms", "angle")
-        )
+        truth = apply_truth(encoding, x, positions)
+        terms, angle = truth.terms, truth.angle
     return Truth(value, np.maximum(terms, np.where(terms > 0, np.abs(value), 0.0)), angle)
 
 
