@@ -242,8 +242,8 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         "arXiv:2509.17765; transformers 5.23, Qwen3OmniMoeThinkerModel",
     ),
 }
-#: The defaults of the configuration classes of transformers 5.23 that are not the released settings.
-#: A configuration without the entry has them.
+#: The defaults of configuration classes of transformers 5.23 that are not the released settings: a
+#: configuration without the entry has them.
 _CLASS_DEFAULTS = {
     "qwen2_5_vl": {"tokens_per_second": 4.0},
     "qwen3_omni_moe": {"tokens_per_second": 25.0},

@@ -159,9 +159,8 @@ def _message(key: str, value: Any, fact: Mapping[str, Any] | None, meant: str | 
     why = "posenc-ref does not use it for this model"
     if fact is not None and fact.get("never"):
         why = "no encoding of posenc-ref can express that"
-    if meant is not None:
-        why += f"; did you mean {meant!r}?"
+    why += "." if meant is None else f"; did you mean {meant!r}?"
     return (
-        f"the entry {key} (= {shown}) {what}, but {why}{'' if meant else '.'} If your implementation ignores it, remove "
+        f"the entry {key} (= {shown}) {what}, but {why} If your implementation ignores it, remove "
         "it or set it to null"
     )
