@@ -127,6 +127,12 @@ def _axes(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | No
     channels = _channels(entries, facts)
     head = sum(channels) if facts["head"] == "sum" else entries.count(facts["head"])
     base: Any = _base(entries, facts)
+    shared = facts["sections"] not in _RULES and "repeat" not in facts
+    if shared and sum(channels) != head:
+        raise ValueError(
+            f"{facts['sections']} must add up to the {head} channels of a head, got "
+            f"{'+'.join(map(str, channels))} = {sum(channels)}"
+        )
     sections = tuple(c // 2 for c in channels)
     if facts["sections"] == "cosmos":  # an NTK factor for each axis
         scale = _numbers("rope_scale", entries.get("rope_scale"), 3)
