@@ -35,13 +35,16 @@ Not run here: models with an encoder and a decoder, cross-attention, images and 
 
 At every attention layer, the output of the attention function is compared with a plain softmax
 attention in float64. Its q, k and v are those that the layer computes for each token alone, at
-position 0. Rotation, scale, query scale, windows and softcap are those that `from_config` and the
-configuration state; positions and masks are those of the tokens in their own sequences.
+position 0, with cos = 1 and sin = 0. Rotation, attention factor, scale, windows and softcap are
+those that `from_config` and the configuration state; positions and masks are those of the tokens in
+their own sequences. A query scale is compared relative to position 0: a constant factor on all
+queries is part of q here.
 
 The score is the largest error in units of rounding ([judging.md](../judging.md)): 128 pass in
 float32, 8 in bfloat16. A pass in float32 counts only if wrong references are rejected in every
-layer, as far as they apply to it: a scale or frequencies 1 % larger, queries one position late, a
-mask one key late, visible padding.
+layer, as far as they apply to it: a scale or frequencies 1 % larger, cos and sin 1.5 times larger,
+queries one position late, a mask one key late, visible padding. A model that raises in one of the
+calls deviates; one whose attention calls cannot be put together is a gap of ours.
 
 "conforms" means: equal to this reference, whose facts are read from the configuration and the
 source code of transformers. It does not certify a checkpoint. Of learned tables that are added to

@@ -111,12 +111,14 @@ class Driver:
             )
         return self._run(name, given)
 
-    def _cached(self, name: str, given: Batch) -> Run:
+    def _cached(self, name: str, given: Batch, own: Any = None) -> Run:
+        """Run a batch in parts, with the cache that the model returns, or with ``own``."""
         import torch
+        from transformers import DynamicCache
 
         mask = torch.from_numpy(given.real.astype(int))
         ids, at = torch.from_numpy(given.ids), _positions(given)
-        cache, begin = None, 0
+        cache, begin = own, 0
         with self.recorder.recording(), torch.no_grad():
             for size in PARTS:
                 end = begin + size
@@ -127,9 +129,9 @@ class Driver:
                     past_key_values=cache,
                     use_cache=True,
                 )
-                if out.get("past_key_values") is None:
-                    raise Unlike("its output has no cache")
-                cache, begin = out.past_key_values, end
+                cache, begin = out.get("past_key_values", own), end
+                if cache is None:  # RecurrentGemma: as in generate, the caller makes it
+                    return self._cached(name, given, DynamicCache(config=self.model.config))
         return self._run(name, given)
 
     def _generated(self, name: str) -> Run:

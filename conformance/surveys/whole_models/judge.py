@@ -14,7 +14,7 @@ from posenc_ref.conformance.surveys.transformers.case import Unjudged
 
 from .calls import Batch
 from .case import PARTS, ModelCase
-from .drive import Driver, Run, host
+from .drive import Driver, Run, Unlike, host
 from .layers import Layers, at_zero
 from .mistakes import causes, controls
 from .reference import Layer, attention
@@ -64,6 +64,7 @@ def _judge(line: Outcome, model: Any, layers: Layers) -> Outcome:
     driver = Driver(model, layers.causal)
     done: dict[str, float] = {}
     failed: dict[str, str] = {}
+    missing: list[str] = []
     messages: dict[str, str] = {}
     controlled: dict[str, list[_Site]] = {}
     modules: set[str] = set()
@@ -71,12 +72,15 @@ def _judge(line: Outcome, model: Any, layers: Layers) -> Outcome:
     for name, way in driver.ways(packing=layers.found is not None).items():
         try:
             run = way(name)
-            sites = list(_sites(driver, layers, run))
-        except Unjudged:
-            raise
+        except Unlike as error:
+            failed[name] = str(error)
+            missing.append(f"{name}: {error}")
+            continue
         except Exception as error:
             failed[name] = one_line(error, _MOST)
+            messages.setdefault("raises", f"{name}: {failed[name]}")
             continue
+        sites = list(_sites(driver, layers, run))
         done[name] = 0.0
         for text in _wrong_rows(run, driver.first_rows):
             messages.setdefault("positions", f"{name}: {text}")
@@ -107,6 +111,8 @@ def _judge(line: Outcome, model: Any, layers: Layers) -> Outcome:
         return line.replace(
             verdict="deviates", codes=tuple(messages), messages=tuple(messages.values())
         )
+    if missing:
+        return line.replace(verdict="gap", reason=f"not driven: {'; '.join(missing)}")
     if line.dtype != "float32":  # a coarser dtype hides small mistakes
         return line.replace(verdict="conforms")
     name = next((name for name in CONTROLLED if name in controlled), "")
@@ -120,7 +126,9 @@ def _judge(line: Outcome, model: Any, layers: Layers) -> Outcome:
 class _Site:
     """One attention call of a run, with its inputs at position 0."""
 
-    def __init__(self, number: int, run: Run, zero: Any, layers: Layers) -> None:
+    def __init__(
+        self, number: int, run: Run, zero: Any, layers: Layers, factors: set[float]
+    ) -> None:
         module = run.modules[number]
         self.kind, self.layer = layers.of(module, number)
         self.name = f"layer {number}" + (f" ({self.kind})" if self.kind else "")
@@ -132,6 +140,9 @@ class _Site:
         if encoding is not None and encoding.head_dim != width:
             reason = f"queries have {width} channels, from_config gives {encoding.head_dim}"
             raise Unjudged("gap", reason)
+        if encoding is not None and not factors:
+            raise Unjudged("gap", "no module returns cos and sin: its attention factor is unknown")
+        self.factors = sorted(factors)
         self.output = host(run.outputs[number])
         self.judged = run.batch.real & run.reached[number]
 
@@ -142,7 +153,7 @@ class _Site:
 
     def cause(self, dtype: str) -> tuple[str, str]:
         """Return the code and sentence of the mistake whose reference agrees."""
-        for code, text, changed in causes(self.layer, self.batch):
+        for code, text, changed in causes(self.layer, self.batch, self.factors):
             if self.score(dtype, *changed) <= budget(dtype):
                 return code, text
         return "inaccurate", "no single known mistake explains it"
@@ -170,4 +181,4 @@ def _wrong_rows(run: Run, first: dict[str, int]) -> Iterator[str]:
 
 def _sites(driver: Driver, layers: Layers, run: Run) -> Iterator[_Site]:
     for number, zero in enumerate(driver.zero(run.hidden)):
-        yield _Site(number, run, zero, layers)
+        yield _Site(number, run, zero, layers, driver.recorder.factors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -20,14 +20,20 @@ def controls(layer: Layer, batch: Batch) -> Iterator[tuple[str, Changed]]:
     if layer.causal or window is not None:
         yield "mask one key late", (layer.replace(nearest=-1, window=window), batch)
     if layer.encoding is not None:
+        yield "cos and sin 1.5 times larger", (layer.replace(table_factor=1.5), batch)
         yield "frequencies 1 % larger", (layer.replace(stretch=1.01), batch)
         yield "queries one position late", (layer.replace(query_shift=1), batch)
     if not batch.real.all():
         yield "padding visible", (layer, _unpadded(batch))
 
 
-def causes(layer: Layer, batch: Batch) -> Iterator[tuple[str, str, Changed]]:
-    """Yield code, sentence and wrong reference of the mistakes that a model may make."""
+def causes(
+    layer: Layer, batch: Batch, factors: Iterable[float] = ()
+) -> Iterator[tuple[str, str, Changed]]:
+    """Yield code, sentence and wrong reference of the mistakes that a model may make.
+
+    ``factors`` are those that the model has on cos and sin.
+    """
     if batch.sequence.max() > 0:
         joined = Batch(batch.ids, batch.positions)
         slots = np.broadcast_to(np.arange(batch.ids.shape[1]), batch.ids.shape)
@@ -57,6 +63,11 @@ def causes(layer: Layer, batch: Batch) -> Iterator[tuple[str, str, Changed]]:
         yield "mask", "later keys are not visible", (layer.replace(causal=True), batch)
     if layer.encoding is not None:
         yield "rotation", "q and k are not rotated", (layer.replace(encoding=None), batch)
+        right = layer.encoding.attention_factor()
+        for factor in factors:
+            text = f"cos and sin are multiplied by {factor:.6g}, not by {right:.6g}"
+            changed = layer.replace(table_factor=factor / right)
+            yield "attention-factor", text, (changed, batch)
     if layer.query_scale is not None:
         yield "query-scale", "no query scale", (layer.replace(query_scale=None), batch)
     if layer.scale is not None:

@@ -29,11 +29,16 @@ class Site:
 _TABLES = re.compile(r"(^|\.)(position_embeddings|wpe|embed_positions|positions_embed)\.weight$")
 
 
+#: A pattern for the class names of modules that return cos and sin.
+_ROTARY = re.compile("Rotary|RoPE|Rope")
+
+
 class Recorder:
     """Records the attention calls of a model, pass by pass.
 
     With ``hidden``, a list with a tensor for each site, these are the inputs of the attention
-    modules instead of those that the model computes.
+    modules instead of those that the model computes, and all tokens are at position 0: tables of
+    cos and sin are replaced by 1 and 0. ``factors`` then has the numbers that were replaced by 1.
     """
 
     def __init__(self, model: Any) -> None:
@@ -44,6 +49,7 @@ class Recorder:
         self._tables = {
             id(weight): name for name, weight in model.named_parameters() if _TABLES.search(name)
         }
+        self.factors: set[float] = set()
         self._modules: list[Any] = []
         self._inputs: dict[int, Any] = {}
         self._replace: list[Any] | None = None
@@ -76,6 +82,10 @@ class Recorder:
 
         hooks = [self.model.register_forward_pre_hook(self._begin)]
         hooks += [m.register_forward_pre_hook(self._enter, with_kwargs=True) for m in self._modules]
+        if hidden is not None:
+            self.factors = set()
+            named = (m for m in self.model.modules() if _ROTARY.search(type(m).__name__))
+            hooks += [m.register_forward_hook(self._unturned) for m in named]
         AttentionInterface.get_interface = get_interface
         torch.nn.functional.embedding = embedding
         try:
@@ -106,6 +116,26 @@ class Recorder:
             return found if value is given else value
 
         return tuple(map(changed, args)), {key: changed(value) for key, value in kwargs.items()}
+
+    def _unturned(self, _: Any, args: Any, result: Any) -> Any:
+        """Return the table of cos and sin, or of cos + i sin, of a rotation by 0 without a factor.
+
+        Any other result stays as it is: at position 0 all cos are the factor, and all sin are 0.
+        """
+        tensors = result if isinstance(result, tuple) else (result,)
+        if len(tensors) == 2:
+            cos, sin = tensors
+        elif len(tensors) == 1 and tensors[0].is_complex():
+            cos, sin = tensors[0].real, tensors[0].imag
+        else:
+            return None
+        factor = float(cos.flatten()[0])
+        if not (cos == factor).all() or sin.any():
+            return None
+        self.factors.add(factor)
+        if isinstance(result, tuple):
+            return cos.new_ones(cos.shape), sin.new_zeros(sin.shape)
+        return result.new_ones(result.shape)
 
     def _recorded(self, function: Any) -> Any:
         def attention(module: Any, query: Any, key: Any, value: Any, *a: Any, **kw: Any) -> Any:

@@ -1,7 +1,13 @@
 """The attention of a layer as its configuration declares it, in float64.
 
-The inputs are q, k and v at position 0. Rotation, biases, scale, query scale and mask are those of
-``posenc_ref.from_config``; the positions are those of the tokens in their own sequences.
+The inputs are q, k and v at position 0, where cos is set to 1 and sin to 0. Rotation, attention
+factor, scale and mask are those of ``posenc_ref.from_config``; the positions are those of the
+tokens in their own sequences. The query scale is that of a position relative to position 0: the q
+of a model has the factor of position 0 already.
+
+A and B of the error unit (:mod:`posenc_ref.accuracy`) of the logits are those of
+:func:`posenc_ref.conformance.oracle.calls.logits`; those of the output are these of
+:class:`posenc_ref.Attention`.
 """
 
 from __future__ import annotations
@@ -14,6 +20,8 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.calls import logits
 from posenc_ref.models.query_scale import QueryScale
 
 from .calls import Batch
@@ -36,6 +44,7 @@ class Layer:
     by_slot: bool = False  #: whether the mask compares slots instead of positions
     query_shift: int = 0  #: added to the positions of queries, in the rotation
     stretch: float = 1.0  #: a factor on the positions, in the rotation
+    table_factor: float = 1.0  #: a factor on cos and sin
     nearest: int = 0  #: the distance of the nearest key that a query sees
 
     def replace(self, **changes: Any) -> Layer:
@@ -46,7 +55,8 @@ class Layer:
 def attention(layer: Layer, q: Any, k: Any, v: Any, batch: Batch) -> Truth:
     """Return the expected output (B, T, H, e) of q (B, H, T, d), k (B, G, T, d), v (B, G, T, e).
 
-    q, k and v are those that the layer computes for tokens at position 0. Rows of padding are 0.
+    q, k and v are those that the layer computes for tokens at position 0, before any rotation and
+    attention factor. Rows of padding are 0.
 
     Formula
         ``o_i = sum_j p_ij v_j`` with ``p_i = softmax_j(l_ij)`` over the visible keys j. An error
@@ -55,8 +65,8 @@ def attention(layer: Layer, q: Any, k: Any, v: Any, batch: Batch) -> Truth:
     """
     groups = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, groups, axis=1) for x in (k, v))
-    logits = _logits(layer, q, k, batch)
-    value, terms, angle = logits.value, logits.terms, logits.angle
+    scores = _logits(layer, q, k, batch)
+    value, terms, angle = scores.value, scores.terms, scores.angle
     if layer.softcap is not None:
         value = layer.softcap * np.tanh(value / layer.softcap)
     seen = visible(layer, batch)[:, None]
@@ -110,33 +120,26 @@ def _logits(layer: Layer, q: Any, k: Any, batch: Batch) -> Truth:
     factor = factor[:, None, :, None] * scale
     if layer.encoding is not None:
         at = (p + layer.query_shift) * layer.stretch, p * layer.stretch
-        truth = _rotated(layer.encoding, q, k, *at)
+        truth = _rotated(layer, q, k, *at)
     else:
-        product = np.einsum("bhqc,bhkc->bhqk", q, k)
-        terms = np.einsum("bhqc,bhkc->bhqk", abs(q), abs(k))
-        truth = Truth(product, terms, np.zeros_like(product))
+        q, k = (Truth(x, abs(x), np.zeros_like(x)) for x in (q, k))
+        truth = logits(q, k)
     value, terms, angle = truth.value * factor, truth.terms * abs(factor), truth.angle * abs(factor)
     return Truth(value, terms, angle)
 
 
-def _rotated(encoding: Rotary, q: Any, k: Any, at: Any, p: Any) -> Truth:
-    """Return the products of rotated q and k, given both at position 0."""
-    zero, axes = np.zeros(p.shape, int), encoding.axes()
-    several = encoding.num_axes if axes is not None else 1
-    where = [np.stack([x] * several) if axes is not None else x for x in (zero, at, p)]
-    q, k = encoding.inverse(q, where[0]), encoding.inverse(k, where[0])
-    turned = (encoding.apply(q, where[1]), encoding.apply(k, where[2]))
-    value = np.einsum("bhqc,bhkc->bhqk", *turned)
-    m = abs(encoding.attention_factor()) ** 2
-    first, second = encoding.pairs()
-    passed = np.setdiff1d(np.arange(encoding.head_dim), np.concatenate([first, second]))
-    pairs = [np.hypot(x[..., first], x[..., second]) for x in (q, k)]
-    angles = [x[:, None, :, None] * abs(encoding.frequencies()) for x in (at, p)]
-    far = [abs(angle) * pair for angle, pair in zip(angles, pairs, strict=True)]
-    terms = m * _sums(*pairs) + _sums(*(abs(x[..., passed]) for x in (q, k)))
-    moved = m * (_sums(far[0], pairs[1]) + _sums(pairs[0], far[1]))
-    return Truth(value, 4 * terms, moved)
+def _rotated(layer: Layer, q: Any, k: Any, at: Any, p: Any) -> Truth:
+    """Return the products of q and k, rotated to the positions ``at`` and ``p`` (B, T).
 
-
-def _sums(q: Any, k: Any) -> Any:
-    return np.einsum("bhqc,bhkc->bhqk", q, k)
+    q and k come from a rotation with cos = 1 and sin = 0, which may permute channels; the inverse
+    of a rotation by 0 undoes that, and divides by an attention factor that they do not have.
+    """
+    encoding = layer.encoding
+    assert encoding is not None
+    zero = np.zeros(p.shape, int)
+    if encoding.axes() is not None:
+        at, p, zero = (np.stack([x] * encoding.num_axes) for x in (at, p, zero))
+    size = np.ones(encoding.head_dim)
+    size[np.concatenate(encoding.pairs())] = encoding.attention_factor() * layer.table_factor
+    q, k = (encoding.inverse(x, zero) * size for x in (q, k))
+    return logits(apply_truth(encoding, q, at), apply_truth(encoding, k, p))

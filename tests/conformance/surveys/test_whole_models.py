@@ -13,7 +13,9 @@ from posenc_ref.conformance.surveys.transformers.sweep import JUDGED
 from posenc_ref.conformance.surveys.whole_models import document, judge
 from posenc_ref.conformance.surveys.whole_models.calls import batch, packed
 from posenc_ref.conformance.surveys.whole_models.case import ModelCase
+from posenc_ref.conformance.surveys.whole_models.drive import Driver, Unlike
 from posenc_ref.conformance.surveys.whole_models.mistakes import causes, controls
+from posenc_ref.conformance.surveys.whole_models.record import Recorder
 from posenc_ref.conformance.surveys.whole_models.reference import Layer, attention, visible
 from posenc_ref.conformance.surveys.whole_models.sweep import EXPECTED, sweep_models
 from posenc_ref.models.query_scale import QueryTemperature
@@ -165,6 +167,26 @@ def scaled_wrong(module, monkeypatch):
     monkeypatch.setattr(module.LlamaAttention, "__init__", wrong)
 
 
+def factor_wrong(module, monkeypatch):
+    plain = module.LlamaRotaryEmbedding.forward
+
+    def wrong(*args, **given):
+        return tuple(1.5 * t for t in plain(*args, **given))
+
+    monkeypatch.setattr(module.LlamaRotaryEmbedding, "forward", wrong)
+
+
+def late_raise(module, monkeypatch):
+    plain = module.LlamaModel.forward
+
+    def wrong(self, *args, past_key_values=None, **given):
+        if past_key_values is not None:
+            raise RuntimeError("no cache, please")
+        return plain(self, *args, **given)
+
+    monkeypatch.setattr(module.LlamaModel, "forward", wrong)
+
+
 @pytest.mark.parametrize(
     ("break_it", "code", "said"),
     [
@@ -172,6 +194,8 @@ def scaled_wrong(module, monkeypatch):
         (not_rotated, "rotation", "q and k are not rotated"),
         (visible_padding, "mask", "padding left: layer 0 (full_attention)"),
         (packed_together, "mask", "packed sequences see each other"),
+        (factor_wrong, "attention-factor", "cos and sin are multiplied by 1.5, not by 1"),
+        (late_raise, "raises", "cache: RuntimeError: no cache, please"),
         pytest.param(scaled_wrong, "scale", "the scale is 1", marks=pytest.mark.nightly),
     ],
 )
@@ -201,6 +225,22 @@ def test_a_pass_counts_only_if_controls_are_rejected(monkeypatch):
     assert "a control was accepted: cache, padding left: layer 0 (full_attention)" in line.reason
 
 
+def test_a_call_that_cannot_be_put_together_is_no_pass(monkeypatch):
+    def unlike(*_):
+        raise Unlike("its passes differ")
+
+    monkeypatch.setattr(Driver, "_packed", unlike)
+    (line,) = judged("llama", monkeypatch)
+    assert (line.verdict, line.reason) == ("gap", "not driven: packed: its passes differ")
+
+
+def test_an_attention_factor_that_is_not_seen_is_no_pass(monkeypatch):
+    monkeypatch.setattr(Recorder, "_unturned", lambda *_: None)
+    (line,) = judged("llama", monkeypatch)
+    assert line.verdict == "gap"
+    assert "its attention factor is unknown" in line.reason
+
+
 def test_controls_and_causes_change_the_output():
     random = np.random.default_rng(0)
     full = Layer(RoPE(8, layout="half"), 0.2, QueryTemperature(0.1, 4), window=6, softcap=2.0)
@@ -213,7 +253,7 @@ def test_controls_and_causes_change_the_output():
         right = attention(layer, q, k, v, given)
         every = list(controls(layer, given))
         if layer is full:  # in a layer without positions, counting padding has no effect
-            every += [entry[1:] for entry in causes(layer, given)]
+            every += [entry[1:] for entry in causes(layer, given, [1.2])]
         for name, (changed, tokens) in every:
             wrong = attention(changed, q, k, v, tokens).value
             score = right.score(wrong, dtype="float32")[given.real]
@@ -258,3 +298,4 @@ def test_every_model_agrees_or_is_explained():
     models = {line.group for line in found.outcomes if line.verdict in JUDGED}
     assert len(models) >= 161  # of 240: fewer means that a model is no longer run
     assert found.counts["gap"] <= 6
+    assert [line.name for line in found.outcomes if line.limits] == []
