@@ -128,6 +128,19 @@ def check_place(name: str, array: Array, other: str, x: Array) -> None:
         )
 
 
+def check_mask(mask: Any, q: Array, shape: tuple[int, ...]) -> None:
+    """Raise unless ``mask`` is an array of bool beside ``q`` that broadcasts to ``shape``."""
+    if not is_array(mask) or dtype_name(mask) != "bool":
+        raise TypeError(f"mask must be an array of bool, got {class_of(mask)}")
+    check_place("mask", mask, "q", q)
+    sizes = zip(mask.shape[::-1], shape[::-1], strict=False)
+    if mask.ndim > len(shape) or any(n not in (1, whole) for n, whole in sizes):
+        raise ValueError(
+            f"mask must be broadcastable to (..., H, Q, K) = {tuple(shape)}, got "
+            f"{tuple(mask.shape)}"
+        )
+
+
 def like(name: str, numbers: Array, x: Array) -> Array:
     """Return learned ``numbers`` on x's device and in x's dtype; raise if x has another library."""
     if isinstance(numbers, np.ndarray):
@@ -169,8 +182,10 @@ def clip(r: Array, low: int, high: int) -> Array:
     return xp.minimum(xp.maximum(r, xp.full_like(r, low)), xp.full_like(r, high))
 
 
-def lookup(name: str, table: Array, index: Array) -> Array:
+def lookup(name: str, table: Array, index: Array, *, of: str = "the rows of the table") -> Array:
     """Return ``table[index]`` for an integer index of any shape; raise if it is outside the table.
+
+    ``of`` says in the message what the rows are.
 
     The range is checked first, because libraries treat an index outside the table differently:
     NumPy raises, CuPy wraps round, JAX fills with NaN, and in PyTorch a CUDA assert kills the
@@ -185,8 +200,7 @@ def lookup(name: str, table: Array, index: Array) -> Array:
         low, high = int(here.min(index)), int(here.max(index))
         if low < 0 or high >= rows:
             raise ValueError(
-                f"{name} must lie in 0 .. {rows - 1}, the rows of the table, "
-                f"got {low if low < 0 else high}"
+                f"{name} must lie in 0 .. {rows - 1}, {of}, got {low if low < 0 else high}"
             )
     if isinstance(index, np.ndarray):
         index = from_host(index, xp, device)

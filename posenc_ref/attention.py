@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import check_numbers, check_place, dot, like
+from ._arrays import check_mask, check_numbers, check_place, dot, like
 from ._namespace import (
     FLOATING,
     Array,
@@ -193,7 +193,7 @@ class Attention(Value):
         seen = self._seen(q, n_q, n_k, mask)
         if seen is not None:
             logits = xp.where(seen, logits, xp.full_like(logits, -np.inf))
-        top = xp.max(logits, axis=-1, keepdims=True)
+        top = (xp.max if n_k else xp.sum)(logits, axis=-1, keepdims=True)  # of no key: 0
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         sink = self._sinks(sinks, logits, heads)
         if sink is not None:
@@ -255,9 +255,7 @@ class Attention(Value):
                 )
             seen = send(np.arange(n_k) <= np.arange(n_k - n_q, n_k)[:, None], xp, device)
         if mask is not None:
-            if not is_array(mask) or dtype_name(mask) != "bool":
-                raise TypeError(f"mask must be an array of bool, got {class_of(mask)}")
-            check_place("mask", mask, "q", q)
+            check_mask(mask, q, (*q.shape[:-1], n_k))
             mask = send(mask, xp, device) if isinstance(mask, np.ndarray) else mask
             seen = mask if seen is None else seen & mask
         return seen

@@ -139,7 +139,7 @@ def _of_arguments(run: Run, wrong: list[JudgedCall], right: list[JudgedCall]) ->
         return ""
     names = run.surface.arguments
     each = [
-        [{n: a for n, a in zip(names, one.facts.arguments, strict=True) if isinstance(a, int)}
+        [{n: a for n, a in zip(names, one.facts.arguments, strict=False) if isinstance(a, int)}
          for one in calls]
         for calls in (wrong, right)
     ]  # fmt: skip

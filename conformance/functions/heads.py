@@ -6,6 +6,7 @@ Error unit (see :mod:`posenc_ref.accuracy`): that of the encoding, for each head
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,15 @@ _CALLS: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.arange(4)), (2, 1, np.arange(5)), (3, 1, np.arange(33)),
     (1, 1, np.array([37])), (2, 1, np.arange(1001, 1010)), (1, 1, np.array([7, 0, 90, 3])),
     (1, 1, np.array([4095, 65537, 100003])), (2, 3, np.arange(6)),
+    (5, 1, np.arange(70)), (1, 4, np.arange(40)), (1, 1, np.array([300007, 1048575])),
 )  # fmt: skip
 _OPTIONAL: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.array([-3, -64, -1])),
     (1, 1, np.array([0.5, 7.75, 33.5], np.float32)),
     (2, 1, np.array([[4, 9, 2, 0], [60, 5, 0, 1]])),
 )
-#: The farthest position of a picture on each axis.
-_SIDE = 97
+#: Positions of further axes lie below these: in calls near the origin, and in far ones.
+_SIDE, _FAR_SIDE = 97, 99991
 
 
 def by_head(encoding: Any) -> bool:
@@ -53,7 +55,8 @@ def _calls(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
         x = dense((rows, group * _heads(encoding), at.shape[-1], encoding.head_dim), seed + n)
         positions = at
         if axes > 1:
-            places = [at, *(at * (a + 2) % _SIDE for a in range(1, axes))]
+            side = _SIDE if at.max() <= _SIDE else _FAR_SIDE
+            places = [at, *(at * (a + 2) % side for a in range(1, axes))]
             each = [np.broadcast_to(p, (rows, at.shape[-1])) for p in places]
             positions = np.stack(each).astype(at.dtype)
         shown = ", ".join(map(str, at.ravel()[:3].tolist())) + ", ..." * (at.size > 3)
@@ -71,10 +74,8 @@ def _truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Trut
     if isinstance(encoding, FoPE):
         terms, angle = encoding.sizes(np.asarray(x, np.float64), positions)
     else:
-        each = [apply_truth(encoding.head(h), x[:, [h]], positions) for h in range(x.shape[1])]
-        terms, angle = (
-            np.concatenate([getattr(t, name) for t in each], axis=1) for name in ("terms", "angle")
-        )
+        truth = apply_truth(encoding, x, positions)
+        terms, angle = truth.terms, truth.angle
     return Truth(value, np.maximum(terms, np.where(terms > 0, np.abs(value), 0.0)), angle)
 
 
@@ -101,6 +102,16 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
     if w.shape[0] == w.shape[1]:
         text, remedy = "heads and axes are exchanged", "The weight is (H, A, P): exchange its axes."
         yield "head-order", text, _of(e.replace(weight=w.swapaxes(0, 1))), remedy
+    names = ("heads", "axes", "pairs")
+    for order in permutations(range(3)):
+        if order != (0, 1, 2):
+            stored = ", ".join(names[n] for n in order)
+            text = f"the weight, stored as ({stored}), is reshaped to (heads, axes, pairs)"
+            remedy = (
+                "Transpose the axes of the stored weight: a reshape keeps the order of numbers."
+            )
+            changed = e.replace(weight=w.transpose(order).reshape(w.shape))
+            yield "head-order", f"{text}, not transposed", _of(changed), remedy
     if e.num_axes > 1:
         text, remedy = "the position axes are in reverse order", "Use weight[:, a] for axis a."
         yield "axis-order", text, _of(e.replace(weight=w[:, ::-1])), remedy

@@ -58,10 +58,10 @@ def judge_apply(run: Run) -> None:
         rotation.judge(run)
 
 
-def judge(run: Run, row: Plain | None = None) -> None:
+def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     """Judge the calls and the state of a plain function, then diagnose failures.
 
-    ``row`` says how; by default, that of the surface does.
+    ``row`` says how; by default, that of the surface does. Return the judged calls.
     """
     row = row or ROWS[run.report.surface]
     whole = row.whole(run.encoding)
@@ -83,21 +83,21 @@ def judge(run: Run, row: Plain | None = None) -> None:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
             run.add("raises", where, str(error))
-            return
+            return seen
         except Malformed as error:
             malformed.append((error.code, str(error), where))
             if run.failures and not probe.required:  # the required calls already failed
                 run.limit(f"{probe.name}: {error}")
                 continue
             run.add(*malformed[0])
-            return
+            return seen
         wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
             remedy = "Return integers: convert the result to int64, once it is whole numbers."
             text, needed = f"the result has dtype {wrong[0]}", "an integer dtype is needed"
             run.add("dtype", text, needed, remedy=remedy)
         if wrong or not (whole or run.floats_only()):
-            return
+            return seen
         truth = call.truth(expected)
         # Copied values are only rounded.
         if not (whole or truth.terms.any() or truth.angle.any()):
@@ -110,6 +110,7 @@ def judge(run: Run, row: Plain | None = None) -> None:
         _state(run, seen)
     if run.failures and not run.report.codes:
         _explain(run, row, seen, malformed)
+    return seen
 
 
 def _crossed(run: Run, row: Plain, own: Callable[..., Any], *, few: bool) -> list[JudgedCall]:

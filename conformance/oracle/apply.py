@@ -31,6 +31,10 @@ def apply_truth(
     if lengths is not None and encoding.depends_on_length and np.ptp(lengths):
         each = range(positions.size)
         return joined([apply_truth(encoding, x[..., [i], :], positions[[i]]) for i in each])
+    if getattr(encoding, "heads", None) is not None:  # every head has angles of its own
+        one: Any = encoding
+        heads = (apply_truth(one.head(h), x[:, [h]], positions, lengths) for h in range(one.heads))
+        return joined(list(heads), axis=1)
     if encoding.num_axes > 1 and positions.ndim < 3:
         positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
     # The call may contain larger positions than these rows have.

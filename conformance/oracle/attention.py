@@ -81,10 +81,8 @@ class Attended:
         if logits is None:
             return None
         a = self._weights(logits.value)
-        turned = self._turned(self.turn, self.v)
-        value, terms, angle = (
-            t[:, self.value_heads] for t in (turned.value, turned.terms, turned.angle)
-        )
+        turned = self._turned(self.turn, self.v[:, self.value_heads])
+        value, terms, angle = turned.value, turned.terms, turned.angle
         o = a @ value
         # The error of a logit moves weight between its value and the output.
         away = np.abs(value[:, :, None] - o[:, :, :, None])  # (B, H, Q, K, d)

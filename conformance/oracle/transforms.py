@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from posenc_ref import GivenFrequencies, LongRoPE, MultiAxisRoPE, RoPE, Rotary, YaRN
+from posenc_ref import GivenFrequencies, LongRoPE, MixedRoPE, MultiAxisRoPE, RoPE, Rotary, YaRN
 from posenc_ref.rope import LAYOUTS
 
 
@@ -95,6 +95,8 @@ def alike(encoding: Rotary) -> Rotary:
 
 def adjoint(encoding: Rotary) -> Rotary:
     """Return the encoding that applies the transpose of ``apply``, as gradients need it."""
+    if isinstance(encoding, MixedRoPE):  # heads may differ
+        return encoding.replace(weight=-encoding.weight)
     if isinstance(encoding, RoPE | MultiAxisRoPE):
         return encoding.replace(
             sign=-encoding.sign,

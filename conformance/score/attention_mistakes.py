@@ -177,7 +177,7 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         ("the values of each group are right, the keys are those of key head h % H_kv",
          lambda call: call.replace(heads=tiled(call))),
     )  # fmt: skip
-    for message, change in heads:
+    for message, change in heads if of.values != "shared" else ():  # one tensor is one key head
         yield _by(declared, HEADS, message, change, group)
     if of.causal:
         last = "Query i of Q sees keys 0 to K - Q + i, its own included."
@@ -236,8 +236,9 @@ def _scales(of: Attention) -> Iterator[tuple[str, Change]]:
     yield "the scale is applied twice", scaled(lambda s, d: s * s)
     if of.softmax_scale is not None:
         yield "the scale is 1/head_dim, not its root", scaled(lambda s, d: 1.0 / d)
-    yield "the scale is 1/sqrt(head_dim), not the declared one", scaled(lambda s, d: d**-0.5)
     e: Any = of.encoding
+    if of.softmax_scale is not None or (e is not None and e.own_scale(4) != 0.5):
+        yield "the scale is 1/sqrt(head_dim), not the declared one", scaled(lambda s, d: d**-0.5)
     dim = _rotated_channels(e)
     if isinstance(e, RoPE) and dim < e.head_dim:
         for n, name in ((dim, "rotated"), (e.head_dim - dim, "other")):

@@ -70,6 +70,10 @@ def test_our_own_functions_conform_on_torch(name, dtype):
     assert report.passed, report
 
 
+#: Mistakes that give the declared numbers.
+HARMLESS: dict[str, tuple[str, ...]] = {"deepseek-v4": (), "alibi": (), "not-causal": ()}
+
+
 def mistakes(name):
     """Pairs of a declaration and the number of a mistake; the first of them by day."""
     cases = [(name, n) for n in range(len(list(attention_mistakes(DECLARED[name]))))]
@@ -92,9 +96,11 @@ def test_every_known_mistake_is_named(case):
         return expected if truth is None else truth.value.astype(np.float32)
 
     report = check(fn, of, "attention")
-    if not report.passed:
-        assert report.codes == [mistake.code], (mistake.message, str(report))
-        assert "no known mistake explains" not in str(report)
+    if mistake.message in HARMLESS[name]:
+        assert report.passed, report
+        return
+    assert report.codes == [mistake.code], (mistake.message, str(report))
+    assert "no known mistake explains" not in str(report)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 3e-2])
@@ -125,3 +131,104 @@ def test_declarations_without_an_attention_are_refused(declared, words):
 def test_an_attention_is_for_its_own_surface():
     with pytest.raises(ValueError, match="surface 'scores' is for"):
         check(lambda q, k: None, DECLARED["yarn"], "scores")
+
+
+ROPE = RoPE(16, layout="half")
+AXES = pr.MultiAxisRoPE(16, sections=(4, 4), layout="half")
+HEADS = pr.MixedRoPE(8, 0.3 * np.random.default_rng(3).standard_normal((2, 2, 4)), layout="half")
+
+
+def by(change, of, **kwargs):
+    """The declared function after ``change`` of the call (q, k, v, q_at, k_at)."""
+    return lambda *call: of.output(*change(*call), **kwargs)
+
+
+def places(change):
+    return lambda q, k, v, a, b: (q, k, v, change(a), change(b))
+
+
+def unshifted(of):
+    """Softmax without the largest logit subtracted."""
+
+    def fn(q, k, v, a, b):
+        n, n_k = q.shape[2], k.shape[2]
+        logits = np.where(np.tri(n, n_k, n_k - n, dtype=bool), of.scores(q, k, a, b), -np.inf)
+        with np.errstate(all="ignore"):
+            e = np.exp(logits)
+            out = e / e.sum(-1, keepdims=True) @ np.repeat(v, q.shape[1] // k.shape[1], 1)
+        return out.astype(q.dtype)
+
+    return fn
+
+
+def clipped_sinks(q, k, v, a, b, sinks):
+    of = Attention(ROPE, sinks=True)
+    return of.output(q, k, v, a, b, sinks=np.clip(sinks, -5, 5))
+
+
+def first(of, change):
+    """The declared output, with ``change`` of it in place."""
+
+    def fn(*call):
+        out = of.output(*call)
+        change(out)
+        return out
+
+    return fn
+
+
+A = Attention(ROPE)
+WRONG = {
+    "no gaps": (by(places(lambda p: p[-1] + np.arange(len(p)) - len(p) + 1), A), A),
+    "int16": (by(places(lambda p: p.astype(np.int16)), A), A),
+    "uint16": (by(places(lambda p: p.astype(np.uint16)), A), A),
+    "a table of 600000 rows": (by(places(lambda p: np.minimum(p, 600000)), A), A),
+    "queries among keys": (
+        by(lambda q, k, v, a, b: (q, k, v, b[-len(a) :], b), A.replace(causal=False)),
+        A.replace(causal=False),
+    ),
+    "no maximum": (unshifted(A), A),
+    "clipped sinks": (clipped_sinks, A.replace(sinks=True)),
+    "8 heads": (first(A, lambda out: out[:, 8:].fill(0)), A),
+    "3 rows": (first(A, lambda out: out[3:].fill(0)), A),
+    "33 queries": (first(A, lambda out: out[:, :, 33:].fill(0)), A),
+    "axis 0": (by(places(lambda p: p[[0, 0]]), Attention(AXES)), Attention(AXES)),
+    "axes reversed": (by(places(lambda p: p[::-1]), Attention(AXES)), Attention(AXES)),
+    "row 0": (
+        by(places(lambda p: np.broadcast_to(p[:, :1], p.shape)), Attention(AXES, values="rotated")),
+        Attention(AXES, values="rotated"),
+    ),
+    "axes of heads": (by(places(lambda p: p[::-1]), Attention(HEADS)), Attention(HEADS)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_shorter_or_nearer_calls_do_not_show(name):
+    fn, declared = WRONG[name]
+    assert check(fn, declared, "attention").verdict == "deviates"
+
+
+@pytest.mark.parametrize("values", ["plain", "rotated"])
+def test_heads_with_frequencies_of_their_own_conform(values):
+    of = Attention(HEADS, values=values)
+    assert check(of.output, of, "attention").passed
+
+
+def test_values_may_have_another_number_of_channels():
+    def fn(q, k, v, *at):
+        if v.shape[-1] != q.shape[-1]:
+            raise ValueError("d_v must be d")
+        return A.output(q, k, v, *at)
+
+    report = check(fn, A, "attention")
+    assert any("more channels of values: refused" in limit for limit in report.limits)
+
+
+def test_no_position_above_the_largest_allowed_is_sent():
+    seen = []
+    report = check(
+        lambda *call: [A.output(*call), seen.append(call[4].max())][0],
+        A, "attention", max_position=2047,
+    )  # fmt: skip
+    assert report.passed
+    assert 1000 < max(seen) <= 2047

@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 
-from posenc_ref import DualChunk, ModelEncoding, ReRoPE, RoPE, preset
+from posenc_ref import (
+    Attention,
+    DualChunk,
+    DynamicNTK,
+    LogNScale,
+    LongRoPE,
+    ModelEncoding,
+    QueryTemperature,
+    ReRoPE,
+    RoPE,
+    SelfExtend,
+    preset,
+    scores,
+)
 from posenc_ref.conformance import check
 from posenc_ref.conformance.configurations.plan_text import other_plan
 
@@ -78,6 +91,60 @@ def test_a_model_whose_far_keys_no_call_has_leaves_the_verdict_open():
 def test_a_small_model_is_judged_with_far_keys():
     model = ModelEncoding("own", encodings={"full": ReRoPE(ROPE, window=300)})
     assert check(plain, model, "scores").codes == ["far-keys"]
+
+
+LAYERS = {
+    "chunks": (Attention(DualChunk(ROPE, chunk_size=512, local_size=64)), "far-keys"),
+    "rerope": (Attention(ReRoPE(ROPE, window=512)), "far-keys"),
+    "groups": (Attention(SelfExtend(ROPE, group=8, window=1024)), "far-keys"),
+    "dynamic": (Attention(ROPE.replace(scaling=DynamicNTK(4.0, 8192))), "scaling-missing"),
+    "temperature": (Attention(ROPE, query_scale=QueryTemperature(0.1, 8192)), "inaccurate"),
+    "log n": (Attention(ROPE, query_scale=LogNScale(4096)), "inaccurate"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_attention_reaches_what_begins_late(name):
+    """Plain RoPE gives the declared outputs of short calls."""
+    declared, code = LAYERS[name]
+    assert check(Attention(ROPE).output, declared, "attention").codes == [code]
+
+
+def test_attention_with_long_factors_at_short_lengths():
+    short, long = (1.0,) * 4, (4.0,) * 4
+    declared = ROPE.replace(scaling=LongRoPE(short, long, 8192, factor=4.0))
+    wrong = ROPE.replace(scaling=LongRoPE(short, short, 8192, factor=4.0))
+    assert check(Attention(wrong).output, declared, "attention").verdict == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("declared", "left"),
+    [
+        (DualChunk(ROPE, chunk_size=262144, local_size=8192), "calls with 507905 and"),
+        (Attention(ROPE, query_scale=LogNScale(2**21)), "positions up to 4194303"),
+        (ROPE.replace(scaling=DynamicNTK(4.0, 2**21)), "positions up to 4194305"),
+    ],
+)
+def test_no_verdict_on_attention_without_late_positions(declared, left):
+    report = check(Attention(ROPE).output, declared, "attention")
+    assert (report.verdict, report.missing) == ("inconclusive", ["far keys"])
+    assert any(left in limit for limit in report.limits)
+
+
+@pytest.mark.parametrize(("first", "verdict"), [(4096, "deviates"), (2**20, "inconclusive")])
+def test_query_scales_that_begin_late_are_reached_in_scores(first, verdict):
+    model = preset("ministral-3-8b")
+    (layer,), encoding = model.query_scale, model.only
+    declared = model.replace(query_scale={layer: QueryTemperature(0.1, first)})
+
+    def plain(q, k):
+        k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+        return scores(encoding, q, k, *places(q, k))
+
+    report = check(plain, declared, "scores")
+    assert report.verdict == verdict, report
+    if verdict == "inconclusive":
+        assert any("in which QueryTemperature acts" in limit for limit in report.limits)
 
 
 def clipped(q, k):

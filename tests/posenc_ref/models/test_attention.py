@@ -152,6 +152,24 @@ def test_a_query_that_sees_no_key_has_the_output_0(rng):
     np.testing.assert_array_equal(out[:, :, 1:], full[:, :, 1:])
 
 
+@pytest.mark.parametrize("sinks", [False, True])
+def test_without_keys_the_output_is_0(sinks, rng):
+    q, k, v = drawn(rng, 2, 2, 1, 3, 0)
+    of = Attention(TAIL, causal=False, sinks=sinks)
+    out = of.output(q, k, v, range(3), range(0), sinks=np.ones(2) if sinks else None)
+    assert out.shape == q.shape
+    assert (out == 0).all()
+    assert Attention(TAIL).output(q[:, :, :0], k, v, range(0), range(0)).shape == (2, 2, 0, 12)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (7, 1, 3, 4), (5, 1, 1, 3, 4)])
+def test_a_mask_that_does_not_broadcast_is_refused(shape, rng):
+    q, k, v = drawn(rng, 1, 2, 2, 3, 4)
+    words = r"mask must be broadcastable to \(..., H, Q, K\) = \(1, 2, 3, 4\), got"
+    with pytest.raises(ValueError, match=words):
+        Attention(None).output(q, k, v, range(3), range(4), mask=np.ones(shape, bool))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_output_has_the_dtype_of_q_rounded_once(dtype, rng):
     q, k, _ = (x.astype(dtype) for x in drawn(rng, 1, 2, 1, 3, 3))
@@ -203,6 +221,9 @@ def test_deepseek_v4_names_its_layers_by_compress_ratios():
     assert pr.from_config(config).layer_types == ("main", "compress", "compress")
     for ratios in ([0, 4], [0, 4, 5]):
         with pytest.raises(ValueError, match="compress_ratios must have one of 0, 4, 128 for each"):
+            pr.from_config({**config, "compress_ratios": ratios})
+    for ratios in (4, True, [[4], 0, 0, 0]):
+        with pytest.raises(TypeError, match=r"compress_ratios(\[0\])? must"):
             pr.from_config({**config, "compress_ratios": ratios})
 
 
