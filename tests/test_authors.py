@@ -16,8 +16,6 @@ PASSED = {
     ),
     "b303": "a float32 x is returned as float64: a note",
     "c007": "int32 positions wrap past 2**31: a note",
-    "e018": "only position 2047 is wrong, and only in calls that do not reach 2048: never sent",
-    "e106": "relative_scores of more than 32 queries, of which none are sent",
 }
 
 

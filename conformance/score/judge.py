@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Learned, ModelEncoding, Score
+from posenc_ref import Bias, Learned, ModelEncoding, PRoPE, Score
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
@@ -43,6 +43,8 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+#: A further call of an encoding with numbers of its own for every token.
+_TOKENS: Size = (1, 1, 1, 700)
 #: Calls that could refute a cause which explains all others.
 REFUTING: tuple[Size, ...] = ((1, 5, 6, 6), (2, 2, 3, 23), (1, 1, 40, 47))
 _KEYS = "key heads"
@@ -62,6 +64,8 @@ MOST = 4000
 _DIM = 64
 #: What has not been judged if no query meets keys under every rule of a :class:`RotaryScore`.
 _FAR = "far keys"
+#: What has not been judged if no query meets keys of another camera.
+_CAMERA = "second camera"
 #: The most keys in such a call, and the most of a call with as many queries.
 _LONGEST, _SQUARE = 2**15, 2**8
 #: Calls with more logits than this use batch size 1.
@@ -75,8 +79,8 @@ def judge(run: Run) -> None:
     seen = drive(run, _probes(run, whole), partial(_asked, run))
     if not seen:
         return
-    if isinstance(run.encoding, RotaryScore):
-        _require_far(run, run.encoding, {one.facts.k.shape[2] for one in seen})
+    if (far := _far(run)) is not None:
+        _require_far(run, far, {one.facts.k.shape[2] for one in seen})
     if not whole:
         seen += _crossed(run, CROSSED)
         seen += _crossed(run, MORE) if run.failures else []
@@ -103,33 +107,54 @@ def _constants(one: JudgedCall) -> RowConstants:
 
 def _probes(run: Run, whole: tuple[Size, ...]) -> Iterator[Probe]:
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    for size in whole or (*SIZES, *OPTIONAL):
+    more = (_TOKENS,) if getattr(run.encoding, "holds_tokens", False) else ()
+    seen = set()
+    for size in whole or (*SIZES, *OPTIONAL, *more):
         call = of(run, size)
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+            if more and case in seen:  # two sizes, cut to the tokens of the encoding
+                continue
+            seen.add(case)
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
-    if isinstance(run.encoding, RotaryScore):
-        yield from _far_probes(run, run.encoding)
+    if (far := _far(run)) is not None:
+        yield from _far_probes(run, far)
 
 
-def _far_probes(run: Run, encoding: RotaryScore) -> Iterator[Probe]:
+def _far(run: Run) -> RotaryScore | PRoPE | None:
+    """Return the encoding of which short calls do not show all rules, or None."""
+    declared: Any = run.encoding
+    if isinstance(declared, ModelEncoding):
+        found = [e for e in declared.encodings.values() if e is not None]
+        declared = declared.only if found else None
+    return declared if isinstance(declared, RotaryScore | PRoPE) else None
+
+
+def _far_probes(run: Run, encoding: RotaryScore | PRoPE) -> Iterator[Probe]:
     """Yield calls in which a query meets keys under every rule of the encoding."""
-    for n in encoding.telling_lengths:
+    of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    lengths = encoding.telling_lengths
+    if lengths and encoding.rows is not None:
+        lengths = tuple(dict.fromkeys((*lengths, encoding.rows)))
+    for n in lengths:
         n_q = n if n <= _SQUARE else 1
-        call = _of_score(run, (1, 1, n_q, n)) if n <= _LONGEST else None
+        call = of(run, (1, 1, n_q, n)) if n <= _LONGEST else None
         if call is not None:
             yield Probe("logits", f"B, H, Q, K = 1, 1, {n_q}, {n}", call, False)
 
 
-def _require_far(run: Run, encoding: RotaryScore, lengths: set[int]) -> None:
+def _require_far(run: Run, encoding: RotaryScore | PRoPE, lengths: set[int]) -> None:
     """Leave the verdict open if no call has been judged in which keys are far."""
-    left = [n for n in encoding.telling_lengths if n not in lengths]
+    apart = isinstance(encoding, RotaryScore)
+    met = lengths if apart else range(max(lengths) + 1)
+    left = [n for n in encoding.telling_lengths if n not in met]
     if left:
-        run.report.required += (_FAR,)
+        run.report.required += (_FAR if apart else _CAMERA,)
         name = type(encoding).__name__
+        what = f"the rules of {name} for far keys hold" if apart else "two cameras meet"
         run.limit(
-            f"calls with {' and '.join(map(str, left))} keys are not judged, in which the rules of "
-            f"{name} for far keys hold: judge the same code with smaller parameters"
+            f"calls with {' and '.join(map(str, left))} keys are not judged, in which {what}: "
+            "judge the same code with smaller parameters"
         )
 
 
@@ -203,9 +228,12 @@ def _of_score(run: Run, size: Size) -> Scored | None:
     b, h, n_q, n_k = size
     whole = encoding.rows
     if whole is not None and n_k > whole:
-        if n_q != n_k or n_k <= whole + 1:
+        if encoding.holds_tokens and size[:3] == (1, 1, 1):
+            n_k = whole  # the last token, and all others
+        elif n_q != n_k or n_k <= whole + 1:
             return None
-        n_q = n_k = whole
+        else:
+            n_q = n_k = whole
     d = encoding.head_dim
     return _drawn(run, encoding, (b, encoding.heads or h, n_q, n_k), d, encoding.own_scale(d))
 

@@ -125,6 +125,7 @@ def test_kandinsky_has_two_encodings():
      r"axes_dims_rope must add up to the 128 .*16\+56\+50 = 122"),
     ({"_class_name": "WanTransformer3DModel", "attention_head_dim": None}, "attention_head_dim"),
     ({"_class_name": "CosmosTransformer3DModel", "rope_scale": [1.0]}, "must list 3 numbers"),
+    ({"_class_name": "CosmosTransformer3DModel", "rope_scale": [1e308] * 3}, "small enough"),
     ({"_class_name": "Cosmos3OmniTransformer", "rope_scaling": 2.0}, "rope_scaling must be a map"),
     ({"_class_name": "AuraFlowTransformer2DModel"}, "its positions are learned: pos_embed"),
     ({"_class_name": "SanaTransformer2DModel"}, "without interpolation_scale it encodes no pos"),
