@@ -12,6 +12,7 @@ from posenc_ref import (
     Learned,
     ModelEncoding,
     MRoPEPositions,
+    PRoPE,
     RoPE,
     Rotary,
     T5Bias,
@@ -128,6 +129,12 @@ def refuse(surface: str, declared: Declared) -> None:
 def _refuse_attention(declared: Declared) -> None:
     """Raise a TypeError or ValueError if attention cannot be judged by the declaration."""
     of = attention_of(declared)
+    if isinstance(of.encoding, PRoPE):
+        raise ValueError(
+            "surface 'attention' does not judge PRoPE, whose values and output are multiplied by "
+            "matrices of the cameras; judge the logits on surface 'scores', and compare the output "
+            "with apply_keys and apply_output (docs/cameras.md)"
+        )
     if whole_tokens(of.encoding) is not None and of.causal:
         raise ValueError(
             f"surface 'attention' needs Attention({type(of.encoding).__name__}(...), causal=False)"

@@ -81,13 +81,13 @@ def class_name(value: Any) -> str:
     return str.__str__(_NAME.__get__(type(value)))
 
 
-def near(word: Any, names: Iterable[str], most: int = 1) -> list[str]:
+def near(word: Any, names: Iterable[str], most: int = 1, *, cutoff: float = 0.6) -> list[str]:
     """Return the ``names`` most similar to a foreign word; none for a word longer than a name."""
     if not isinstance(word, str) or len(word) > SHOWN:
         return []
     import difflib  # only errors need it
 
-    return difflib.get_close_matches(word, list(names), n=most)
+    return difflib.get_close_matches(word, list(names), n=most, cutoff=cutoff)
 
 
 def _printable(character: str) -> str:

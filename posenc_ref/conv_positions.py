@@ -147,7 +147,7 @@ class ConvPositions(Value):
         """
         grid = self._grid(x, height, width)
         rows: Any = widen(x)
-        y = namespace(rows).reshape(rows, (-1, *grid, self.dim))
+        y = namespace(rows).reshape(rows, (math.prod(x.shape[:-2]), *grid, self.dim))
         for n, kernel in enumerate(self.kernels()):
             y = self._layer(y, kernel, self.biases[n])
         xp = namespace(y)
@@ -197,8 +197,10 @@ class ConvPositions(Value):
         total: Any = 0.0
         for a in range(kh):
             for b in range(kw):
-                rows = y[:, a : a + (n - 1) * self.stride + 1 : self.stride, b : b + w, :]
-                rows = xp.permute_dims(xp.reshape(rows, (-1, self.groups, c)), (1, 0, 2))
+                end = a + max((n - 1) * self.stride + 1, 0)
+                rows = y[:, a : end : self.stride, b : b + w, :]
+                count = int(y.shape[0]) * n * w
+                rows = xp.permute_dims(xp.reshape(rows, (count, self.groups, c)), (1, 0, 2))
                 total = total + xp.matmul(rows, xp.matrix_transpose(taps[:, :, :, a, b]))
         return xp.reshape(xp.permute_dims(total, (1, 0, 2)), (y.shape[0], n, w, self.dim))
 
@@ -210,7 +212,8 @@ class ConvPositions(Value):
             for name in ("weights", "biases", "gains")
         })  # fmt: skip
         value = host.convolve(x, height, width)
-        y = x.reshape(-1, *self._grid(x, height, width), self.dim)
+        grid = self._grid(x, height, width)
+        y = x.reshape(math.prod(x.shape[:-2]), *grid, self.dim)
         size = np.zeros_like(y)  # x is exact
         for kernel, bias in zip(host.kernels(), host.biases, strict=True):
             before = np.sqrt(host._sum(size**2, kernel**2))

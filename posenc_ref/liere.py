@@ -15,6 +15,11 @@ from ._positions import as_positions
 from .accuracy import Truth
 from .score import Score
 
+#: What positions count, in messages.
+_TOKENS = "the tokens of coordinates"
+#: The largest exponent; the squares in its norm must be finite in float64.
+_LARGEST = 1e150
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LieRE(Score):
@@ -46,9 +51,10 @@ class LieRE(Score):
     head_dim : int
         d.
     generators : array (A, H, B, n, n)
-        One matrix for each axis, head and block, finite, B n <= d.  Only the part above the
-        diagonal counts.  H = 1: all heads share them.  Block b has the channels b n .. b n + n - 1;
-        channels from B n on are not rotated.  Kept as a copy in float64.
+        One matrix for each axis, head and block, finite, B n <= d, at most 1e150 times a
+        coordinate.  Only the part above the diagonal counts.  H = 1: all heads share them.  Block
+        b has the channels b n .. b n + n - 1; channels from B n on are not rotated.  Kept as a
+        copy in float64.
     coordinates : array (S, A)
         The coordinates of the tokens at positions 0 .. S - 1, finite.  Kept as a copy in float64.
     """
@@ -77,6 +83,12 @@ class LieRE(Score):
         for name, values in (("generators", g), ("coordinates", p)):
             if not np.isfinite(values).all():
                 raise ValueError(f"{name} must be finite")
+        far = np.abs(p).max(axis=0) * np.abs(np.triu(g, 1)).max(axis=(1, 2, 3, 4)) / _LARGEST
+        if far.sum() > 1:
+            raise ValueError(
+                f"generators times coordinates must be at most {_LARGEST:g} in size, got "
+                f"numbers up to {np.abs(g).max():g} and {np.abs(p).max():g}"
+            )
         self._set(head_dim=d, generators=g, coordinates=p)
 
     @property
@@ -131,7 +143,7 @@ class LieRE(Score):
         if xp is not np:
             narrow = flat if has_float64(xp, device_of(x)) else flat.astype(np.float32)
             flat = from_host(narrow, xp, device_of(x))
-        rows = astype(lookup("positions", flat, positions), x.dtype)
+        rows = astype(lookup("positions", flat, positions, of=_TOKENS), x.dtype)
         r = xp.moveaxis(xp.reshape(rows, (int(positions.shape[0]), *shape[1:])), 0, 1)
         part = xp.reshape(x[..., : count * n], (*x.shape[:-1], count, 1, n))
         y = xp.sum(r * part, axis=-1)  # (..., H, N, B, n)

@@ -242,6 +242,12 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         "arXiv:2509.17765; transformers 5.23, Qwen3OmniMoeThinkerModel",
     ),
 }
+#: The defaults of configuration classes of transformers 5.23 that are not the released settings: a
+#: configuration without the entry has them.
+_CLASS_DEFAULTS = {
+    "qwen2_5_vl": {"tokens_per_second": 4.0},
+    "qwen3_omni_moe": {"tokens_per_second": 25.0},
+}
 #: Where a configuration has a setting: its key, in the vision configuration or beside it.
 _KEYS = {
     "spatial_merge_size": "spatial_merge_size",
@@ -259,7 +265,8 @@ def mrope_rule(model: str | Mapping[str, Any]) -> MRoPEPositions:
     model : str or mapping
         A ``model_type``, such as "qwen2_5_vl", or a parsed ``config.json``, whose
         ``spatial_merge_size``, ``temporal_merge_size``, ``tokens_per_second`` and
-        ``position_id_per_seconds`` replace the settings of the released checkpoints.
+        ``position_id_per_seconds`` are used; one that it lacks has the default of the configuration
+        class.  A name has the settings of the released checkpoints.
 
     Returns
     -------
@@ -268,12 +275,14 @@ def mrope_rule(model: str | Mapping[str, Any]) -> MRoPEPositions:
     Traps
         The class defaults of transformers are not the released settings: ``tokens_per_second`` is 4
         in the configuration class of Qwen2.5-VL and 2 in its checkpoints,
-        ``position_id_per_seconds`` is 25 for Qwen3-Omni and 13 in its checkpoints.
+        ``position_id_per_seconds`` is 25 for Qwen3-Omni and 13 in its checkpoints.  A configuration
+        that lacks the entry means the class default.
 
     Raises
     ------
     TypeError, ValueError
-        The model type has no rule here; the message lists those that have.
+        The model type has no rule here; the message lists those that have.  Or an entry is
+        misspelt, such as ``spatial_merge_sise``.
     """
     config: Mapping[str, Any] = {"model_type": model} if isinstance(model, str) else model
     if hasattr(config, "to_dict"):
@@ -288,15 +297,31 @@ def mrope_rule(model: str | Mapping[str, Any]) -> MRoPEPositions:
             f"got {shown(name)}"
         )
     settings = dict(RULES[known][0])
+    if not isinstance(model, str):
+        settings |= _CLASS_DEFAULTS.get(known, {})
     inner = config.get("thinker_config")
     places = [config, inner] if isinstance(inner, Mapping) else [config]
     for place in places:
         vision = place.get("vision_config")
         for source in (place, vision if isinstance(vision, Mapping) else {}):
+            _refuse_misspelt(source)
             for key, setting in _KEYS.items():
                 if source.get(key) is not None and _has(setting, known):
                     settings[setting] = source[key]
     return MRoPEPositions(**settings)
+
+
+def _refuse_misspelt(source: Mapping[str, Any]) -> None:
+    """Raise ValueError for an entry whose name is nearly that of a setting."""
+    from .models.config_keys import misspelt
+
+    for key in source:
+        meant = misspelt(key, _KEYS)
+        if meant is not None and source[key] is not None:
+            raise ValueError(
+                f"the entry {shown(key)} of the configuration is not known; did you mean "
+                f"{meant!r}? If not, remove it or set it to null"
+            )
 
 
 def _has(setting: str, model: str) -> bool:

@@ -15,6 +15,9 @@ from .accuracy import Truth
 from .forgetting import ForgettingBias
 from .score import Score
 
+#: What positions count, in messages.
+_TOKENS = "the tokens of directions"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PaTH(Score):
@@ -44,7 +47,8 @@ class PaTH(Score):
     Parameters
     ----------
     directions : array (H, S, d), real floating
-        v of the tokens at positions 0 .. S - 1, of any length above 0.
+        v of the tokens at positions 0 .. S - 1, of any length above 0.  A length of 0 raises in a
+        NumPy array, and gives NaN in other arrays, which are not read.
     beta : array (H, S), real floating
         Between 0 and 2.  As for ``directions``, the numbers are not checked: every sequence has new
         ones, and a check would copy them from the device.
@@ -67,6 +71,7 @@ class PaTH(Score):
     def __post_init__(self) -> None:
         h, s, _ = check_numbers("directions", self.directions, "H", "S", "d").shape
         check_numbers("beta", self.beta, h, s)
+        self._check_lengths()
         self._set(gates_scaled=validate.boolean("gates_scaled", self.gates_scaled))
         if self.forget is None:
             if self.gates_scaled:
@@ -78,6 +83,20 @@ class PaTH(Score):
             raise ValueError(
                 f"forget must have the {h} heads and {s} tokens of directions, got "
                 f"{self.forget.num_heads} heads and {self.forget.tokens} tokens"
+            )
+
+    def _check_lengths(self) -> None:
+        """Raise ValueError for a direction without a length; arrays of a device are not read."""
+        if not isinstance(self.directions, np.ndarray):
+            return
+        with np.errstate(over="ignore", under="ignore"):
+            lengths = np.linalg.norm(self.directions.astype(np.float64), axis=-1)
+        wrong = np.argwhere(~(lengths > 0) | np.isinf(lengths))
+        if len(wrong):
+            head, token = wrong[0]
+            raise ValueError(
+                "directions must have finite lengths above 0 in float64, got "
+                f"{lengths[head, token]:g} for head {head}, token {token}"
             )
 
     @property
@@ -115,8 +134,8 @@ class PaTH(Score):
             return from_host(mask, xp, device_of(q)) if isinstance(mask, np.ndarray) else mask
 
         none = xp.zeros_like(w[0, :, :1])
-        inside = lookup("q_positions", none, q_at[:, 0])  # raises, or is NaN, outside the sequence
-        inside = inside + xp.matrix_transpose(lookup("k_positions", none, k_at[0, :]))
+        inside = lookup("q_positions", none, q_at[:, 0], of=_TOKENS)  # raises, or is NaN
+        inside = inside + xp.matrix_transpose(lookup("k_positions", none, k_at[0, :], of=_TOKENS))
         found = product(q, k) + inside  # of later keys, which the caller masks, and the query's own
         for t in range(int(w.shape[-2]) - 1, -1, -1):  # q is H_{t+1} ... H_i q_i
             found = xp.where(here((k_at == t) & (q_at > t)), product(q, k), found)

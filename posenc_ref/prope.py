@@ -12,9 +12,13 @@ from ._arrays import lookup, product, real_numbers
 from ._cached import cached_property
 from ._namespace import Array, astype, device_of, from_host, has_float64, namespace, widen
 from ._positions import as_positions
+from ._text import shown
 from .accuracy import Truth
 from .rope import RoPE
 from .score import Score
+
+#: What positions count, in messages.
+_TOKENS = "the patches of all cameras"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,15 +82,17 @@ class PRoPE(Score):
             raise ValueError(f"projections must have shape (C, 4, 4), got {p.shape}")
         if not np.isfinite(p).all():
             raise ValueError("projections must be finite")
-        singular = np.flatnonzero(np.linalg.matrix_rank(p) < 4)
+        singular = np.flatnonzero(np.linalg.matrix_rank(_scaled(p)) < 4)
         if singular.size:
+            last = p[singular[0], 3]
+            hint = "its upper left 3 x 3 part must be invertible"
+            if last.tolist() != [0, 0, 0, 1]:
+                hint = f"its last row must be 0, 0, 0, 1, got {', '.join(f'{n:g}' for n in last)}"
             raise ValueError(
                 f"projections must be invertible, got a singular matrix for camera {singular[0]}: "
-                "the last row of P must be 0, 0, 0, 1"
+                f"{hint}"
             )
-        if not isinstance(self.grid, tuple | list) or len(self.grid) != 2:
-            raise TypeError(f"grid must be two integers, rows and columns, got {self.grid!r}")
-        grid = tuple(validate.size(f"grid[{n}]", side) for n, side in enumerate(self.grid))
+        grid = _two("grid", self.grid, "rows and columns")
         base = validate.real("base", self.base, above=1.0)
         self._set(head_dim=d, projections=p, grid=grid, base=base)
 
@@ -123,7 +129,7 @@ class PRoPE(Score):
                 "viewmats and intrinsics must have shapes (C, 4, 4) and (C, 3, 3), got "
                 f"{view.shape} and {k.shape}"
             )
-        height, width = (validate.size(f"image_size[{n}]", s) for n, s in enumerate(image_size))
+        height, width = _two("image_size", image_size, "height and width")
         lifted = np.zeros_like(view)
         lifted[:, :3, :3] = k
         lifted[:, 0] /= width
@@ -136,6 +142,12 @@ class PRoPE(Score):
     def rows(self) -> int | None:
         """The number of tokens, those of all cameras."""
         return int(self.projections.shape[0]) * self.grid[0] * self.grid[1]
+
+    @property
+    def telling_lengths(self) -> tuple[int, ...]:
+        """The number of tokens of two cameras: those of one do not show its matrix."""
+        cameras = int(self.projections.shape[0])
+        return (2 * self.grid[0] * self.grid[1],) if cameras > 1 else ()
 
     @cached_property
     def _inverses(self) -> np.ndarray:
@@ -191,7 +203,7 @@ class PRoPE(Score):
         if xp is not np:
             narrow = table if has_float64(xp, device_of(x)) else table.astype(np.float32)
             table = from_host(narrow, xp, device_of(x))
-        rows = astype(lookup("positions", table, positions), x.dtype)
+        rows = astype(lookup("positions", table, positions, of=_TOKENS), x.dtype)
         each = xp.reshape(rows, (int(positions.shape[0]), 1, 4, 4))
         part = xp.reshape(x, (*x.shape[:-1], self.head_dim // 8, 1, 4))
         return xp.reshape(xp.sum(each * part, axis=-1), x.shape)
@@ -229,3 +241,21 @@ class PRoPE(Score):
             parts += [one * c + two * s, two * c + one * s]
             swings += [angle * (one + two)] * 2
         return np.concatenate(parts, axis=-1), np.concatenate(swings, axis=-1)
+
+
+def _two(name: str, value: Any, what: str) -> tuple[int, ...]:
+    """Return two positive integers; ``what`` names them in the message."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name} must be two integers, {what}, got {shown(value)}")
+    return tuple(validate.size(f"{name}[{n}]", side) for n, side in enumerate(value))
+
+
+def _scaled(matrices: np.ndarray) -> np.ndarray:
+    """Return matrices whose rows, and then columns, have the largest size 1.
+
+    Their rank says whether P is singular: that of P itself would say it of a camera far away too.
+    """
+    for axis in (-1, -2):
+        size = np.abs(matrices).max(axis=axis, keepdims=True)
+        matrices = matrices / np.where(size > 0, size, 1.0)
+    return matrices

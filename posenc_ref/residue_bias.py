@@ -27,7 +27,8 @@ class ResidueBias(Bias):
     Formula
         ``b_c(i, j) = table[clip(i - j, -r, r) + r, c]`` for residues i (first axis of the pair
         representation) and j (second axis).  With ``period`` P, the offset i - j is first replaced
-        by ``i - j - n P`` with the integer n that makes it smallest: a cyclic chain.
+        by ``i - j - n P`` with the integer n that makes it smallest: a cyclic chain.  Of two equal
+        ones, P/2 and -P/2, either is right; here it has the sign of i - j.
     Source
         Jumper et al. 2021, supplement, algorithm 4 (relpos), with r = 32;
         ``period``: ColabDesign, ``add_cyclic_offset``; Boltz, ``cyclic_period``.

@@ -132,7 +132,7 @@ class SelectiveRoPE(Score):
         return self._angles(as_positions(positions, integers=True).values)
 
     def _angles(self, positions: Array) -> Array:
-        rows = lookup("positions", self._sums, positions)
+        rows = lookup("positions", self._sums, positions, of="the tokens of increments")
         xp: Any = namespace(rows)
         shape = (int(positions.shape[0]), self.heads, self.pairs)
         return xp.moveaxis(xp.reshape(rows, shape), 0, 1)

@@ -101,7 +101,7 @@ def _one(cls: Any) -> dict[str, Any]:
         return {"kind": "parts", "parts": parts}
     needs = dict(_needs(cls))
     if set(needs.values()) == {"a convolution"}:
-        return {"kind": "convolution"}
+        return {"kind": "convolution", "needs": needs}
     return {"kind": "learned", "needs": needs} if needs else {}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref.models.config_facts import table
-from posenc_ref.models.other.diffusers import POSITIONAL
+from posenc_ref.models.other.diffusers_entries import POSITIONAL
 
 DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "diffusers_defaults.json"

@@ -15,6 +15,7 @@ from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import FAR, bias_truth
+from posenc_ref.conformance.oracle.rings import on_rings
 
 from .cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, right, span
 from .diagnose_alibi import diagnose_alibi
@@ -191,6 +192,12 @@ def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
     judged = np.ones((q_len, k_len), dtype=bool)
     if not run.encoding.sees_future:
         judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
+    ring = on_rings(run.encoding, np.arange(k_len - q_len, k_len), np.arange(k_len))
+    if ring is not None:
+        defined, either = ring
+        judged = judged & defined & ~either  # a cause is sought where one offset is right
+        if not defined.all():
+            run.limit("offsets of a period or more are not judged: a ring has none")
     free = run.encoding.up_to_constant
     return _Called(lengths, answer, BiasCase(q_len, k_len, values, judged, free))
 

@@ -122,9 +122,9 @@ def bind(
                 f"{name or class_name(target)} does not take the arguments of surface {surface!r}: "
                 f"{SURFACES[surface].call}"
             )
-        return _numbering(target, encoding, config or {}, init or {}, name)
+        return _numbering(target, encoding, config or {}, init or {}, name, backend)
     if isinstance(encoding, ConvPositions):
-        return _convolution(target, encoding, init or {}, name)
+        return _convolution(target, encoding, init or {}, name, backend)
     if isinstance(encoding, Attention):
         encoding = encoding.encoding
     if isinstance(encoding, ModelEncoding):
@@ -178,9 +178,10 @@ def _numbering(
     config: Mapping[str, Any],
     init: Mapping[str, Any],
     name: str | None,
+    backend: str | None,
 ) -> Implementation:
     """Return a function that numbers tokens by a rule, called as the surface or by its names."""
-    library, words = libraries_of(target)[0], name or class_name(target)
+    library, words = _libraries(target, backend)[0], name or class_name(target)
     if takes(target, ROPE_INDEX):
         return Implementation(target, ROPE_INDEX, words, rule, library.backend)
     try:
@@ -191,11 +192,15 @@ def _numbering(
 
 
 def _convolution(
-    target: Any, encoding: ConvPositions, init: Mapping[str, Any], name: str | None
+    target: Any,
+    encoding: ConvPositions,
+    init: Mapping[str, Any],
+    name: str | None,
+    backend: str | None,
 ) -> Implementation:
     """Return layers that are called as the surface says, without other conventions."""
     surface = "convolve" if encoding.num_axes == 1 else "convolve_grid"
-    library, words = libraries_of(target)[0], name or class_name(target)
+    library, words = _libraries(target, backend)[0], name or class_name(target)
     try:
         call = target(**init) if isinstance(target, type) else target
     except Exception as error:
@@ -282,7 +287,9 @@ def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation
     """Return the best score, and its way of calling, or None."""
     best: tuple[int, Implementation | None] = (0, None)
     request = subject.request
-    for library in _libraries(subject):
+    for library in _libraries(
+        subject.owner if subject.owner is not None else subject.function, subject.request.backend
+    ):
         if backend_named(library.backend).missing() is not None:
             continue
         for convention in rows:
@@ -300,11 +307,10 @@ def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation
     return best
 
 
-def _libraries(subject: Subject) -> list[Library]:
+def _libraries(target: Any, backend: str | None) -> list[Library]:
     """Return the libraries to try: the one that the user names, or those that the code names."""
-    backend = subject.request.backend
     if backend is None:
-        return libraries_of(subject.owner if subject.owner is not None else subject.function)
+        return libraries_of(target)
     return [LIBRARIES.get(backend, Library(backend, backend))]
 
 

@@ -29,10 +29,12 @@ def name_layer_type(
         return
     for name, declared in others.items():
         if judge(declared).passed:
+            message = f"the function is right for your other layer type, {name!r}"
+            if found[first].code != "inaccurate":  # whose message says that no cause is known
+                message = f"{found[first].message}; {message}"
             found[first] = replace(
                 found[first],
-                message=f"{found[first].message}; the function is right for your other layer type, "
-                f"{name!r}",
+                message=message,
                 remedy=f"Use the table of the declared layer type here, and this one in layers of "
                 f"type {name!r}.",
             )

@@ -84,8 +84,12 @@ def match(
         if together and len(_explained(run, wrong, right, together[0])) == len(wrong):
             if further is not None:
                 more = list(further())
-                if all(fits(run, one, together[0].predict(one.facts)) for one in more):
-                    asked = len(more)
+                new = failed(run, more)
+                others = [one for one in more if all(one is not w for w in new)]
+                # What is measured on each call must be measured on these, too.
+                refit = fit(run, [*wrong, *new]) or together
+                if len(_explained(run, [*wrong, *new], others, refit[0])) == len(wrong) + len(new):
+                    together, asked = refit, len(more)
                 else:
                     together = [_in_part(mistake) for mistake in together]
             for mistake in together:

@@ -143,7 +143,7 @@ def _longrope(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]
 def _riflex(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
     mp = mpmath().mp
     wavelengths = [2 * mp.pi / w for w in _powers(base, d)]
-    if s.length > mp.nint(wavelengths[s.pair - 1]):
+    if s.fine_tuned or s.length > mp.nint(wavelengths[s.pair - 1]):
         wavelengths[s.pair - 1] = mp.mpf(s.length) / mp.mpf(s.periods)
     return [2 * mp.pi / x for x in wavelengths]
 

@@ -23,18 +23,44 @@ from posenc_ref.conv_positions import erf
 
 from .function import Arguments, Plain, written
 
-#: (B, S): shorter and longer than kernels, one token.
-SEQUENCES = ((2, 9), (1, 4), (3, 16), (2, 33), (1, 150))
-#: (B, height, width): wide and high grids.
-GRIDS = ((2, 3, 5), (1, 5, 3), (2, 4, 4), (1, 7, 9))
+#: (B, S): shorter and longer than kernels, more rows than other calls.
+SEQUENCES = ((2, 9), (1, 4), (3, 16), (2, 33), (1, 150), (5, 12), (1, 300))
+#: (B, height, width): wide, high and square grids, one row, one column.
+GRIDS = (
+    (2, 3, 5), (1, 5, 3), (2, 4, 4), (1, 7, 9), (1, 6, 1), (2, 1, 7), (1, 5, 5), (4, 8, 6),
+    (1, 9, 9),
+)  # fmt: skip
+#: Standard deviations of the channels before a LayerNorm, near the root of its eps.
+_SMALL = (3e-3, 1e-2)
 
 
 def _sequences(e: ConvPositions, seed: int, dtype: str) -> Iterator[Arguments]:
+    n, taps = e.stride, int(e.weights[0].shape[2])
     for b, s in SEQUENCES:
-        yield Arguments(f"{s} tokens", (dense((b, s, e.dim), seed + s),))
-    n = e.stride
+        if rows_kept(s, n, taps):
+            yield Arguments(f"{s} tokens", (dense((b, s, e.dim), seed + s),))
     yield Arguments("one token of the result", (dense((1, n, e.dim), seed + 1),), False)
     yield Arguments("equal tokens", (np.ones((1, 40, e.dim)),))
+    if e.layer_norm:
+        for size in _SMALL:
+            x = _almost_equal_channels(e, size * dense((e.dim,), seed + 2))
+            yield Arguments(f"channels that differ by {size:g} before the LayerNorm", (x,), False)
+
+
+def _almost_equal_channels(e: ConvPositions, wanted: np.ndarray) -> np.ndarray:
+    """Return tokens (1, S, C): the first of the sums with bias before the LayerNorm is ``wanted``.
+
+    Only near zero does the eps of the LayerNorm change what is returned.
+    """
+    kernel, c = _host(e.kernels()[0]), e.dim // e.groups
+    seen = kernel[:, :, kernel.shape[2] // 2 :].reshape(e.groups, c, -1)
+    missing = (wanted - _host(e.biases[0])).reshape(e.groups, c)
+    # Of all tokens with this sum the smallest, whose terms round least.
+    found = [np.linalg.lstsq(m, y, rcond=None)[0] for m, y in zip(seen, missing, strict=True)]
+    tokens = np.reshape(found, (e.dim, -1)).T
+    x = np.zeros((1, max(len(tokens), e.stride), e.dim))
+    x[0, : len(tokens)] = tokens
+    return x
 
 
 def _grids(e: ConvPositions, seed: int, dtype: str) -> Iterator[Arguments]:

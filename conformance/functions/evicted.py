@@ -20,11 +20,12 @@ from posenc_ref.conformance.oracle.transforms import alike, shift
 from .function import Arguments, Plain, written
 from .layouts import rotary_variants
 
-#: (B, H, S, kept, dropped); the last ones are long, or keep or drop nothing.
+#: (B, H, S, kept, dropped): short and long, many keys kept or dropped, or none.
 CALLS = (
     (2, 3, 9, 2, 3), (1, 2, 8, 4, 1), (3, 2, 12, 1, 7), (2, 1, 16, 4, 8),
     (1, 2, 6, 0, 2), (2, 2, 5, 3, 0), (1, 1, 7, 3, 4), (1, 2, 300, 4, 211),
-    (1, 1, 2050, 4, 1023), (1, 5, 33, 4, 1),
+    (1, 1, 2050, 4, 1023), (1, 5, 33, 4, 1), (1, 9, 160, 70, 2), (3, 2, 420, 130, 67),
+    (1, 1, 4300, 9, 4099),
 )  # fmt: skip
 _REQUIRED = 4
 _RIGHT = (

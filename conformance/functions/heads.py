@@ -6,6 +6,7 @@ Error unit (see :mod:`posenc_ref.accuracy`): that of the encoding, for each head
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,15 @@ _CALLS: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.arange(4)), (2, 1, np.arange(5)), (3, 1, np.arange(33)),
     (1, 1, np.array([37])), (2, 1, np.arange(1001, 1010)), (1, 1, np.array([7, 0, 90, 3])),
     (1, 1, np.array([4095, 65537, 100003])), (2, 3, np.arange(6)),
+    (5, 1, np.arange(70)), (1, 4, np.arange(40)), (1, 1, np.array([300007, 1048575])),
 )  # fmt: skip
 _OPTIONAL: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.array([-3, -64, -1])),
     (1, 1, np.array([0.5, 7.75, 33.5], np.float32)),
     (2, 1, np.array([[4, 9, 2, 0], [60, 5, 0, 1]])),
 )
-#: The farthest position of a picture on each axis.
-_SIDE = 97
+#: Positions of further axes lie below these: in calls near the origin, and in far ones.
+_SIDE, _FAR_SIDE = 97, 99991
 
 
 def by_head(encoding: Any) -> bool:
@@ -53,7 +55,8 @@ def _calls(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
         x = dense((rows, group * _heads(encoding), at.shape[-1], encoding.head_dim), seed + n)
         positions = at
         if axes > 1:
-            places = [at, *(at * (a + 2) % _SIDE for a in range(1, axes))]
+            side = _SIDE if at.max() <= _SIDE else _FAR_SIDE
+            places = [at, *(at * (a + 2) % side for a in range(1, axes))]
             each = [np.broadcast_to(p, (rows, at.shape[-1])) for p in places]
             positions = np.stack(each).astype(at.dtype)
         shown = ", ".join(map(str, at.ravel()[:3].tolist())) + ", ..." * (at.size > 3)
@@ -99,6 +102,16 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
     if w.shape[0] == w.shape[1]:
         text, remedy = "heads and axes are exchanged", "The weight is (H, A, P): exchange its axes."
         yield "head-order", text, _of(e.replace(weight=w.swapaxes(0, 1))), remedy
+    names = ("heads", "axes", "pairs")
+    for order in permutations(range(3)):
+        if order != (0, 1, 2):
+            stored = ", ".join(names[n] for n in order)
+            text = f"the weight, stored as ({stored}), is reshaped to (heads, axes, pairs)"
+            remedy = (
+                "Transpose the axes of the stored weight: a reshape keeps the order of numbers."
+            )
+            changed = e.replace(weight=w.transpose(order).reshape(w.shape))
+            yield "head-order", f"{text}, not transposed", _of(changed), remedy
     if e.num_axes > 1:
         text, remedy = "the position axes are in reverse order", "Use weight[:, a] for axis a."
         yield "axis-order", text, _of(e.replace(weight=w[:, ::-1])), remedy
@@ -132,6 +145,14 @@ def _fope(e: FoPE) -> Iterator[tuple[Any, ...]]:
         lambda x, at: _of(e)(x[..., order], at)[..., back],
         f"Pair d is the channels d and d + {e.head_dim // 2}.",
     )  # fmt: skip
+    if (kept := e.cos_coef.shape[2]) < e.head_dim // 2:
+        first = dropped_first(e)
+        home = np.argsort(first)
+        yield (
+            "dropped-pairs", "the dropped pairs are the first, not the last",
+            lambda x, at: _of(e)(x[..., first], at)[..., home],
+            f"Pad C and S behind their {kept} columns.",
+        )  # fmt: skip
     count = _heads(e)
     if count > 1:
         yield (
@@ -151,6 +172,12 @@ def _dealt(e: FoPE, x: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
 def interleaved(head_dim: int) -> np.ndarray:
     """Return the order of channels that puts interleaved pairs in the place of half-split ones."""
     return np.arange(head_dim).reshape(-1, 2).T.ravel()
+
+
+def dropped_first(e: FoPE) -> np.ndarray:
+    """Return the order of channels that puts the first pairs in the place of the dropped ones."""
+    pairs = np.roll(np.arange(e.head_dim // 2), int(e.cos_coef.shape[2]) - e.head_dim // 2)
+    return np.concatenate([pairs, pairs + e.head_dim // 2])
 
 
 def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
@@ -188,6 +215,9 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
     if k == d:
         text = "the coefficients are transposed"
         pairs.append((text, cos.swapaxes(-1, -2), sin.swapaxes(-1, -2)))
+    if min(k, d) < half:
+        whole = np.broadcast_to(np.eye(half), (len(cos), half, half))
+        pairs.append(("they are ignored: this is plain RoPE, of all pairs", whole, whole))
     for text, c, s in pairs:
         yield code, text, e.replace(cos_coef=c, sin_coef=s), right
     if len(cos) > 1:

@@ -135,6 +135,7 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "the norm subtracts the mean: it is LayerNorm, declared RMSNorm",
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
+    yield from _partly_normed(encoding, turned)
     for message, factor in (
         ("the mean of squares is divided by head_dim - 1, not by head_dim",
          lambda x, w: w * _norm(x) * np.sqrt(1 - 1 / x.shape[-1])),
@@ -152,6 +153,35 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
     for code, message, other in rotary_variants(encoding):
         rotated = _applied(other)
         yield written(code, message, lambda x, w, at, of=rotated: of(w * _norm(x), at))
+
+
+def _partly_normed(encoding: Rotary, turned: Function) -> Iterator[Mistake]:
+    """Yield norms that take rotated and other channels apart, if there are both."""
+    rotated = np.zeros(encoding.head_dim, bool)
+    rotated[np.concatenate(encoding.pairs())] = True
+    count, d = int(rotated.sum()), encoding.head_dim
+    if count == d:
+        return
+
+    def over(x: np.ndarray, some: np.ndarray) -> np.ndarray:
+        return np.asarray(x / np.sqrt(np.mean(x[..., some] ** 2, axis=-1, keepdims=True)))
+
+    for message, of in (
+        (f"the norm is over the {count} rotated channels only, not over all {d}",
+         lambda x, w: w * over(x, rotated)),
+        (f"the norm is over the {d - count} channels that are not rotated, not over all {d}",
+         lambda x, w: w * over(x, ~rotated)),
+        ("rotated and other channels have norms of their own",
+         lambda x, w: w * np.where(rotated, over(x, rotated), over(x, ~rotated))),
+        (f"only the {count} rotated channels are normalised, by their own norm",
+         lambda x, w: np.where(rotated, w * over(x, rotated), x)),
+        (f"only the {count} rotated channels are normalised",
+         lambda x, w: np.where(rotated, w * _norm(x), x)),
+        (f"the {d - count} channels that are not rotated are weighted, but not normalised",
+         lambda x, w: w * np.where(rotated, _norm(x), x)),
+    ):  # fmt: skip
+        remedy = f"Divide all {d} channels by the root of the mean square of all {d}, then rotate."
+        yield written("norm-order", message, lambda x, w, at, of=of: turned(of(x, w), at), remedy)
 
 
 def _applied(encoding: Rotary) -> Function:

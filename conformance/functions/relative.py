@@ -19,7 +19,9 @@ from posenc_ref.conformance.harness.probes import dense
 from .function import Arguments, Function, Plain, several, written
 
 #: The last window has more offsets than 8 bits can number.
-WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2), (9, 10))
+WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2), (9, 10), (5, 27))
+#: Numbers of tokens just past the blocks of 32, 64 and 128 in which functions work.
+PAST_BLOCKS = (33, 65, 130)
 
 
 def _windows(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -83,7 +85,7 @@ def _by_columns(window: tuple[int, int]) -> np.ndarray:
 
 
 def _shifted(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
-    for q, k in ((2, 2), (1, 1), (3, 3), (5, 5), (9, 9)):
+    for q, k in ((2, 2), (1, 1), (3, 3), (5, 5), (9, 9), *((n, n) for n in PAST_BLOCKS)):
         yield Arguments(f"Q = {q}, K = {k}", (dense((q, k), seed + q),))
     for q, k in ((2, 5), (1, 6), (3, 8)):
         yield Arguments(f"Q = {q}, K = {k}, with memory", (dense((q, k), seed + k),), False)
@@ -97,6 +99,12 @@ def _visible(arguments: tuple[Any, ...]) -> np.ndarray:
 def _trick(x: np.ndarray, rows: slice) -> np.ndarray:
     q, k = x.shape
     padded = np.concatenate([np.zeros((q, 1)), x], axis=1).reshape(k + 1, q)
+    return np.asarray(padded[rows].reshape(q, k))
+
+
+def _appended(x: np.ndarray, rows: slice) -> np.ndarray:
+    q, k = x.shape
+    padded = np.concatenate([x, np.zeros((q, 1))], axis=1).reshape(k + 1, q)
     return np.asarray(padded[rows].reshape(q, k))
 
 
@@ -124,6 +132,10 @@ def _or_0(column: Function) -> Function:
 def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
     for message, function in (
         ("the last row is dropped instead of the first", lambda x: _trick(x, slice(None, -1))),
+        ("the column of zeros is appended, not put in front, and the last row is dropped",
+         lambda x: _appended(x, slice(None, -1))),
+        ("the column of zeros is appended, not put in front",
+         lambda x: _appended(x, slice(1, None))),
         ("nothing is shifted", lambda x: x),
         ("one column too far", _taken(lambda i, j, q, k: q - i + j)),
         ("one column too little", _taken(lambda i, j, q, k: q - 2 - i + j)),
@@ -148,7 +160,7 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
-    for size, d in ((2, 4), (3, 4), (1, 8), (5, 8), (16, 16)):
+    for size, d in ((2, 4), (3, 4), (1, 8), (5, 8), (16, 16), *((n, 4) for n in PAST_BLOCKS)):
         q, rel = dense((size, d), seed + size), dense((2 * size - 1, d), seed + 40 + size)
         yield Arguments(f"S = {size}, d = {d}", (q, rel))
 

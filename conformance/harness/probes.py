@@ -24,6 +24,9 @@ GENERIC = np.array(
 WINDOWS = (1001, 4093, 32765, 131065)
 #: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
+#: A call ends in the last row of a table of each of these lengths, which may be a row short. Calls
+#: that reach farther may not use the table. The end of a context of 4096 is such a call, too.
+TABLES = (2**9, 2**10, 2**11, 2**13)
 #: The cases of one token per row, as in decoding: the first row of the batch, and all other rows.
 ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, other batch rows"
 #: The start of the names of the cases of one token at another, farther position.

@@ -14,6 +14,8 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
+from .rings import on_rings
+
 #: The length of the longest sequence in the judges of biases.
 FAR = 4099
 
@@ -161,7 +163,8 @@ def bias_truth(
 
     If the encoding is causal, only keys up to the query are judged. If the bias is defined up to
     a constant per row, which softmax ignores, the value at the query's own key is subtracted
-    from the reference and from ``actual``; A then includes the size of the actual constant.
+    from the reference and from ``actual``; A then includes the size of the actual constant.  At
+    half the period of a ring, the nearer one of the two offsets is the reference.
     """
     rows = np.arange(k_len - q_len, k_len)
     truth = encoding.truth(rows, range(k_len))
@@ -169,6 +172,14 @@ def bias_truth(
     judged = np.ones(truth.value.shape, dtype=bool)
     if not encoding.sees_future:
         judged = np.broadcast_to(np.arange(k_len) <= rows[:, None], truth.value.shape)
+    if (ring := on_rings(encoding, rows, np.arange(k_len))) is not None:
+        defined, either = ring
+        judged = judged & defined
+        other = np.swapaxes(encoding.truth(range(k_len), rows).value, 1, 2)
+        with np.errstate(invalid="ignore"):
+            nearer = either & (np.abs(actual - other) < np.abs(actual - truth.value))
+        value = np.where(nearer, other, truth.value)
+        truth = Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
     if not encoding.up_to_constant:
         return truth, actual, judged
     own = np.arange(q_len), rows

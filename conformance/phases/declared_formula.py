@@ -24,7 +24,7 @@ _SCALED: dict[type, str] = {
     pr.Proportional: "{base:.10g} ** (-2k/{d}) / {s.factor:g} with the whole head, {d}, in the "
     "exponent, for the first {n} pairs, and 0 for the others",
     pr.RIFLEx: "f_k, and 2 pi {s.periods:g} / {s.length} for pair {s.pair}, counted from 1, if its "
-    "period is shorter",
+    "period is shorter or the model is fine-tuned",
     pr.GivenFrequencies: "the given number k",
     pr.DynamicNTK: "B ** (-2k/{d}) with B = {base:.10g} * a ** ({d}/{d2}), a = {s.factor:g} L / "
     "{s.max_position} - {less:g}, L = {length}",

@@ -24,7 +24,13 @@ from .explain import explain, report
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
-from .nonlinear import diagnose_nonlinear, growing_errors, not_proportional, squared
+from .nonlinear import (
+    diagnose_nonlinear,
+    growing_errors,
+    not_proportional,
+    squared,
+    stretched_in_blocks,
+)
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
 from .telling import Telling
@@ -33,6 +39,9 @@ from .telling import Telling
 _SMALL = 2.0**-8
 #: The largest error of cos and sin in fixed point.
 _STEP = 2.0**-7
+#: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
+#: another one.
+_TESTED, _OTHER = 0.1, 0.25
 
 
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -88,8 +97,9 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     ):
         return  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
-    if [e.code for e in found] == ["position-scale"] and not_proportional(
-        run, tables, phases, declared
+    if [e.code for e in found] == ["position-scale"] and (
+        stretched_in_blocks(run, tables, phases, declared)
+        or not_proportional(run, tables, phases, declared)
     ):
         return
     theta = declared.frequencies
@@ -104,13 +114,36 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     fits = _explained(run, tables, seen, phases.sigma)
     if _strict(run) and not run.report.codes and _held(run, tables, seen):
         return
+    named = list(run.report.findings)
     if not fits and not _held(run, tables, seen):
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
         if not run.report.codes and not not_proportional(run, tables, phases, seen):
             growing_errors(run, tables, seen)
+        if run.report.findings == named and found and _refuted(run, tables, seen, phases):
+            _bounded(run, found, phases)
     elif fits and not run.report.codes:
         far_positions(run, tables, seen)
+
+
+def _refuted(run: Run, tables: Tables, seen: Declaration, phases: Phases) -> bool:
+    """Return whether most far positions have other angles than the findings give."""
+    at = GENERIC[run.ledger.highest >= GENERIC]
+    at = at[SIGMAS * phases.sigma.max(initial=0) * at < _TESTED]
+    if seen.by_length is not None or not at.size:
+        return False
+    cos, sin = unit_size(tables, at, seen)
+    true_cos, true_sin = seen.exact(at)
+    off = np.hypot(cos - true_cos, sin - true_sin).max(axis=1)
+    return bool(np.isfinite(off).all() and np.mean(off > _OTHER) > 0.5)
+
+
+def _bounded(run: Run, found: list[FrequencyMistake], phases: Phases) -> None:
+    """Say of frequencies that far positions refute where they were measured."""
+    for i, one in enumerate(run.report.findings):
+        if one.message in [e.message for e in found]:
+            text = f"up to position {phases.length - 1}, {one.message}; farther angles are others"
+            run.report.findings[i] = replace(one, message=text)
 
 
 def _constant(
@@ -318,9 +351,15 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
     misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
     found = float(options[int(np.argmin(misfit))])
     if min(misfit) > 0.25:
+        text = "at position 0 the pairs have angles that no single position gives"
+        turned = np.exp(1j * (start - start[0]))
+        if np.abs(turned - 1).max() <= run.budget * ROUNDOFF[run.coarse] * (1 + abs(start[0])):
+            text = f"a constant angle of {start[0]:.6g} rad is added to every pair"
+            if abs(np.exp(1j * start[0]) - np.exp(1j * declared.origin)) <= grain:
+                text += f": the offset {declared.origin:g} is added to angles, not to positions"
         run.add(
             "not-a-rotation",
-            "at position 0 the pairs have angles that no single position gives",
+            text,
             ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
             remedy=f"Turn every pair by (p + {declared.origin:g}) theta_k: add no angle of its own "
             "to a pair.",

@@ -231,7 +231,9 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     for i in range(2, at.size):
         expected = w * at[i]
         w = (expected + wrap(angles[i] - start - expected)) / at[i]
-    sigma = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at[-1]) / at[-1]
+    # Rounded cos and sin of an angle a are off by an angle of |sin 2a| roundings: 0 at a = 0.
+    sigma = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(np.sin(2 * start)) + np.abs(w) * at[-1])
+    sigma = sigma / at[-1]
     angle = np.abs(w) * at[:, None]
     slack = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"] * angle)
     misfit = np.abs(wrap(angles - start - at[:, None] * w))

@@ -20,8 +20,12 @@ _SMALL, _ALIKE = 2.0**-8, 0.8
 _LEAST, _MOST = 0.2, 2.0
 #: The fewest distances.
 _FEWEST = 4
+#: The sizes of blocks within which positions may be stretched: tables of a fine part of positions.
+_BLOCKS = (*(2**n for n in range(5, 15)), 100, 1000, 10000)
 #: The largest error of predicted cos and sin, and the least error of the declared ones.
 _NEAR, _FAR = 0.05, 0.25
+#: The relative difference of a measured factor from one that is known.
+_SAME = 2.0**-18
 
 
 def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
@@ -198,3 +202,37 @@ def not_proportional(run: Run, tables: Tables, phases: Phases, declared: Declara
     text = "the angles are not proportional to the position"
     run.add("position-scale", text, where, remedy=_remedy(declared))
     return True
+
+
+def stretched_in_blocks(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> bool:
+    """Report positions that are stretched within blocks of N, and right at multiples of N.
+
+    Position p is then ``p - p % N + ratio (p % N)``. Return whether that gives all far angles.
+    """
+    at = np.sort(GENERIC[run.ledger.highest >= GENERIC])
+    theta = declared.frequencies
+    if declared.by_length is not None or (theta <= 0).any() or at.size < _FEWEST:
+        return False
+    cos, sin = unit_size(tables, at, declared)
+    measured = float(np.median(declared.sign * phases.frequencies / theta))
+
+    def off(used: np.ndarray) -> float:
+        angle = (used + declared.origin)[:, None] * theta
+        return float(np.abs(cos + 1j * declared.sign * sin - np.exp(1j * angle)).max())
+
+    if off(at * measured) < _FAR:
+        return False
+    for size in _BLOCKS:
+        near = abs(measured * (size - 1) / size - 1) <= _SAME
+        ratio = size / (size - 1) if near else measured
+        if off(at - at % size + ratio * (at % size)) <= _NEAR:
+            table = f"(numpy.arange({size}), not numpy.linspace(0, {size}, {size}))"
+            run.add(
+                "position-scale",
+                f"within each block of {size} positions, the position in the block is multiplied "
+                f"by {ratio:.7g}; multiples of {size} are right",
+                f"angles at {at.size} positions up to {at[-1]}, to {_NEAR:g}",
+                remedy=f"Let position p mod {size} of a block be itself" + f" {table}" * near + ".",
+            )
+            return True
+    return False

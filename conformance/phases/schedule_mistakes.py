@@ -214,7 +214,10 @@ def _one_pair(encoding: RoPE, s: pr.RIFLEx) -> Iterator[FrequencyMistake]:
     right = f"Pair {s.pair}, counted from 1, turns by 2 pi * {s.periods:g} / {s.length}."
     if encoding.frequencies()[k] == plain[k]:
         text = f"RIFLEx: pair {s.pair} is changed, although {s.length} frames are within its period"
-        remedy = "Change the frequency only in videos that are longer than the period of the pair."
+        remedy = (
+            "Change the frequency only in videos that are longer than the period of the pair, or "
+            "declare fine_tuned=True."
+        )
         yield FrequencyMistake("scaling-formula", text, with_pair(k, slowed), remedy=remedy)
         return
     for other, why in ((s.pair + 1, ": it is counted from 0"), (s.pair - 1, "")):

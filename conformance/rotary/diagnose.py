@@ -68,6 +68,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
+    if not run.report.findings and not run.settings.reduced:
+        turned.judged_again(run, encoding)
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:

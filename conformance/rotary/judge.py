@@ -19,6 +19,7 @@ from posenc_ref.conformance.harness.probes import (  # fmt: skip
     ONE_TOKEN,
     REPORTED,
     SHORT,
+    TABLES,
     WIDE,
     WINDOWS,
     dense,
@@ -193,6 +194,9 @@ def _values(run: Run, access: Access, dim: int) -> tuple[int, bool]:
         farther, again = _timed(access, REPORTED[-1] - 1)
         highest, quick = max(highest, farther), quick or again
         groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
+        # Other surfaces may need a call for each token.
+        tables = TABLES if run.report.surface == "apply" else ()
+        groups |= {f"end of a table of {n} rows": np.arange(n - 3, n) for n in tables}
     groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
     if run.settings.reduced:
         groups = {"all of these positions": np.unique(np.concatenate([*groups.values()]))}

@@ -172,6 +172,14 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     )
 
 
+def judged_again(run: Run, encoding: Rotary) -> bool:
+    """Report the positions used in the judged calls, made again; return whether they are found."""
+    if encoding.depends_on_length or encoding.num_axes > 1:
+        return False
+    calls = list(_calls(run, encoding, tuple(_judged(run))))
+    return bool(failed(run, calls)) and name_positions(run, calls, "wrong-row")
+
+
 def _code(run: Run) -> str:
     """Return the code of wrong positions in some forms of calls: per row, single, or others."""
     failed = {f.case for f in run.failures}

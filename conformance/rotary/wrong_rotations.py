@@ -32,11 +32,11 @@ def rotations(encoding: Rotary) -> Iterator[Mistake]:
         lambda call: identical(call.x),
         "Rotate these tokens too, by the angles of their positions.",
     )
-    yield from _turned(encoding)
+    yield from other_rotations(encoding)
     yield from _reordered(encoding)
 
 
-def _turned(encoding: Rotary) -> Iterator[Mistake]:
+def other_rotations(encoding: Rotary) -> Iterator[Mistake]:
     """Yield rotations backwards, of other pairs, without the scaling, and with other factors."""
     if not isinstance(encoding, RoPE | MultiAxisRoPE):
         return

@@ -134,7 +134,7 @@ def calls(declared: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     e: Any = of.encoding
     d = getattr(e, "head_dim", None) or _DIM
     fixed = e.num_heads if isinstance(e, Bias) else e.heads if isinstance(e, Score) else None
-    fixed = e.heads if isinstance(e, Rotary) and by_head(e) else fixed
+    fixed = getattr(e, "heads", None) if isinstance(e, Rotary) and by_head(e) else fixed
     axes = e.num_axes if isinstance(e, Rotary) else 1
     most, whole = most_tokens(e), whole_tokens(e)
     for i, call in enumerate(_sizes(declared)):

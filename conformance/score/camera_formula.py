@@ -18,16 +18,23 @@ def prope(call: Scored, s: Steps) -> Terms:
     """Return the terms of PRoPE."""
     e: PRoPE = call.encoding
     eye = np.broadcast_to(np.eye(4), e.projections.shape)
+    lens, view = _parts(np.asarray(e.projections))
+    centred = lens.copy()
+    centred[:, :2, 2] += 0.5
     p = s.pick(
         "the matrix P",
         np.asarray(e.projections),
         (_CODE, "is that from image to world, the inverse", np.linalg.inv(e.projections)),
+        (_CODE, "is made from poses camera to world: K times the inverse of [R t]",
+         lens @ np.linalg.pinv(view)),
+        (_CODE, "is [R t], without K", view),
+        (_CODE, "has a centre of K from which 0.5 is not subtracted", centred @ view),
         (_CODE, "is transposed", np.swapaxes(e.projections, -1, -2)),
         (_CODE, "has no translation", _without(e.projections, np.s_[:, :3, 3])),
         ("wrong-row", "is that of the cameras in reverse order", e.projections[::-1]),
         (_CODE, "is that of camera 0 for every camera", e.projections[:1] + 0 * e.projections),
         right="Use P of the token's own camera, from world to image.",
-    )
+    )  # fmt: skip
     inverse, across = np.linalg.pinv(p), np.swapaxes(p, -1, -2)
     of_q = s.pick(
         "the matrix on queries",
@@ -101,6 +108,15 @@ def prope(call: Scored, s: Steps) -> Terms:
         right="Turn half-split pairs of q and k by minus the angle, before their product.",
     )
     return {"content-content": value}
+
+
+def _parts(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return K, upper triangular with a positive diagonal, and [R t] of every ``P = K [R t]``."""
+    lens = np.tile(np.eye(4), (len(matrices), 1, 1))
+    _, r = np.linalg.qr(np.swapaxes(matrices[:, 2::-1, :3], -1, -2))
+    lens[:, :3, :3] = np.swapaxes(r, -1, -2)[:, ::-1, ::-1]
+    lens[:, :3, :3] *= np.where(np.diagonal(lens[:, :3, :3], axis1=1, axis2=2) < 0, -1, 1)[:, None]
+    return lens, np.linalg.pinv(lens) @ matrices
 
 
 def _without(matrices: np.ndarray, index: tuple[slice | int, ...]) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Learned, ModelEncoding, Score
+from posenc_ref import Bias, Learned, ModelEncoding, PRoPE, Score
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
@@ -32,7 +32,7 @@ from posenc_ref.rotary_score import RotaryScore
 from .capped import CAPPED, capped
 from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
-from .far import LONGEST, late_scale, require, rules_of
+from .far import FAR, LONGEST, late_scale, require, rules_of
 from .formulas import changed_steps
 from .mistakes import logit_mistakes
 from .query_scales import query_scale_changes
@@ -44,6 +44,8 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
+#: A further call of an encoding with numbers of its own for every token.
+_TOKENS: Size = (1, 1, 1, 700)
 #: Calls that could refute a cause which explains all others.
 REFUTING: tuple[Size, ...] = ((1, 5, 6, 6), (2, 2, 3, 23), (1, 1, 40, 47))
 _KEYS = "key heads"
@@ -61,6 +63,8 @@ MORE = {
 MOST = 4000
 #: Channels of q and k if the encoding does not define them.
 _DIM = 64
+#: What holds in calls with keys of two cameras.
+_CAMERAS = "two cameras meet"
 #: The most keys in a call with as many queries, in which keys are far.
 _SQUARE = 2**8
 #: Calls with more logits than this use batch size 1.
@@ -76,7 +80,9 @@ def judge(run: Run) -> None:
         return
     lengths = {one.facts.k.shape[2] for one in seen}
     for rules, telling in _far(run).items():
-        require(run, "", [n for n in telling if n not in lengths], " keys", rules)
+        met = range(max(lengths) + 1) if rules == _CAMERAS else lengths
+        name = "second camera" if rules == _CAMERAS else FAR
+        require(run, "", [n for n in telling if n not in met], " keys", rules, name)
     if not whole:
         seen += _crossed(run, CROSSED)
         seen += _crossed(run, MORE) if run.failures else []
@@ -103,10 +109,15 @@ def _constants(one: JudgedCall) -> RowConstants:
 
 def _probes(run: Run, whole: tuple[Size, ...]) -> Iterator[Probe]:
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
-    for size in whole or (*SIZES, *OPTIONAL):
+    more = (_TOKENS,) if getattr(run.encoding, "holds_tokens", False) else ()
+    seen = set()
+    for size in whole or (*SIZES, *OPTIONAL, *more):
         call = of(run, size)
         if call is not None:
             case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+            if more and case in seen:  # two sizes, cut to the tokens of the encoding
+                continue
+            seen.add(case)
             yield Probe("logits", case, call, bool(whole) or size in SIZES)
     for telling in _far(run).values():
         yield from _far_probes(run, telling)
@@ -114,17 +125,24 @@ def _probes(run: Run, whole: tuple[Size, ...]) -> Iterator[Probe]:
 
 def _far(run: Run) -> dict[str, tuple[int, ...]]:
     """Return numbers of keys with which rules hold that hold in no shorter call."""
-    of = run.encoding
+    of: Any = run.encoding
+    found: dict[str, tuple[int, ...]] = {}
+    if isinstance(of, ModelEncoding):
+        late = {f"{type(one).__name__} acts": late_scale(one) for one in of.query_scale.values()}
+        found = {rules: (at + 1,) for rules, at in late.items() if at is not None}
+        of = of.only if any(one is not None for one in of.encodings.values()) else None
     if isinstance(of, RotaryScore):
-        return {rules_of(of): of.telling_lengths}
-    scales = of.query_scale.values() if isinstance(of, ModelEncoding) else ()
-    late = {f"{type(scale).__name__} acts": late_scale(scale) for scale in scales}
-    return {rules: (at + 1,) for rules, at in late.items() if at is not None}
+        found[rules_of(of)] = of.telling_lengths
+    elif isinstance(of, PRoPE):
+        found[_CAMERAS] = of.telling_lengths
+    return found
 
 
 def _far_probes(run: Run, telling: tuple[int, ...]) -> Iterator[Probe]:
     """Yield calls in which a query meets keys under every rule of the encoding."""
     of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    if telling and isinstance(run.encoding, Score) and run.encoding.rows is not None:
+        telling = tuple(dict.fromkeys((*telling, run.encoding.rows)))
     for n in telling:
         n_q = n if n <= _SQUARE else 1
         call = of(run, (1, 1, n_q, n)) if n <= LONGEST else None
@@ -202,9 +220,12 @@ def _of_score(run: Run, size: Size) -> Scored | None:
     b, h, n_q, n_k = size
     whole = encoding.rows
     if whole is not None and n_k > whole:
-        if n_q != n_k or n_k <= whole + 1:
+        if encoding.holds_tokens and size[:3] == (1, 1, 1):
+            n_k = whole  # the last token, and all others
+        elif n_q != n_k or n_k <= whole + 1:
             return None
-        n_q = n_k = whole
+        else:
+            n_q = n_k = whole
     d = encoding.head_dim
     return _drawn(run, encoding, (b, encoding.heads or h, n_q, n_k), d, encoding.own_scale(d))
 

@@ -159,6 +159,18 @@ def self_extend(declared: SelfExtend) -> Iterator[Change]:
     yield *_plain(declared, "groups"), floors
     text = "the floor is taken of the offset, (i - j) // group, not of both positions"
     yield "far-keys", text, offset(lambda r: r // g + shift), floors
+    for up_q, up_k, words in (
+        (g - 1, 0, "far queries are rounded up, not down"),
+        (0, g - 1, "far keys are rounded up, not down"),
+        (g - 1, g - 1, "far queries and far keys are rounded up, not down"),
+        (g // 2, g // 2, "far queries and far keys are rounded to the nearest, not down"),
+    ):
+        text = f"the groups of {words}"
+        rounded = far(
+            lambda i, n=up_q: (i + n) // g + shift,  # type: ignore[misc]
+            lambda j, n=up_k: (j + n) // g,  # type: ignore[misc]
+        )
+        yield "far-keys", text, rounded, floors
     text = "positions are divided by the group size without rounding down"
     yield "far-keys", text, far(lambda i: i / g + shift, lambda j: j / g), floors
     for number, words in (

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 
 import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import Variables
+from posenc_ref.conformance.diagnosis.match import placed
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import (
     Tokens,
@@ -21,6 +24,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.oracle.apply import joined
 from posenc_ref.conformance.oracle.calls import at_length
+from posenc_ref.conformance.rotary.wrong_rotations import other_rotations
 
 from .offset_mistakes import HALVES
 
@@ -72,6 +76,24 @@ class Chunked:
             part = at_length(self.encoding, self.x[:, :, kept], p[..., kept], max(n, 1))
             parts.append(part)
         return joined(parts)
+
+    def partly(self, where: Callable[[int, int], bool], mistake: Mistake) -> Truth | None:
+        """Return the result if a mistake of rotations is made in some chunks only.
+
+        ``where(j, n)`` says whether it is made in chunk j of n tokens. The result is None if no
+        judged token is in such a chunk.
+        """
+        positions, start = np.arange(self.x.shape[2]), self.tail.start
+        parts, made = [], False
+        for j, (a, b, n) in enumerate(zip(self.starts, self.ends, self.lengths, strict=True)):
+            kept = slice(max(a, start), max(b, start))
+            x, at = self.x[:, :, kept], positions[kept]
+            wrong = None
+            if at.size and where(j, b - a):
+                wrong = mistake.predict(SimpleNamespace(x=x, positions=at))
+            made |= wrong is not None
+            parts.append(wrong or at_length(self.encoding, x, at, max(n, 1)))
+        return joined(parts) if made else None
 
     def rotated(self) -> np.ndarray:
         """Return the judged tokens before the rotation."""
@@ -325,3 +347,27 @@ def chunk_mistakes() -> Iterator[Mistake]:
     ):
         text = f"the frequencies of every chunk are those for {what}"
         yield Mistake(code, text, with_lengths(lengths), remedy.format(up_to))
+
+
+#: Chunks in which another rotation may be made, given their number and their length.
+_PLACES: dict[str, Callable[[int, int], bool]] = {
+    "in chunks of one token": lambda j, n: n == 1,
+    "in chunks of several tokens": lambda j, n: n > 1,
+    "in the first chunk": lambda j, n: j == 0,
+    "in chunks after the first": lambda j, n: j > 0,
+}
+
+
+def rotations_in_part(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield other rotations at the right positions that are made in some chunks only."""
+    if encoding.depends_on_length or encoding.num_axes > 1:
+        return
+    for mistake in other_rotations(encoding):
+        for words, where in _PLACES.items():
+            yield replace(
+                placed(mistake, f"only {words}"), predict=partial(_partly, where, mistake)
+            )
+
+
+def _partly(where: Callable[[int, int], bool], mistake: Mistake, call: Chunked) -> Truth | None:
+    return call.partly(where, mistake)

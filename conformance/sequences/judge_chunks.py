@@ -10,7 +10,7 @@ from typing import Any
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
-from posenc_ref.conformance.diagnosis.match import failed, match
+from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness.crossing import Crossing, Row
@@ -22,7 +22,7 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .cache_mistakes import cache_mistakes, length_mistakes
 from .call import called, first_positions, judge_repetition
-from .chunk_mistakes import Chunked, chunk_mistakes
+from .chunk_mistakes import Chunked, chunk_mistakes, rotations_in_part
 
 #: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
 CHUNKS: tuple[tuple[int, ...], ...] = (
@@ -102,7 +102,8 @@ def _judge(
         if not found and not name_positions(run, calls, _code(cache), further):
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
         if run.failures and not run.report.codes:
-            match(run, calls, mistakes(), parts=False)
+            others = likely(run, calls, rotations_in_part(encoding))
+            match(run, calls, chain(mistakes(), others), parts=False)
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
 from .call import called, first_positions, judge_repetition
-from .offset_mistakes import Offset, offset_mistakes
+from .offset_mistakes import Offset, offset_mistakes, row_orders
 
 #: (B, H, S), and a different offset for each row; one case has a single token per row. Where there
 #: are four rows, the first, the last, the smallest and the largest offset are those of four rows.
@@ -38,6 +39,7 @@ ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021), ((1, 2, 130), 41))
 FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((4, 2, 7), (11, 30, 2, 14)),
     ((2, 3, 37), (9, 64)),
+    ((5, 1, 3), (30, 2, 50, 11, 7)),
 )
 #: Larger offsets may be refused.
 REQUIRED = 37
@@ -55,7 +57,8 @@ def judge(run: Run) -> None:
         return
     _same_token(run, encoding)
     further = partial(_further, run, encoding)
-    found = match(run, calls, offset_mistakes(), parts=False) and run.report.codes
+    known = chain(offset_mistakes(), row_orders())
+    found = match(run, calls, known, parts=False, further=further) and run.report.codes
     if not found and not name_positions(run, calls, "decode-offset", further):
         recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
         judge_as_apply(run, partial(_view, run), encoding, recipe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import Variables
-from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import (
     Tokens,
     at,
@@ -178,3 +178,34 @@ def offset_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from only_first_row()
+
+
+def row_orders() -> Iterator[Mistake]:
+    """Yield results whose rows are right, but come in another order."""
+
+    def reordered(order: Callable[[np.ndarray], np.ndarray]) -> Callable[[Offset], Truth]:
+        def predict(call: Offset) -> Truth:
+            rows = order(call.offset)
+            return each_part(call.truth(), lambda part: np.broadcast_to(part, call.x.shape)[rows])
+
+        return predict
+
+    remedy = "Put row b of the result where row b of x was: after rows are sorted by an "
+    remedy += "order, index the result with argsort(order)."
+    for by, order in (
+        ("offset", lambda offset: np.argsort(offset, kind="stable")),
+        ("falling offset", lambda offset: np.argsort(-offset, kind="stable")),
+    ):
+        for text, of in (
+            ("and put back by the same permutation, not by its inverse",
+             lambda offset, order=order: order(offset)[order(offset)]),
+            ("and not put back", order),
+            ("in the result only, by the inverse of the permutation that sorts them",
+             lambda offset, order=order: np.argsort(order(offset))),
+        ):  # fmt: skip
+            text = f"rows are sorted by {by} {text}"
+            yield Mistake("row-offset", text, reordered(of), remedy)
+    text = "the rows of the result are in the reverse order"
+    yield Mistake(
+        "row-offset", text, reordered(lambda offset: np.arange(offset.size)[::-1]), remedy
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import BoxSine
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
+from posenc_ref.axis_sinusoids import AxisSinusoids
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
@@ -40,6 +42,35 @@ def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
             steps[text] = (cut, scaled)
         for message, each in steps.items():
             yield Mistake("position-precision", message, looked_up(rows, *each))
+    if isinstance(encoding, AxisSinusoids):
+        for half in _HALF:
+            text = f"angles are rounded to {half}"
+            remedy = "Keep angles in float32 or float64: round sines and cosines only."
+            predict = partial(_half_angles, encoding, half)
+            yield Mistake("angle-precision", text, predict, remedy)
+
+
+def _half_angles(encoding: AxisSinusoids, half: str, positions: Any) -> Truth | None:
+    """Return the rows at angles that are rounded, with a step of them for angles near a tie."""
+    at = np.asarray(positions, np.float64)
+    if at.ndim != 2 or not at.size:
+        return None
+    values, sizes = [], []
+    for axis, part in encoding.parts():
+        angle = (at[axis] + part.offset)[:, None] * np.asarray(part.frequencies(), np.float64)
+        near = 4 * ROUNDOFF["float32"]
+        low, middle, high = (rounded(angle * (1 + e), half) for e in (-near, 0.0, near))
+        step = np.maximum(np.abs(low - middle), np.abs(high - middle)) / ROUNDOFF["float32"]
+        value, size = np.zeros((2, *angle.shape[:1], part.dim))
+        for columns, wave in zip(part.columns(), (np.sin, np.cos), strict=True):
+            value[:, columns] = part.scale * wave(middle)[:, : columns.size]
+            size[:, columns] = abs(part.scale) * (np.abs(angle) + step)[:, : columns.size]
+        values.append(value)
+        sizes.append(size)
+    value, size = (
+        np.concatenate(each, axis=-1)[..., encoding.columns()] for each in (values, sizes)
+    )
+    return Truth(value, np.abs(value), size)
 
 
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:

@@ -16,6 +16,12 @@ from posenc_ref import (
 )
 from posenc_ref.conformance.diagnosis.steps import Steps
 
+#: Pi with few digits, rounded or cut off.
+_PI = (
+    "3.1416", "3.14", "3.141593", "3.14159", "3.1415926", "3.142", "3.1415", "3.141", "3.141592",
+    "3.1", "3",
+)  # fmt: skip
+
 
 def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
     """Return the rows of Time2Vec."""
@@ -78,7 +84,7 @@ def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
         "pi",
         exact,
         *(("range-reduction", f"is written as {digits}", exact / np.pi * float(digits))
-          for digits in ("3.1416", "3.14", "3.141593", "3.14159", "3.1415926", "3.142")),
+          for digits in _PI),
     )  # fmt: skip
     levels = s.factor("the frequency", 1.0, "exponent")
     angle = (v.T @ matrix.T) * unit * levels

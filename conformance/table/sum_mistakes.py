@@ -53,6 +53,16 @@ def sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         at(lambda b, s: np.arange(b)[:, None]),
         "x is (B, S, dim) here: cut the table to x.shape[1].",
     )
+    for text, places in (
+        ("through all rows of the batch: row b starts at b S",
+         lambda b, s: np.arange(b * s).reshape(b, s)),
+        ("through all rows of the batch, the rows of one token first: token i of row b is i B + b",
+         lambda b, s: np.arange(b * s).reshape(s, b).T),
+        ("from the batch index on: token i of row b is b + i",
+         lambda b, s: np.arange(b)[:, None] + np.arange(s)),
+    ):  # fmt: skip
+        remedy = "Count the tokens of each row from 0: the position is the index on axis 1 of x."
+        yield Mistake("position-axis", f"tokens are counted {text}", at(places), remedy)
     offset = getattr(encoding, "offset", 0)
     for code, message, change in other_rows(offset):
         yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))), row_of(offset))  # type: ignore[misc]

@@ -128,6 +128,10 @@ class Settings:
             )
         return found[0] if found else None
 
+    def reads(self, key: str) -> bool:
+        """Return whether the configuration class has a default or another name for an entry."""
+        return key in self.defaults or key in self._aliases or key in self._aliases.values()
+
     def default(self, key: str) -> Any:
         """Return the default of the configuration class, or None."""
         value = self.defaults.get(self._aliases.get(key, key), self.defaults.get(key))

@@ -165,6 +165,7 @@ _TABLE: tuple[tuple[Rule, str], ...] = (
     (_SECTIONS, "mrope_section xdrope_section"),
     (_NAMES, "layer_types block_types mlp_layer_types"),
     (list_of(lambda name, value: None, "0 and 1"), "no_rope_layers"),
+    (list_of(between(0, LENGTH), "tokens for each compressed key"), "compress_ratios"),
     (list_of(_LAYERS, "layers"), "attn_layer_indices rope_scaling_layers"),
     (list_of(length, "window sizes"), "attention_windows"),
     (flag, "use_sliding_window alibi use_dynamic_ntk use_logn_attn position_encoding_2d truncate "

@@ -51,10 +51,11 @@ def other_model(settings: Settings, learned: bool) -> ModelEncoding:
             "to a preset, preset('intern-s1-pro', cos_coef=..., sin_coef=...), or to FoPE"
         )
     if facts["kind"] in ("t5", "learned") and not learned:
-        field, name = ("table", "t5") if facts["kind"] == "t5" else ("weight", "gpt-2")
+        field = "table" if facts["kind"] == "t5" else "weight"
         raise settings.wrong(
-            f"it has no rotary encoding but a learned {field}, which no configuration has: pass it "
-            f"to a preset, such as preset({name!r}, {field}=...)"
+            f"it has no rotary encoding but a learned {field}, which no configuration has: it is "
+            f"{facts['tensor']} of the checkpoint. Pass it to a preset, such as "
+            f"preset({facts['preset']!r}, {field}=...)"
         )
     made: ModelEncoding = _KINDS[facts["kind"]](settings, facts)
     return made
@@ -64,6 +65,14 @@ def other_settings(config: Mapping[str, Any], model_type: str) -> Settings:
     """Return the entries of such a configuration; its conventions are the facts of the model."""
     settings = Settings(config, model_type, "half")
     settings.conventions = table("other_models")["models"][model_type]
+    named = settings.given("architectures") or ()
+    if isinstance(named, list | tuple) and "Chronos2Model" in named:
+        raise settings.wrong(
+            "the architecture Chronos2Model is that of chronos-forecasting, not T5: over time, "
+            "queries and keys of d_kv channels rotate as RoPE(d_kv, layout='half', "
+            "base=rope_theta), with a softmax scale of 1; attention over groups encodes no "
+            "positions. Declare that RoPE"
+        )
     refuse_unread(settings)
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
         # Falcon's class always writes them.

@@ -89,7 +89,9 @@ def _has_encoding(settings: Settings) -> bool:
             continue
         if value is None or value is False or value == "nope":
             return False
-        raise settings.wrong(f"{key} must be {wanted[0]!r}, for a rotary encoding, got {value!r}")
+        raise settings.wrong(
+            f"it has no rotary encoding: {key} is {value!r}, where {wanted[0]!r} means a rotary one"
+        )
     return True
 
 

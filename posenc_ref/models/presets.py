@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from posenc_ref import _validate as validate
 from posenc_ref._json import from_dict
 from posenc_ref._text import shown
@@ -204,6 +206,12 @@ def _configured(
 
 def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
     needed = {f: facts[f] for f in entry.get("needs", {})}
+    for fact, shape in entry.get("shapes", {}).items():
+        given = np.shape(needed[fact])
+        if given != tuple(shape):
+            raise ValueError(
+                f"{fact} must have the shape {tuple(shape)}, got {given}: {entry['needs'][fact]}"
+            )
     encodings: dict[str, Encoding] = {
         layer_type: from_dict(_derived({**body, **needed}))
         for layer_type, body in entry["encodings"].items()

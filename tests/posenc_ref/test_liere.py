@@ -86,6 +86,9 @@ def test_values(rng):
         LieRE(6, g, AT)
     with pytest.raises(ValueError, match=r"coordinates must have shape \(S, A\) with the A = 2"):
         LieRE(D, g, AT[:, :1])
+    with pytest.raises(ValueError, match=r"generators times coordinates must be at most 1e\+150"):
+        LieRE(D, g * 1e300, AT)
+    assert np.isfinite(LieRE(D, g * 1e140, AT).matrices()).all()
     with pytest.raises(ValueError, match="coordinates must be finite"):
         LieRE(D, g, AT + np.inf)
     with pytest.raises(ValueError, match=r"positions must lie in 0 \.\. 11"):

@@ -105,6 +105,8 @@ def test_values():
     assert (e.heads, e.rows, e.head_dim) == (H, S, D)
     with pytest.raises(ValueError, match=r"beta must have shape \(2, 11\)"):
         PaTH(V, BETA[:, 1:])
+    with pytest.raises(ValueError, match="lengths above 0 in float64, got 0 for head 1, token 3"):
+        PaTH(np.where(np.arange(2 * S).reshape(2, S, 1) == S + 3, 0.0, V), BETA)
     with pytest.raises(ValueError, match="forget must have the 2 heads and 11 tokens"):
         PaTH(V, BETA, forget=ForgettingBias(GATES.log_gates[:, 1:]))
     with pytest.raises(TypeError, match="forget must be a ForgettingBias"):
@@ -112,5 +114,5 @@ def test_values():
     with pytest.raises(ValueError, match="gates_scaled must be False without forget"):
         PaTH(V, BETA, gates_scaled=True)
     for q_at, k_at in ((S, 0), (0, -1), (0, S)):
-        with pytest.raises(ValueError, match=r"_positions must lie in 0 \.\. 10"):
+        with pytest.raises(ValueError, match=r"_positions must .* 10, the tokens of directions"):
             scores(e, Q[:, :, :1], K[:, :, :1], [q_at], [k_at])

@@ -88,6 +88,16 @@ def test_values(rng):
         PRoPE(12, poses(rng), grid=GRID)
     with pytest.raises(ValueError, match="a singular matrix for camera 1"):
         PRoPE(D, poses(rng) * np.array([1, 0, 1])[:, None, None], grid=GRID)
+    flat = poses(rng)
+    flat[1, 0] = flat[1, 1]
+    with pytest.raises(ValueError, match="camera 1: its upper left 3 x 3 part must be"):
+        PRoPE(D, flat, grid=GRID)
+    far = poses(rng)
+    far[:, 2, 3] = 1e8  # invertible, although its numbers are of very different sizes
+    assert PRoPE(D, far, grid=GRID).rows == S
+    for size in (5, (5, 5, 5)):
+        with pytest.raises(TypeError, match="image_size must be two integers, height and width"):
+            PRoPE.of(D, far, np.tile(np.eye(3), (3, 1, 1)), image_size=size, grid=GRID)
     with pytest.raises(TypeError, match="grid must be two integers"):
         PRoPE(D, poses(rng), grid=6)
     with pytest.raises(ValueError, match=r"shapes \(C, 4, 4\) and \(C, 3, 3\)"):

@@ -93,6 +93,64 @@ def test_one_chain_of_several_is_a_single_chain():
     assert np.array_equal(several.bias(range(5), range(5)), single.bias(residue, residue))
 
 
+def rounded(d, period):
+    """Boltz: ties of the rounding go to even numbers, so both signs of half a period occur."""
+    return d - (period * np.round(d / period)).astype(int)
+
+
+def upwards(d, period):
+    """From -P/2 up to P/2, without P/2 itself."""
+    return (d + period // 2) % period - period // 2
+
+
+def offsets(q_len, k_len):
+    return np.arange(k_len - q_len, k_len)[:, None] - np.arange(k_len)
+
+
+@pytest.mark.parametrize("period", [20, 2000, 3])
+@pytest.mark.parametrize("around", [rounded, upwards])
+def test_both_signs_are_right_half_way_round(around, period):
+    table = numbers(25, 2)
+
+    def fn(q_len, k_len):
+        row = np.clip(around(offsets(q_len, k_len), period), -12, 12) + 12
+        return np.moveaxis(table[row], -1, 0)
+
+    report = check(fn, ResidueBias(table, period=period), "bias")
+    assert report.verdict == "conforms", report
+    assert "offsets of a period or more are not judged: a ring has none" in report.limits
+
+
+@pytest.mark.parametrize("half", [0, 9])
+def test_no_third_offset_is_right_half_way_round(half):
+    table = numbers(25, 2)
+
+    def fn(q_len, k_len):
+        d = rounded(offsets(q_len, k_len), 20)
+        return np.moveaxis(table[np.clip(np.where(np.abs(d) == 10, half, d), -12, 12) + 12], -1, 0)
+
+    assert check(fn, ResidueBias(table, period=20), "bias").verdict == "deviates"
+
+
+@pytest.mark.parametrize("sign", [1, -1, 0])
+def test_rings_of_one_chain_of_several(sign):
+    """Six residues on a ring: at an offset of 3 the two signs are right, 0 is not."""
+    declared = ChainBias(
+        numbers(2, 4 * 3 + 4 + 1 + 2 * 2 + 2), **FEATURES, max_offset=3,
+        cyclic_period=(6,) * 6 + (0,) * 11,
+    )  # fmt: skip
+    at = np.arange(17)
+    right = declared.bias(at, at)
+    other = {1: right, -1: np.swapaxes(right, 1, 2), 0: np.roll(right, 1, axis=2)}[sign]
+    tie = (np.abs(at[:, None] - at) == 3) & (np.maximum(at[:, None], at) < 6)
+
+    def fn(q_len, k_len):
+        return np.where(tie, other, right)[:, k_len - q_len : k_len, :k_len]
+
+    report = check(fn, declared, "bias")
+    assert report.verdict == ("conforms" if sign else "deviates"), report
+
+
 FEW = dict.fromkeys(("residue_index", "asym_id", "entity_id", "sym_id"), (0, 1))
 SMALL = numbers(2, 5 * 2 + 1)
 

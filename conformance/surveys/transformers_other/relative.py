@@ -52,7 +52,7 @@ def relative(place: Place) -> Found:
 
 #: Why the attention of a model is not driven.
 REASONS = {
-    "prophetnet": "logits of a projection of the query, one for each bucket of distances: "
+    "prophetnet": "logits of a projection of the hidden state, one for each bucket of distances: "
     "posenc_ref has no such encoding",
 }
 

@@ -42,14 +42,7 @@ from posenc_ref.rope import RoPE
 from posenc_ref.schedules.longrope import LongRoPE
 from posenc_ref.sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
 
-#: Arguments whose names concern positions.
-POSITIONAL = re.compile(r"rope|rotary|pos_emb|position|axes|theta|ntk|interpolation|yarn")
-#: Arguments with such a name that change no frequency and no row: limits, and other clocks.
-_HARMLESS = frozenset({
-    "rope_max_seq_len", "axes_lens", "time_theta", "rope_double_precision", "pos_embed_seq_len",
-    "positional_embeddings", "num_positional_embeddings", "rope_temporal_skip_len",
-    "max_position_embeddings", "use_layer3d_rope",
-})  # fmt: skip
+from .diffusers_entries import Entries, version
 
 
 def is_diffusers(config: Mapping[str, Any]) -> bool:
@@ -99,7 +92,7 @@ def _provenance(
     entries: Entries, facts: Mapping[str, Any], encodings: Mapping[str, Encoding | None]
 ) -> dict[str, str]:
     """Return the source of each field: an entry, a default of the class, or its code."""
-    source = f"{_version()}, {facts['file']}.py"
+    source = f"{version()}, {facts['file']}.py"
     fields = {key for e in encodings.values() if e is not None for key in e.to_dict()}
     found = dict.fromkeys(sorted(fields - {"encoding"}), source)
     named = {"head_dim": facts.get("head"), "dim": facts.get("dim"), "base": facts.get("base"),
@@ -112,61 +105,6 @@ def _provenance(
     if "axes" in facts:
         found["axes"] = f"positions are ({facts['axes']}): {source}"
     return found
-
-
-def _version() -> str:
-    return f"diffusers {table('diffusers_models')['diffusers']}"
-
-
-class Entries:
-    """The entries of a configuration with their defaults; it remembers which ones were read."""
-
-    def __init__(self, name: str, config: Mapping[str, Any], defaults: Mapping[str, Any]):
-        self.name, self.config, self.defaults = name, config, defaults
-        self.used: set[str] = set()
-
-    def get(self, key: str) -> Any:
-        """Return an entry, or the default of the argument if the configuration lacks it."""
-        self.used.add(key)
-        return self.config.get(key, self.defaults.get(key))
-
-    def count(self, expression: str) -> int:
-        """Return an entry, or a product or quotient of two, as a positive integer."""
-        first, sign, second = (*expression.split(" "), "", "")[:3]
-        number = validate.integer(first, self.get(first), minimum=1)
-        if not sign:
-            return number
-        other = validate.integer(second, self.get(second), minimum=1)
-        return number * other if sign == "*" else number // other
-
-    def source(self, key: str) -> str:
-        """Return where the value of an entry comes from."""
-        if key in self.config:
-            return f"config: {key}"
-        return f"default of {self.name} in {_version()}"
-
-    def wrong(self, message: str) -> ValueError:
-        """Return an error whose message names the class."""
-        return ValueError(f"configuration of {self.name}: {message}")
-
-    def refuse_unread(self) -> None:
-        """Raise ValueError for an entry that may change positions and was not read."""
-        for key, value in self.config.items():
-            if key in self.used or key in _HARMLESS or not POSITIONAL.search(key):
-                continue
-            known = key in self.defaults
-            default = self.defaults.get(key)
-            if value in (None, False) or (known and _plain(value) == _plain(default)):
-                continue
-            allowed = f"its default {shown(default)}" if known else "no value: it has no such entry"
-            raise self.wrong(
-                f"the entry {key} (= {shown(value)}) may change positions, and posenc-ref reads "
-                f"{allowed}. If your implementation ignores it, remove it or set it to null"
-            )
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple | list) else value
 
 
 def _holds(entries: Entries, when: Mapping[str, Sequence[Any] | str]) -> bool:
@@ -189,13 +127,25 @@ def _axes(entries: Entries, facts: Mapping[str, Any]) -> dict[str, Encoding | No
     channels = _channels(entries, facts)
     head = sum(channels) if facts["head"] == "sum" else entries.count(facts["head"])
     base: Any = _base(entries, facts)
+    shared = facts["sections"] not in _RULES and "repeat" not in facts
+    if shared and sum(channels) != head:
+        raise ValueError(
+            f"{facts['sections']} must add up to the {head} channels of a head, got "
+            f"{'+'.join(map(str, channels))} = {sum(channels)}"
+        )
     sections = tuple(c // 2 for c in channels)
     if facts["sections"] == "cosmos":  # an NTK factor for each axis
         scale = _numbers("rope_scale", entries.get("rope_scale"), 3)
-        base = tuple(
-            base * s ** (c / (c - 2)) if c > 2 else base
-            for s, c in zip(scale, channels, strict=True)
-        )
+        try:
+            base = tuple(
+                base * s ** (c / (c - 2)) if c > 2 else base
+                for s, c in zip(scale, channels, strict=True)
+            )
+        except OverflowError:
+            given = shown(entries.get("rope_scale"))
+            raise ValueError(
+                f"rope_scale must be small enough for bases in float64, got {given}"
+            ) from None
     more = _fields(facts, "arrangement")
     if "interpolation" in facts:
         keys = facts["interpolation"]

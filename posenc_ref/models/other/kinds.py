@@ -69,6 +69,8 @@ def unknown(model_type: str) -> str:
     why = reason(model_type)
     if why is not None:
         version = defaults["transformers"]
+        if table("model_types")["models"][model_type]["kind"] == "convolution":
+            return f"{why} (transformers {version})"
         return (
             f"{why} (transformers {version}). If your model rotates queries and keys, pass "
             'layout="half" or layout="interleaved"'
@@ -104,7 +106,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "none": lambda found: f"encodes no positions: {found['why']}",
     "convolution": lambda found: (
         "has no encoding in its configuration: the positions come from a convolution over its "
-        "tokens, whose weights are in the checkpoint"
+        f"tokens, whose weights are in the checkpoint: {', '.join(found['needs'])}. Give them to "
+        "ConvPositions"
     ),
     "code": lambda found: f"has no encoding that the configuration determines: {found['why']}",
 }

@@ -146,7 +146,7 @@ def _patches(facts: Mapping[str, Any], entries: Mapping[str, Any], name: str) ->
     if size is None:
         return int(facts["feat"])
     if isinstance(size, list | tuple):
-        if len(set(size)) != 1:
+        if not size or any(side != size[0] for side in size):
             raise ValueError(f"img_size must be square, got {shown(size)}")
         size = size[0]
     found = re.search(r"patch(\d+)", name)

@@ -123,3 +123,40 @@ def test_mochi_of_diffusers(rng):
     assert np.array_equal(
         at.T[1].unique().numpy(), np.float32(scale) * np.array([-1.5, -0.5, 0.5, 1.5], "f4")
     )
+
+
+def turned(x, cos, sin):
+    one, two = np.split(x, 2, axis=-1)
+    return np.concatenate([one * cos - two * sin, two * cos + one * sin], axis=-1)
+
+
+def plain_rope(x, at):
+    """An engine that does not read the coefficients."""
+    angle = np.asarray(at)[..., None] * 500000.0 ** (-np.arange(8) / 8)
+    angle = angle if angle.ndim == 2 else angle[:, None]
+    return turned(x.astype(float), np.cos(angle), np.sin(angle)).astype(x.dtype)
+
+
+def padded_in_front(x, at):
+    """C = 1 and S = 0 of the first four pairs, not of the last four."""
+    angle = np.asarray(at)[..., None] * 500000.0 ** (-np.arange(5) / 8)
+    cos, sin = (np.einsum("...sk,hkd->...hsd", wave(angle), c[..., :4])
+                for wave, c in ((np.cos, COS), (np.sin, SIN)))  # fmt: skip
+    groups = x.shape[1] // 3
+    cos, sin = (np.repeat(c, groups, axis=-3) for c in (cos, sin))
+    rest = np.zeros(cos.shape)
+    tables = np.concatenate([rest + 1, cos], axis=-1), np.concatenate([rest, sin], axis=-1)
+    return turned(x.astype(float), *tables).astype(x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("fn", "code", "text"),
+    [
+        (plain_rope, "coefficients", "this is plain RoPE"),
+        (padded_in_front, "dropped-pairs", "the dropped pairs are the first, not the last"),
+    ],
+)
+def test_fope_read_as_rope_or_padded_in_front(fn, code, text):
+    report = check(fn, DECLARED[1], "apply")
+    assert report.codes == [code]
+    assert text in report.findings[0].message

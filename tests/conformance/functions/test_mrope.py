@@ -146,6 +146,26 @@ def test_rules_by_model_and_configuration():
         pr.MRoPEPositions(markers="none")
 
 
+def test_a_configuration_without_an_entry_has_the_default_of_its_class():
+    """4 and 25 are the defaults in transformers 5.23; 2 and 13 are in the checkpoints."""
+    config = {"model_type": "qwen2_5_vl", "vision_config": {}}
+    assert pr.mrope_rule(config).tokens_per_second == 4
+    assert pr.mrope_rule({"model_type": "qwen3_omni_moe"}).tokens_per_second == 25
+    assert pr.mrope_rule("qwen3_omni_moe").tokens_per_second == 13
+    assert pr.mrope_rule({**config, "vision_config": {"tokens_per_second": 2}}) == pr.mrope_rule(
+        "qwen2_5_vl"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("spatial_merge_sise", "spatial_merge_size"), ("token_per_second", "tokens_per_second")],
+)
+def test_a_misspelt_entry_is_refused(key, meant):
+    with pytest.raises(ValueError, match=rf"'{key}' .*did you mean '{meant}'\?"):
+        pr.mrope_rule({"model_type": "qwen2_5_vl", "vision_config": {key: 1}})
+
+
 @pytest.mark.parametrize(
     ("types", "message"),
     [

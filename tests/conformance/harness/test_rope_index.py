@@ -105,3 +105,19 @@ def test_the_ids_of_the_configuration_are_used():
     config = {"image_token_id": 7}
     assert check(bind(called, RULE, config=config), RULE).passed
     assert check(bind(called, RULE), RULE).codes == ["raises"]
+
+
+def test_all_arguments_are_arrays_of_the_backend_that_is_named():
+    """A function whose code names no library, as those of others that import one inside."""
+    torch = pytest.importorskip("torch", reason="the arguments are tensors")
+    tensor, seen = torch.Tensor, []
+
+    def called(input_ids, mm_token_type_ids, image_grid_thw, video_grid_thw, attention_mask):
+        given = input_ids, mm_token_type_ids, image_grid_thw, video_grid_thw, attention_mask
+        seen.extend(isinstance(value, tensor) for value in given)
+        ids, images, videos, mask = (np.asarray(v) for v in (given[0], *given[2:]))
+        return by_tokens(ids, plain(images), plain(videos), mask)
+
+    report = check(called, RULE, "mrope_position_ids", backend="torch")
+    assert report.passed, report
+    assert all(seen)

@@ -9,6 +9,7 @@ from posenc_ref import (
     DynamicNTK,
     LogNScale,
     LongRoPE,
+    ModelEncoding,
     QueryTemperature,
     ReRoPE,
     RoPE,
@@ -77,6 +78,19 @@ def test_no_verdict_if_the_function_refuses_the_calls_with_far_keys():
 def test_a_position_limit_below_the_far_keys_leaves_the_verdict_open():
     report = check(plain, ReRoPE(ROPE, window=300), "scores", max_position=256)
     assert (report.verdict, report.missing) == ("inconclusive", ["far keys"])
+
+
+def test_a_model_whose_far_keys_no_call_has_leaves_the_verdict_open():
+    """A preset of real size: what is said of its encoding is said of the model."""
+    declared = DualChunk(ROPE, chunk_size=262144, local_size=8192)
+    report = check(plain, ModelEncoding("own", encodings={"full": declared}), "scores")
+    assert (report.verdict, report.missing) == ("inconclusive", ["far keys"])
+    assert any("761856 keys are not judged" in limit for limit in report.limits)
+
+
+def test_a_small_model_is_judged_with_far_keys():
+    model = ModelEncoding("own", encodings={"full": ReRoPE(ROPE, window=300)})
+    assert check(plain, model, "scores").codes == ["far-keys"]
 
 
 LAYERS = {

@@ -222,6 +222,9 @@ def test_deepseek_v4_names_its_layers_by_compress_ratios():
     for ratios in ([0, 4], [0, 4, 5]):
         with pytest.raises(ValueError, match="compress_ratios must have one of 0, 4, 128 for each"):
             pr.from_config({**config, "compress_ratios": ratios})
+    for ratios in (4, True, [[4], 0, 0, 0]):
+        with pytest.raises(TypeError, match=r"compress_ratios(\[0\])? must"):
+            pr.from_config({**config, "compress_ratios": ratios})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from posenc_ref import from_config
 from posenc_ref.models.config_facts import table
+from posenc_ref.models.config_keys import misspelt
 from tests.night import by_day
 from tests.posenc_ref.models.test_config_modules import CLASSES, SETTINGS, TEXT, VISION
 
@@ -233,3 +234,48 @@ def test_a_number_of_rotated_channels_must_agree_with_the_fraction(count, accept
         return
     with pytest.raises(ValueError, match="qk_rope_head_dim = 32, but partial_rotary_factor"):
         from_config(both)
+
+
+#: A configuration, an entry of it with a misspelt name, and the name that was meant.
+MISSPELT = [
+    (LLAMA, "rop_theta", 5e5, "rope_theta"),
+    (LLAMA, "rope_thet", 5e5, "rope_theta"),
+    (LLAMA, "rop_scaling", {"rope_type": "linear", "factor": 2.0}, "rope_scaling"),
+    (LLAMA, "partial_rotry_factor", 0.5, "partial_rotary_factor"),
+    ({"model_type": "llama"}, "head_dm", 64, "head_dim"),
+    ({**LLAMA, "model_type": "qwen2"}, "dual_chunk_attn_config", {"chunk_size": 1},
+     "dual_chunk_attention_config"),
+    ({"model_type": "deepseek_v4"}, "compress_ratio", [4], "compress_ratios"),
+    ({"model_type": "t5"}, "relative_attention_num_bucket", 8, "relative_attention_num_buckets"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "key", "value", "meant"), MISSPELT)
+def test_a_misspelt_entry_is_refused(config, key, value, meant):
+    with pytest.raises(ValueError, match=rf"{key} \(= .*did you mean '{meant}'\?"):
+        from_config({**config, key: value})
+
+
+def test_names_of_other_things_are_no_misspellings():
+    assert from_config({**LLAMA, "v_head_dim": 32, "key": None, "rop_theta": None})
+    for name in table("config_keys")["harmless"]:
+        assert misspelt(name, [*table("config_keys")["keys"], "hidden_size"]) is None
+
+
+@pytest.mark.nightly
+def test_no_default_configuration_has_a_misspelt_entry():
+    from transformers import CONFIG_MAPPING
+
+    refused = []
+    for model_type in CONFIG_MAPPING:
+        try:
+            config = CONFIG_MAPPING[model_type]().to_dict()
+        except Exception:  # Nougat, and others whose parts have no default
+            continue
+        for one in (config, *(v for k, v in config.items() if k.endswith("_config") and v)):
+            for layout in (None, "half"):
+                try:
+                    from_config({"model_type": model_type, **one}, layout=layout)
+                except (TypeError, ValueError) as error:
+                    refused += [str(error)] if "is not known; did you mean" in str(error) else []
+    assert not [text for text in refused if "the entry" in text]

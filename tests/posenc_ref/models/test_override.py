@@ -5,7 +5,7 @@ import pytest
 from posenc_ref import LinearScaling, Llama3Scaling, RoPE, YaRN, from_config, preset, presets
 from posenc_ref.models.config_facts import table
 from posenc_ref.models.override import override
-from posenc_ref.models.presets import described_preset, needs
+from posenc_ref.models.presets import described_preset, needs, resolve
 
 V4 = {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5, "rope_scaling": {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -88,6 +88,11 @@ def test_names_on_the_hub():
     assert set(ids.values()) <= set(presets())
     assert preset("Qwen/Qwen2.5-7B-Instruct").name == "qwen2.5-7b"
     assert preset("https://huggingface.co/openai/gpt-oss-20b/") == preset("gpt-oss-20b")
+    assert resolve("deepseek-ai/DeepSeek-V4-Flash") == "deepseek-v4-flash"
+    assert resolve("genmo/mochi-1-preview") == "mochi-1"
+    assert resolve("Wan-AI/Wan2.1-T2V-14B") == "wan-2.1"
+    assert resolve("tencent/HunyuanVideo") == "hunyuan-video"
+    assert resolve("internlm/Intern-S1-Pro") == "intern-s1-pro"
     with pytest.raises(ValueError, match=r"did you mean 'meta-llama/Llama-3.1-8B'"):
         preset("meta-llama/Llama-3.1-9B")
     with pytest.raises(ValueError, match=r"'nobody/nothing' is not known; presets\(\)"):

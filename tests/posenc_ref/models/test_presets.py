@@ -64,6 +64,8 @@ def test_every_incomplete_preset_says_what_it_needs_and_takes_it(name):
     for fact in ("short_factor", "long_factor"):
         if fact in facts:
             facts[fact] = [1.0] * pairs
+    if name == "mochi-1":
+        facts["weight"] = np.ones((24, 3, 64))
     model = preset(name, **facts)
     assert {model.provenance[fact] for fact in facts} == {"the caller"}
     if facts.get("base"):
@@ -181,3 +183,9 @@ def test_the_table_of_the_text_has_no_two_spellings_of_one_model():
     ]
     assert close == []
     assert difflib.get_close_matches("llama3.1-8b", presets())[0] == "llama-3.1-8b"
+
+
+def test_mochi_refuses_the_axes_of_its_checkpoint():
+    """pos_frequencies is (axes, heads, pairs); as a weight it would mean 3 heads with 24 axes."""
+    with pytest.raises(ValueError, match=r"shape \(24, 3, 64\), got \(3, 24, 64\): .*exchanged"):
+        preset("mochi-1", weight=np.ones((3, 24, 64)))

@@ -64,6 +64,8 @@ def test_a_learned_table_beside_the_rotation_is_named():
      "ref_feat_shape .* may change positions"),
     ({"architecture": "eva02_base_patch14_448", "model_args": {"img_size": [224, 448]}},
      "must be square"),
+    ({"architecture": "eva02_base_patch14_448", "model_args": {"img_size": [[1]]}},
+     "img_size must be an integer"),
     ({"architecture": "eva02_base_patch14_448", "model_args": {"img_size": 7}}, "at least 14"),
     ({"architecture": "eva02_base_patch14_448", "model_args": []}, "model_args must be a mapping"),
     ({"architecture": "eva02_base_patch14_448", "model_args": {"rope_grid_indexing": "yx"}},

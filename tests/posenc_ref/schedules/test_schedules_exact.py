@@ -2,12 +2,14 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import posenc_ref as pr
+from posenc_ref.conformance import check
 from posenc_ref.conformance.exact.digits import DIGITS
 
 FACTORS = st.sampled_from([1.0, 2.0, 3.7, 8.0, 32.0, 40.0]) | st.floats(1, 1e4)
@@ -94,6 +96,21 @@ def test_riflex_of_released_models(base, d, k, period):
         found = [float(w) for w in pr.RIFLEx(k, frames, periods=0.9).schedule(base, d, None)]
         changed = [i for i, (a, b) in enumerate(zip(found, standard, strict=True)) if a != b]
         assert changed == ([k - 1] if frames > period else [])
+
+
+@pytest.mark.parametrize(("base", "k", "length"), [(256.0, 4, 50), (1e4, 2, 20), (256.0, 4, 30)])
+def test_riflex_of_fine_tuned_models(base, k, length):
+    """The released scripts replace the frequency of these models without a condition."""
+    theta = plain(base, 16)
+    theta[k - 1] = mpf(0.9) * 2 * mp.pi / length
+    declared = pr.RIFLEx(k, length, periods=0.9, fine_tuned=True)
+    same(declared, base, 16, theta)
+    port = np.array([float(w) for w in theta])
+    for untrained in (False, True):  # as released, and with the condition of untrained models
+        rope = pr.RoPE(16, layout="half", base=base, scaling=declared)
+        given = pr.RoPE(16, layout="half", base=base).frequencies() if untrained else port
+        report = check(lambda numbers=given: numbers, rope, "frequencies")
+        assert report.verdict == ("deviates" if untrained else "conforms"), report
 
 
 # -- YaRN and its relatives: by the number of turns within the trained length ---------------------
