@@ -217,7 +217,9 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
         pairs.append((text, cos.swapaxes(-1, -2), sin.swapaxes(-1, -2)))
     if min(k, d) < half:
         whole = np.broadcast_to(np.eye(half), (len(cos), half, half))
-        pairs.append(("they are ignored: this is plain RoPE, of all pairs", whole, whole))
+        pairs.append(
+            ("the coefficients are ignored: this is plain RoPE, of all pairs", whole, whole)
+        )
     for text, c, s in pairs:
         yield code, text, e.replace(cos_coef=c, sin_coef=s), right
     if len(cos) > 1:
