@@ -13,11 +13,11 @@ from posenc_ref import (
     relative_scores,
 )
 from posenc_ref.conformance import check
+from tests.night import by_day
 
 HALF = RoPE(32, layout="half")
 SINES = Sinusoidal(32, layout="concat")
 W = 10000.0 ** (-np.arange(16) / 16)
-from tests.night import by_day
 
 
 def waves(angle):
