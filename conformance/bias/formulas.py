@@ -26,6 +26,7 @@ from posenc_ref import (
     T5Bias,
 )
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 
 from . import distance_formulas, residue_formulas, window_formulas
@@ -41,22 +42,29 @@ def formula_of(declared: Bias) -> Formula | None:
 
 def step_changes(
     declared: Bias,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
 ) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
-    """Yield the code, message, remedy and values (q, k) of every changed step of the formula."""
+    """Yield the code, message, remedy and values (q, k) of every changed step of the formula.
+
+    ``sizes`` are those of the bounds and tiles that offsets may have.
+    """
     formula = formula_of(declared)
     if formula is None:
         return
     n = getattr(declared, "tokens", None) or 4
+    window = getattr(declared, "window", None)
+    if window is not None:  # the offsets of rows and of columns are few
+        sizes = Sizes(tuple(range(1, max(window) - 1)), (2,))
 
     def run(q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
         return lambda steps: formula(declared, q[:, None], k[None, :], steps)
 
     at = np.arange(n)
-    for code, message, remedy, change in changes(plain_steps(run(at, at))):
+    for code, message, remedy, change in changes(plain_steps(run(at, at), sizes)):
 
         def values(q: np.ndarray, k: np.ndarray, change: Any = change) -> Truth:
             truth = declared.truth(q, k)
-            value = np.broadcast_to(computed(run(q, k), change), truth.value.shape)
+            value = np.broadcast_to(computed(run(q, k), change, sizes), truth.value.shape)
             return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
         yield code, message, remedy, values
