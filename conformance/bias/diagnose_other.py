@@ -18,6 +18,7 @@ from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
@@ -46,8 +47,11 @@ def diagnose_other(
         [] if cases[0].up_to_constant else [limited(declared.predict, "the bias", "bias-scale")]
     )
     steps = partial(_steps, run.encoding, _sizes(run, calls))
-    measured = [*rows_read(run.encoding), *of_heads(declared.predict, cases[0].up_to_constant)]
-    found = chain([declared, *others], likely(run, calls, steps()), clipped, measured)
+    of_values = whole_values(declared.predict, "the bias", "bias-scale", OF_BIAS)
+    measured = rows_read(run.encoding, by_rule=True)
+    measured += of_heads(declared.predict, cases[0].up_to_constant)
+    unfitted = likely(run, calls, chain(steps(), of_values))
+    found = chain([declared, *others], unfitted, clipped, measured)
     more = None if further is None else lambda: _judged(declared, list(further()))
     if not match(run, calls, found, further=more) and not run.report.codes:
         if not cases[0].up_to_constant and report_coarse(
@@ -57,7 +61,8 @@ def diagnose_other(
             lambda case: (declared.predict(case), np.zeros(())),  # type: ignore[arg-type,return-value]
         ):
             return
-        report_in_part(run, calls, steps())
+        if not report_in_part(run, calls, steps()):
+            match(run, calls, rows_read(run.encoding, by_rule=False))
 
 
 def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:

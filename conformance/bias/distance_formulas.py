@@ -205,7 +205,7 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
 
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
-    gates = np.asarray(e.log_gates, np.float64)
+    gates = s.array("the log gates", e.log_gates, ("head", "token"), "wrong-row")
     sums = np.cumsum(gates, axis=-1)
     before = sums - gates
     code = "position-origin"
@@ -218,9 +218,24 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
+        ("head-order", "runs over the heads, not over the tokens", (np.cumsum(gates, axis=0),) * 2),
          right="Sum the log gates from the key after the key's position up to the "
          "query: F[query] - F[key], F being the running sum.")  # fmt: skip
-    return np.asarray(up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :])
+    total = up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :]
+    return np.asarray(
+        s.pick(
+            "the sum of the gates from key to query",
+            total,
+            ("position-scale", "is divided by their number",
+             lambda: total / np.maximum(np.abs(q - k), 1)),
+            ("position-scale", "is divided by the query's position + 1", lambda: total / (q + 1)),
+            ("position-scale", "is the query's gate times their number",
+             lambda: gates[:, q[:, 0], None] * (q - k)),
+            ("position-scale", "is the key's gate times their number",
+             lambda: gates[:, k[0]][:, None, :] * (q - k)),
+            right="Sum the log gates: do not average them.",
+        )
+    )  # fmt: skip
 
 
 def t5(e: T5Bias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:

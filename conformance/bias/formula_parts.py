@@ -17,16 +17,15 @@ def of_heads(values: Any) -> np.ndarray:
 def distances(s: Steps, r: Any) -> np.ndarray:
     """Return the distances |r| of offsets r (Q, K)."""
     d = np.abs(r)
-    names = [
-        k for k in ("int8", "uint8", "int16") if max(s.sizes.bounds, default=0) >= np.iinfo(k).max
-    ]
+    largest = max(s.sizes.bounds, default=0)
     narrow = (
         (
             "position-range",
-            f"is stored in {k}, which wraps round",
-            np.asarray(d).astype(k).astype(np.int64),
+            f"is stored in {kind}, which wraps round",
+            lambda kind=kind: np.asarray(d).astype(kind).astype(np.int64),
         )
-        for k in names
+        for kind in ("int8", "uint8", "int16")
+        if largest >= np.iinfo(kind).max
     )
     return np.asarray(s.pick(
         "the distance", d, *narrow,
@@ -34,6 +33,11 @@ def distances(s: Steps, r: Any) -> np.ndarray:
 
 
 def looked_up(s: Steps, table: Any, row: Any) -> np.ndarray:
-    """Return the bias (H, Q, K) of rows (Q, K) of a table; rows wrap round."""
+    """Return the bias (H, Q, K) of rows (Q, K) of a table; negative rows count from its end.
+
+    A row past the end, or before the first, gives NaN.
+    """
     rows = s.array("the table", table, ("row", "head"))
-    return np.moveaxis(rows[np.asarray(row).astype(int) % len(rows)], -1, 0)
+    at = np.asarray(row).astype(int)
+    inside = (at >= -len(rows)) & (at < len(rows))
+    return np.moveaxis(np.where(inside[..., None], rows[at % len(rows)], np.nan), -1, 0)

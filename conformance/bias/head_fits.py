@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 
 #: Returns the declared bias of a call.
@@ -61,7 +62,8 @@ def _order(declared: Declared, run: Run, wrong: Sequence[JudgedCall]) -> list[Mi
         return []
     shown = ", ".join(f"head {h} that of head {order[h]}" for h in moved[:_LISTED])
     more = f" and {moved.size - _LISTED} more" * (moved.size > _LISTED)
-    text = f"{moved.size} of {heads} heads have the bias of another head: {shown}{more}"
+    text = plural(moved.size, "head has", "heads have", heads)
+    text += f" the bias of another head: {shown}{more}"
     predict = partial(_changed, declared, lambda v: v[order])
     values = {"declared": own.tolist(), "measured": order.tolist()}
     remedy = "Give head h the bias of head h."

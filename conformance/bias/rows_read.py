@@ -19,14 +19,17 @@ ROW = "the declared row"
 _SHOWN = 3
 
 
-def rows_read(declared: Any) -> list[Mistake]:
-    """Return the mistake that other rows of the table are read, if the bias has such a table."""
+def rows_read(declared: Any, *, by_rule: bool) -> list[Mistake]:
+    """Return the mistake that other rows of the table are read, if the bias has such a table.
+
+    With ``by_rule``, a rule must give the rows; without, some of them are listed.
+    """
     if not isinstance(declared, SwinBias | BEiTBias | LeViTBias | ResidueBias):
         return []
-    return [Mistake("", "", lambda facts: None, fit=partial(_fit, declared))]
+    return [Mistake("", "", lambda facts: None, fit=partial(_fit, declared, by_rule))]
 
 
-def _fit(declared: Any, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
+def _fit(declared: Any, by_rule: bool, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
     table = np.asarray(declared.table, np.float64)
     if len(np.unique(table, axis=0)) < len(table):
         return []  # equal rows are not told apart
@@ -39,7 +42,7 @@ def _fit(declared: Any, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
     chosen = {name: np.broadcast_to(v, used.shape)[mask] for name, v in variables.items()}
     rule = find_rule(used[mask], chosen, ROW)
     at = np.argwhere((used != expected) & mask)
-    if not len(at):
+    if not len(at) or (rule is None) is by_rule:
         return []
     q, k = one.facts.rows, np.arange(one.facts.k_len)
     shown = "; ".join(

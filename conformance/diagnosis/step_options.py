@@ -70,6 +70,7 @@ def of_learned(a: np.ndarray, code: str) -> Iterator[Option]:
         yield "goes through exp", lambda: np.exp(a)
         yield "goes through softplus", lambda: np.logaddexp(0, a)
         yield "goes through a sigmoid", lambda: 1 / (1 + np.exp(-a))
+        yield "goes through log(sigmoid)", lambda: -np.logaddexp(0, -a)
         yield "goes through tanh", lambda: np.tanh(a)
         yield "is replaced by its absolute value", lambda: np.abs(a)
         yield "is replaced by 0 where it is negative", lambda: np.maximum(a, 0)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import Learned
+from posenc_ref.conformance.diagnosis.match import explains, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
+from .formulas import changed_steps
 from .remedies import row_of
 from .rows_used import SeenRows, name_rows
 
@@ -20,6 +23,10 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     every = np.arange(encoding.rows - max(offset, 0))
     got = access.rows(every)
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
+    calls = [JudgedCall("all positions", got, encoding.truth(every), every)]
+    steps = [m for m in changed_steps(run, every) if explains(run, calls, m)]
+    if steps and match(run, calls, steps[:1]):
+        return
     shift = used - every
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:
