@@ -15,15 +15,17 @@ from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
+from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.diagnosis.steps import Change
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
 from .cases import BiasCase
-from .formulas import step_changes
+from .formulas import changed, formula_of, plain_of, step_changes
 from .head_fits import of_heads
 from .mistakes import bias_mistakes
 from .rows_read import rows_read
@@ -49,6 +51,7 @@ def diagnose_other(
     steps = partial(_steps, run.encoding, _sizes(run, calls))
     of_values = whole_values(declared.predict, "the bias", "bias-scale", OF_BIAS)
     measured = rows_read(run.encoding, by_rule=True)
+    measured += _constants(run.encoding)
     measured += of_heads(declared.predict, cases[0].up_to_constant)
     unfitted = likely(run, calls, chain(steps(), of_values))
     found = chain([declared, *others], unfitted, clipped, measured)
@@ -77,6 +80,18 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
     return report_in_part(run, calls, steps())
+
+
+def _constants(declared: Bias) -> list[Mistake]:
+    """Return the mistake that one constant of the formula has another value."""
+    if formula_of(declared) is None:
+        return []
+
+    def predicted(change: Change) -> Callable[[BiasCase], Truth | None]:
+        values = changed(declared, change)
+        return _of_cases(Mistake("", "", lambda places: values(*places))).predict
+
+    return [measured_constants(plain_of(declared), predicted)]
 
 
 def _sizes(run: Run, calls: Sequence[JudgedCall]) -> Sizes:

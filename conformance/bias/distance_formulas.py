@@ -146,7 +146,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("position-scale", "is the query's position plus 1", q + 1),
         ("position-scale", "is the offset of the key, not the query's position", distance),
         right="Use the query's own position in the denominator.")  # fmt: skip
-    c = float(s.factor("c in the denominator", e.c))
+    both = float(s.factor("c", e.c))
+    c = float(s.factor("c in the denominator", both))
 
     def log(name: str) -> Callable[[Any], Any]:
         return lambda x: s.log(name, x, 1.0, "e")
@@ -156,13 +157,16 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         np.maximum(place, s.factor("the threshold on the length", e.length)),
         ("position-scale", "is not raised to the threshold on the length", place),
         ("position-scale", "is the smaller of position and threshold", np.minimum(place, e.length)),
+        ("position-scale", "is the sum of position and threshold", place + e.length),
+        ("position-scale", "is the threshold for every query", 0.0 * place + e.length),
         right=f"Use max(position of the query, {e.length:g}) in the denominator: the "
         "position is raised to the threshold.",
     )
-    norm = log("the logarithm of the denominator")(c * place) + e.eps
+    eps = float(s.term("eps", e.eps, "position-scale")) if e.eps else 0.0
+    norm = log("the logarithm of the denominator")(c * place) + eps
     x = s.within(
-        "c",
-        e.c,
+        "c in the numerator",
+        both,
         log("the logarithm of the distance"),
         distance * 1.0,
         of="the logarithm",
@@ -205,7 +209,7 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
 
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
-    gates = s.array("the log gates", e.log_gates, ("head", "token"), "wrong-row")
+    gates = s.array("the array of log gates", e.log_gates, ("head", "token"), "wrong-row")
     sums = np.cumsum(gates, axis=-1)
     before = sums - gates
     code = "position-origin"

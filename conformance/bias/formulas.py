@@ -27,7 +27,13 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.steps import (
+    Change,
+    Steps,
+    changes,
+    computed,
+    plain_steps,
+)
 
 from . import distance_formulas, residue_formulas, window_formulas
 
@@ -48,26 +54,44 @@ def step_changes(
 
     ``sizes`` are those of the bounds and tiles that offsets may have.
     """
-    formula = formula_of(declared)
-    if formula is None:
+    if formula_of(declared) is None:
         return
-    n = getattr(declared, "tokens", None) or 4
     window = getattr(declared, "window", None)
     if window is not None:  # the offsets of rows and of columns are few
         sizes = Sizes(tuple(range(1, max(window) - 1)), (2,))
+    for code, message, remedy, change in changes(plain_of(declared, sizes)):
+        yield code, message, remedy, changed(declared, change, sizes)
 
-    def run(q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
-        return lambda steps: formula(declared, q[:, None], k[None, :], steps)
 
-    at = np.arange(n)
-    for code, message, remedy, change in changes(plain_steps(run(at, at), sizes)):
+def plain_of(
+    declared: Bias,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Steps:
+    """Return the steps of the unchanged formula of a bias, which has one."""
+    at = np.arange(getattr(declared, "tokens", None) or 4)
+    return plain_steps(_steps(declared, at, at), sizes)
 
-        def values(q: np.ndarray, k: np.ndarray, change: Any = change) -> Truth:
-            truth = declared.truth(q, k)
-            value = np.broadcast_to(computed(run(q, k), change, sizes), truth.value.shape)
-            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
-        yield code, message, remedy, values
+def changed(
+    declared: Bias,
+    change: Change,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Callable[[np.ndarray, np.ndarray], Truth]:
+    """Return the bias of positions (q, k) by the formula with a change."""
+
+    def values(q: np.ndarray, k: np.ndarray) -> Truth:
+        truth = declared.truth(q, k)
+        value = computed(_steps(declared, q, k), change, sizes)
+        value = np.broadcast_to(value, truth.value.shape)
+        return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+
+    return values
+
+
+def _steps(declared: Bias, q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
+    formula = formula_of(declared)
+    assert formula is not None
+    return lambda steps: formula(declared, q[:, None], k[None, :], steps)
 
 
 _FORMS: tuple[tuple[type[Bias], Formula], ...] = (

@@ -19,7 +19,8 @@ from .rounding import SIGNIFICANT_BITS, significant
 from .step_options import Option, Value, along, of_learned, of_offsets
 from .step_remedies import remedy_for, remedy_for_exchange
 
-#: The name of a step and the words of a change, or two names of steps and EXCHANGED.
+#: The name of a step and the words of a change, or two names of steps and EXCHANGED, or the name
+#: of a constant, "is", and its digits.
 Change = tuple[str, ...]
 _EXCHANGED = "are exchanged"
 
@@ -54,6 +55,8 @@ class Steps:
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
         self.kinds[name] = kind, value
+        if self.change is not None and self.change[:2] == (name, "is"):  # a measured constant
+            return np.float64(self.change[2])
         for code, words, changed, *remedy in options:
             self.codes[name, words] = code
             if self.change is None:
@@ -66,6 +69,10 @@ class Steps:
             assert self.plain is not None
             return self.plain.kinds[two if name == one else one][1]
         return value
+
+    def code_of(self, name: str) -> str:
+        """Return the code of the changes of one step."""
+        return next(code for (one, *_), code in self.codes.items() if one == name)
 
     def number(self, name: str, v: Any, code: str = "position-origin") -> Any:
         """Return a position, an offset or an index; its sign, size or origin may be changed."""

@@ -27,6 +27,7 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
+from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
@@ -66,6 +67,15 @@ def changed_steps(
         sizes = Sizes(tuple(range(1, max(grid) - 1)), (2,))  # of offsets of rows and columns
     for code, message, remedy, change in changes(plain_steps(lambda s: formula(first, s), sizes)):
         yield Mistake(code, message, _predict(formula, change, sizes), remedy)
+
+
+def changed_constants(first: Scored) -> list[Mistake]:
+    """Return the mistake that one constant of the formula has another value."""
+    formula = formula_of(first.encoding)
+    if formula is None:
+        return []
+    plain = plain_steps(lambda s: formula(first, s))
+    return [measured_constants(plain, lambda change: _predict(formula, change, Sizes()))]
 
 
 def _tiles(declared: Any) -> Iterator[Mistake]:

@@ -34,7 +34,7 @@ from .capped import CAPPED, capped
 from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
 from .far import FAR, LONGEST, late_scale, require, rules_of
-from .formulas import changed_steps
+from .formulas import changed_constants, changed_steps
 from .mistakes import logit_mistakes
 from .query_scales import query_scale_changes
 
@@ -320,7 +320,8 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     sizes = sizes_of(run, calls, _offsets)
     steps = likely(run, calls, changed_steps(calls[0].facts, sizes))
     limits = [] if calls[0].facts.up_to_constant else [limited(Scored.truth, "the logit", CAPPED)]
-    every = chain(known, steps, capped() if calls[0].facts.up_to_constant else limits)
+    constants = changed_constants(calls[0].facts)
+    every = chain(known, steps, constants, capped() if calls[0].facts.up_to_constant else limits)
     if match(run, calls, every, further=partial(_further, run)) or run.report.codes:
         return
     if report_in_part(run, calls, changed_steps(calls[0].facts, sizes)):

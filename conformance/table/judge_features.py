@@ -31,7 +31,7 @@ from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
 from .column_order import report_order
-from .formulas import changed_steps
+from .formulas import changed_constants, changed_steps
 from .half_precision_mistakes import half_positions, half_rows
 from .mistakes import Rows, changed_tables, changed_twice, looked_up
 from .places_used import name_places
@@ -61,9 +61,9 @@ def judge_table(run: Run) -> None:
     shifted = first.facts[..., ::-1].copy()
     state.kept_result(run, lambda: run.driver.call(first.facts), lambda: run.driver.call(shifted))
     steps = likely(run, calls, changed_steps(run, first.facts))
-    known = chain(
-        _mistakes(run), steps, [measured_factor(_declared(run), "the table", "amplitude")]
-    )
+    constants = changed_constants(run, first.facts)
+    factor = measured_factor(_declared(run), "the table", "amplitude")
+    known = chain(_mistakes(run), steps, constants, [factor])
     if match(run, calls, known, further=partial(_further, run, calls)) and run.report.codes:
         return
     if run.encoding.num_axes > 1 and name_places(run, calls):
