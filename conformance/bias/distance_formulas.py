@@ -209,7 +209,7 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
 
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
-    gates = s.array("the array of log gates", e.log_gates, ("head", "token"), "wrong-row")
+    gates = s.array("the array of log gates", e.log_gates, ("head",), "wrong-row")
     sums = np.cumsum(gates, axis=-1)
     before = sums - gates
     code = "position-origin"
@@ -222,6 +222,8 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
+        ("wrong-row", "is that of the gates in reverse order",
+         (np.cumsum(gates[:, ::-1], axis=-1),) * 2),
         ("head-order", "runs over the heads, not over the tokens", (np.cumsum(gates, axis=0),) * 2),
          right="Sum the log gates from the key after the key's position up to the "
          "query: F[query] - F[key], F being the running sum.")  # fmt: skip

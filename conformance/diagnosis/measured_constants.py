@@ -33,7 +33,7 @@ def measured_constants(plain: Steps, predicted: Predicted) -> Mistake:
         for name, value in constants(plain):
 
             def of(x: float, name: str = name) -> Callable[[Any], Truth | None]:
-                return predicted((name, "is", f"{x!r}"))
+                return predicted((name, "is", repr(float(x))))
 
             x = _measured(one, of, value)
             x = None if x is None else _written(run, one, of, x)

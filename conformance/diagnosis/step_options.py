@@ -35,12 +35,12 @@ def along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Iter
         yield own, reversed_, taken(index[::-1]), right
         yield own, f"is moved by one: {words} i is taken from i + 1", taken((index + 1) % n), right
         yield own, f"is moved by one: {words} i is taken from i - 1", taken((index - 1) % n), right
+        yield own, f"is that of {words} 0 for every {words}", taken(0 * index), right
+        yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1), right
         text = f"is moved by one, up to the last: {words} i is taken from i + 1"
         yield own, text, taken(np.minimum(index + 1, n - 1)), right
         text = f"is moved by one, from the first on: {words} i is taken from i - 1"
         yield own, text, taken(np.maximum(index - 1, 0)), right
-        yield own, f"is that of {words} 0 for every {words}", taken(0 * index), right
-        yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1), right
         mean = np.broadcast_to(a.mean(axis=axis, keepdims=True), a.shape)
         yield own, f"is the mean of all {words}s for every {words}", lambda m=mean: m, right  # type: ignore[misc]
         yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2), right

@@ -307,9 +307,7 @@ class Steps:
 
 def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
     """Yield the code, the message and the remedy of every possible change, single ones first."""
-    # A change that makes an exception, or has a measured bound, is less likely.
-    late = lambda item: ("except for" in item[0][1], item[1] == "position-range")  # noqa: E731
-    for change, code in sorted(plain.codes.items(), key=late):
+    for change, code in sorted(plain.codes.items(), key=_unlikely):
         name, words = change
         yield code, f"{name} {words}", plain.remedies[change], change
     for (one, (kind, a)), (two, (other, b)) in combinations(plain.kinds.items(), 2):
@@ -318,6 +316,17 @@ def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
             code = "axis-order" if kind == "number" else "wrong-row"
             right = remedy_for_exchange(one, two)
             yield code, f"{one} and {two} {_EXCHANGED}", right, (one, two, _EXCHANGED)
+
+
+def _unlikely(item: tuple[Change, str]) -> int:
+    """Return a larger number for changes that other ones are tried before.
+
+    These make an exception, have a measured bound, or apply a function.
+    """
+    (_, words, *_), code = item
+    if code == "position-range":
+        return 1
+    return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)
 
 
 def computed(

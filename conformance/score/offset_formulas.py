@@ -89,7 +89,11 @@ def shaw(call: Scored, s: Steps) -> Terms:
     row = s.pick(
         "the row of the table",
         row,
-        ("table-offset", f"is the relative position modulo {last + e.before + 1}", r),
+        (
+            "table-offset",
+            f"is the relative position modulo {last + e.before + 1}",
+            r % (last + e.before + 1),
+        ),
         right=f"Clamp the relative position to -{e.before} .. {last} and add {e.before}.",
     )
     table = of_rows(s.array("the table", keys, axes))
