@@ -26,7 +26,7 @@ def equal(actual, wanted, angles=0.0):
     """Whether numbers agree in float64; ``angles`` are those of which they are cosines or sines."""
     wanted = np.asarray(wanted, np.float64)
     truth = Truth(wanted, np.maximum(abs(wanted), 1.0), np.broadcast_to(angles, wanted.shape))
-    return bool(truth.score(np.asarray(actual)).max() <= BUDGET["float64"])
+    return bool(truth.score(np.asarray(actual, np.float64)).max() <= BUDGET["float64"])
 
 
 def test_every_encoding_has_pictures_and_every_kind_occurs():
