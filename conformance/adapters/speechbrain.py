@@ -83,5 +83,3 @@ def _table() -> Implementation:
 
     table = PositionalEncoding(64).pe[0]
     return Implementation(rows_of(table), "table", "speechbrain", backend="torch")
-
-

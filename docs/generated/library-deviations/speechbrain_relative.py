@@ -12,5 +12,5 @@ right = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
 for r in (2, -2):
     row = length - 1 - r
     print(f"query - key = {r:2}: got     ", [round(v, 4) for v in table[row].tolist()])
-    print(f"                 expected", [round(v, 4) for v in right[row].tolist()])
+    print("                 expected", [round(v, 4) for v in right[row].tolist()])
 assert torch.equal(table[length - 3], table[length + 1])  # r = 2 and r = -2

@@ -159,7 +159,8 @@ SOURCED = next(entry for entry in FAST if entry.name == "transformers T5 encoder
 )
 def test_a_wrong_expectation_is_red(wrong, monkeypatch, tmp_path):
     entry = dataclasses.replace(SOURCED, **wrong)
-    monkeypatch.setattr(run, "functions", lambda: (entry,))
+    for listing in ("functions", "carded"):
+        monkeypatch.setattr(run, listing, lambda: (entry,))
     file = tmp_path / "cards.json"
     said = CliRunner().invoke(cli.app, ["gallery", "--processes", "0", "--json", str(file)])
     assert said.exit_code == 1, said.output
@@ -192,7 +193,7 @@ def test_what_is_not_installed_is_named_and_counted(monkeypatch):
     assert said.exit_code == 3, "nothing was identified"
 
 
-def test_the_document_is_about_these_carded():
+def test_the_document_is_about_these_functions():
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
     told = [document.cells(entry) for entry in carded()]
