@@ -37,7 +37,7 @@ def measured_constants(plain: Steps, predicted: Predicted) -> Mistake:
 
             x = _measured(one, of, value)
             x = None if x is None else _written(run, one, of, x)
-            if x is not None and x != value:
+            if x is not None and x != value and _all_fit(run, wrong, of(x)):
                 return [
                     Mistake(
                         plain.code_of(name),
@@ -50,6 +50,10 @@ def measured_constants(plain: Steps, predicted: Predicted) -> Mistake:
         return []
 
     return Mistake("", "", lambda facts: None, fit=fit)
+
+
+def _all_fit(run: Run, wrong: Sequence[JudgedCall], predict: Callable[[Any], Truth | None]) -> bool:
+    return all(fits(run, one, predict(one.facts)) for one in wrong)
 
 
 def constants(plain: Steps) -> Iterator[tuple[str, float]]:

@@ -37,9 +37,9 @@ def sizes_of(run: Run, calls: Sequence[JudgedCall], offsets: Callable[[Any], np.
         rest = tuple(range(off.ndim - 2))
         r = np.broadcast_to(offsets(one.facts), off.shape[-2:])
         seen = np.broadcast_to(True if one.mask is None else one.mask, off.shape).any(axis=rest)
-        off = off.any(axis=rest)
-        wrong |= set(np.unique(r[off]).tolist())
-        right |= set(np.unique(r[seen & ~off]).tolist())
+        bad = np.asarray(off.any(axis=rest))
+        wrong |= set(np.unique(r[bad]).tolist())
+        right |= set(np.unique(r[seen & ~bad]).tolist())
     right -= wrong
     if not wrong:
         return Sizes()

@@ -107,7 +107,7 @@ def of_offsets(v: np.ndarray, sizes: Sizes) -> Iterator[Option]:
         if max(sizes.bounds, default=0) >= np.iinfo(kind).max:
             words = f"is stored in {kind}, which wraps round"
             right = "Hold {name} in integers of at least 32 bits."
-            yield "position-range", words, lambda k=kind: v.astype(k).astype(np.int64), right
+            yield "position-range", words, lambda k=kind: v.astype(k).astype(np.int64), right  # type: ignore[misc]
     for n in sizes.tiles:
         whole = f"Use {{name}} itself: do not round it to a multiple of {n}."
         for words, value in (

@@ -174,7 +174,7 @@ class Steps:
             right = f"Keep {{name}} in float32, not in {kind}."
             value = lambda n=bits: significant(a, n)  # noqa: E731
             options.append(("table-precision", f"is rounded to {kind}", value, right))
-        for i, j in combinations(range(a.ndim), 2):
+        for i, j in combinations(range(len(axes)), 2):
             turned = np.swapaxes(a, i, j)
             words = f"is transposed: {axes[i]} and {axes[j]} are exchanged"
             here, there = f"({axes[i]}, {axes[j]})", f"({axes[j]}, {axes[i]})"

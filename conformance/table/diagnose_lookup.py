@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 
 from posenc_ref import Learned
@@ -23,9 +25,7 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     every = np.arange(encoding.rows - max(offset, 0))
     got = access.rows(every)
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
-    calls = [JudgedCall("all positions", got, encoding.truth(every), every)]
-    steps = [m for m in changed_steps(run, every) if explains(run, calls, m)]
-    if steps and match(run, calls, steps[:1]):
+    if not np.array_equal(got, weight[used]) and _changed(run, encoding, got, every):
         return
     shift = used - every
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
@@ -51,6 +51,17 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
             run.add("table-precision", text, evidence, remedy=remedy, values={"measured": half})
             return
     run.add("inaccurate", f"the values are not those of the table's rows{run.where()}", evidence)
+
+
+def _changed(run: Run, encoding: Learned, got: np.ndarray, every: np.ndarray) -> bool:
+    """Report the changed step that gives all rows; return whether one does."""
+    calls = [JudgedCall("all positions", got, encoding.truth(every), every)]
+    steps = (
+        m
+        for m in changed_steps(run, every)
+        if m.code != "table-precision" and explains(run, calls, m)
+    )
+    return match(run, calls, list(islice(steps, 1)), parts=False)
 
 
 def _moved(
