@@ -106,9 +106,6 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("phase-order", "is one of sines", lambda: np.sin(angle).sum(axis=-1)),
         ("phase-order", "contains the sines too",
          lambda: (np.cos(angle) + np.sin(angle)).sum(axis=-1)),
-        ("amplitude", "is a mean", lambda: np.cos(angle).mean(axis=-1)),
-        ("amplitude", "is doubled", lambda: 2 * np.cos(angle).sum(axis=-1)),
-        ("amplitude", "is divided by sqrt(dim)", lambda: np.cos(angle).sum(axis=-1) / e.dim**0.5),
         right="Sum the cosines of all frequencies.",
     )  # fmt: skip
     total = total - s.term("the constant dim/2", e.dim / 2, "amplitude")
@@ -119,8 +116,6 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ratios,
         ("slopes", "is 8 (h - 1) / H + 1", 8.0 * (one - 1) / e.num_heads + 1),
         ("slopes", "is 8 h // H, at least 1", np.maximum(8 * one // e.num_heads, 1.0)),
-        ("slopes", "is h", 1.0 * one),
-        ("slopes", "is h / H", one / e.num_heads),
         ("slopes", "is 8 for every head", 0 * one + 8.0),
         ("slopes", "is 2 ** (8h / H)", 2.0 ** (8 * one / e.num_heads)),
         ("slopes", "is 8 (H + 1 - h) / H", 8.0 * (e.num_heads + 1 - one) / e.num_heads),
