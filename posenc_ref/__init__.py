@@ -18,6 +18,7 @@ from .attention import Attention
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
+from .canvas_positions import CanvasPositions
 from .chain_bias import ChainBias
 from .conv_positions import ConvPositions
 from .convit import ConViTBias
@@ -36,6 +37,7 @@ from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
 from .hybrid import Hybrid
+from .image_generation_positions import ImageGenerationPositions
 from .kerple import Kerple
 from .layout import (
     convert_layout,
@@ -72,6 +74,7 @@ from .position_ids import (
     shard_indices,
     shard_positions,
 )
+from .position_rule import PositionRule
 from .prope import PRoPE
 from .relative import relative_index, relative_scores, relative_shift
 from .rerope import ReRoPE
@@ -105,6 +108,7 @@ from .transformer_xl import TransformerXL, XLNet
 from .tupe import TUPE
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
 from .window_bias import BEiTBias, LeViTBias, LogCPB, SwinBias
+from .xdrope_positions import XDRoPEPositions
 from .xpos import XPos
 
 __version__ = "0.1.0"
@@ -121,6 +125,7 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "CanvasPositions",
     "ChainBias",
     "CoPE",
     "ConViTBias",
@@ -141,6 +146,7 @@ __all__ = [
     "GatedBias",
     "GivenFrequencies",
     "Hybrid",
+    "ImageGenerationPositions",
     "Kerple",
     "LeViTBias",
     "Learned",
@@ -160,6 +166,7 @@ __all__ = [
     "PRoPE",
     "PaTH",
     "PoPE",
+    "PositionRule",
     "PowerTemperature",
     "Proportional",
     "QueryScale",
@@ -187,6 +194,7 @@ __all__ = [
     "Time2Vec",
     "TransformerXL",
     "XLNet",
+    "XDRoPEPositions",
     "XPos",
     "YaRN",
     "__version__",
