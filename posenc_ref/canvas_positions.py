@@ -199,7 +199,9 @@ def _place(
         else:
             scaled = [_stretched(*sizes) for sizes in zip(canvas, grid, strict=True)]
             space[:, end] = np.array(canvas) + start
-            space[:, first:end] = start + np.stack([of[k] for of, k in zip(scaled, at, strict=True)])
+            space[:, first:end] = start + np.stack(
+                [of[k] for of, k in zip(scaled, at, strict=True)]
+            )
     return canvas
 
 

@@ -126,7 +126,7 @@ class ImageGenerationPositions(PositionRule):
     def _divided(
         self, types: np.ndarray, mask: np.ndarray, image_grids: Any
     ) -> tuple[np.ndarray, list[list[tuple[int, int, int]]]]:
-        """Return the grids of the prompts, in patches, and for each row those to come, in tokens."""
+        """Return the grids of the prompts (patches), and for each row those to come (tokens)."""
         given = _integers("image_grids", () if image_grids is None else image_grids).reshape(-1, 3)
         merged = merged_grids("image_grids", given, self.spatial_merge_size)
         runs = [
@@ -139,7 +139,9 @@ class ImageGenerationPositions(PositionRule):
                 f"image_grids must hold the grids of the {sum(runs)} images in token_types and the "
                 f"same number of images to come for each of the {rows} rows, got {len(merged)}"
             )
-        kept, coming, at = [], [], 0
+        kept: list[int] = []
+        coming: list[list[tuple[int, int, int]]] = []
+        at = 0
         for count in runs:
             kept += range(at, at + count)
             at += count + left // max(rows, 1)

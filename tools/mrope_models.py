@@ -30,8 +30,8 @@ NOTES = {
     "media-extent, newlines": "newlines after an image have the position where it starts, though "
     "the comments of the code call them text: "
     "[newline_after_an_image.py](mrope-deviations/newline_after_an_image.py)",
-    "media-grid, no padding": "`generate` drops an attention mask of ones, without which the talker "
-    "numbers images, videos and audio like text: "
+    "media-grid, no padding": "`generate` drops an attention mask of ones, without which the "
+    "talker numbers images, videos and audio like text: "
     "[talker_without_padding.py](mrope-deviations/talker_without_padding.py)",
     "row-offset": "images are numbered from the first one of the batch, so that the number of an "
     "image depends on other prompts: "
@@ -41,8 +41,8 @@ NOTES = {
     "raises": "a call with a cache and an attention mask gets the position ids of all tokens, and "
     "fails (shown for Qwen2-VL); the ids of the new token are right: "
     "[cache_and_mask.py](mrope-deviations/cache_and_mask.py)",
-    "raises, audio": "the talker reads `audio_config`, which its configuration has not, for prompts "
-    "with audio beside images or videos; calls before it are right: "
+    "raises, audio": "the talker reads `audio_config`, which its configuration has not, for "
+    "prompts with audio beside images or videos; calls before it are right: "
     "[talker_with_audio.py](mrope-deviations/talker_with_audio.py)",
     "state": "after an image, a prompt without images is continued at the positions of that image, "
     "and fails after the last one: "

@@ -37,18 +37,30 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe": {**_VISION, "position_id_per_seconds": 13},
     "hunyuan_vl": {
         "text_config": {
-            "num_hidden_layers": 1, "head_dim": 128,
+            "num_hidden_layers": 1,
+            "head_dim": 128,
             "rope_parameters": {
-                "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [16] * 4
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [16] * 4,
             },
         }
     },
-    "minicpmv4_7": {name: TOKEN_IDS[name] for name in (
-        "image_token_id", "video_token_id", "image_start_id", "image_end_id", "slice_start_id",
-        "slice_end_id", "newline_id",
-    )},
+    "minicpmv4_7": {
+        name: TOKEN_IDS[name]
+        for name in (
+            "image_token_id",
+            "video_token_id",
+            "image_start_id",
+            "image_end_id",
+            "slice_start_id",
+            "slice_end_id",
+            "newline_id",
+        )
+    },
     "qwen3_omni_moe_talker": {
-        "position_id_per_seconds": 13, "spatial_merge_size": 2,
+        "position_id_per_seconds": 13,
+        "spatial_merge_size": 2,
         "text_config": {"shared_expert_intermediate_size": 768},
     },
     "qwen4_exp": {"text_config": {f"indexer_{name}": n for name, n in _INDEXER.items()}},

@@ -153,7 +153,8 @@ def numbered(
 
 def _frame(frame: Frame, thumbnail: Any, corner: Any, marker: Any, start: int) -> np.ndarray:
     """Return row and column (2, tokens) of all tokens of a frame, from the canvas's start."""
-    grid, made, used = thumbnail(frame), [], 0
+    grid, used = thumbnail(frame), 0
+    made: list[tuple[str, Any]] = []
     for name, number in frame.parts:
         if name == "token":
             used = used + 1 if made and made[-1][0] == "token" else 0

@@ -56,7 +56,7 @@ def _at_times(times: Any) -> Any:
 
 def grid_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
     """Yield what goes wrong inside images and videos."""
-    make = partial(as_rule, numbered, rule)
+    make, changed = partial(as_rule, numbered, rule), partial(whole, numbered, rule)
 
     def on_axes(offset: list[int]) -> Any:
         def placed(start: np.ndarray, item: Item) -> np.ndarray:
@@ -87,9 +87,9 @@ def grid_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(place=_frame_by_frame)),
         (GRID, "frames between timestamps count on in time: frame k is at its start + k",
          make(place=_changed(lambda grid, item: grid + np.array([[item.frame], [0], [0]])))),
-        ("axis-order", "height and width are exchanged", whole(numbered, rule, lambda y, _: y[[0, 2, 1]])),
-        ("axis-order", "the axes are height, width, time", whole(numbered, rule, lambda y, _: y[[1, 2, 0]])),
-        ("axis-order", "the axes are width, height, time", whole(numbered, rule, lambda y, _: y[::-1])),
+        ("axis-order", "height and width are exchanged", changed(lambda y, _: y[[0, 2, 1]])),
+        ("axis-order", "the axes are height, width, time", changed(lambda y, _: y[[1, 2, 0]])),
+        ("axis-order", "the axes are width, height, time", changed(lambda y, _: y[::-1])),
         ("position-origin", "positions in images and videos start at 0, not where they occur",
          make(place=on_axes([0, 0, 0]))),
         ("position-origin", "positions in images and videos start at 0, not where they occur; the "
@@ -99,7 +99,7 @@ def grid_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(place=on_axes([1, 0, 0]))),
         ("position-origin", "time starts at 0, only rows and columns where the image occurs",
          make(place=on_axes([0, 1, 1]))),
-        ("position-origin", "positions are counted from 1", whole(numbered, rule, lambda y, _: y + 1)),
+        ("position-origin", "positions are counted from 1", changed(lambda y, _: y + 1)),
         (MERGE, "text after an image or video is moved by the size in patches, before merging",
          make(after=_after(lambda t, h, w, item: merge * max(h, w))),
          "Divide height and width by spatial_merge_size first."),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ def layouts(
     rule: CanvasPositions,
 ) -> Iterator[tuple[str, list[list[Segment]], str, bool]]:
     """Yield (name, rows, side of the padding, required) of each call, small ones first."""
-    T, S, N = Text, Sliced, Newlines  # noqa: N806
+    T, S, N = Text, Sliced, Newlines
     yield "text", [[T(6)]], "left", True
     yield "a wide image", [[T(2), S(2, 4), T(3)]], "left", True
     yield "a tall image", [[T(1), S(4, 2), T(2)]], "left", True
@@ -75,8 +74,18 @@ def layouts(
     yield "two slices in a row", [[T(2), S(2, 3, 1, 2, (3, 2)), T(3)]], "left", True
     yield "three slices in a column", [[T(2), S(3, 2, 3, 1, (2, 4)), T(3)]], "left", True
     yield "six slices", [[T(3), S(2, 3, 2, 3, (2, 3)), T(2)]], "left", True
-    yield "slices of different sizes", [[T(2), S(3, 2, 2, 2, (3, 2), last=(2, 3)), T(2)]], "left", True
-    yield "an image and a sliced one", [[T(2), S(2, 2), T(2), S(1, 2, 2, 1, (2, 3)), T(2)]], "left", True
+    yield (
+        "slices of different sizes",
+        [[T(2), S(3, 2, 2, 2, (3, 2), last=(2, 3)), T(2)]],
+        "left",
+        True,
+    )
+    yield (
+        "an image and a sliced one",
+        [[T(2), S(2, 2), T(2), S(1, 2, 2, 1, (2, 3)), T(2)]],
+        "left",
+        True,
+    )
     yield "images side by side", [[T(2), S(2, 2), S(1, 3), T(2)]], "left", True
     film: list[Segment] = [S(1, 2, kind=VIDEO), S(2, 2, kind=VIDEO), S(2, 1, 1, 2, (2, 1), VIDEO)]
     yield "frames of a video", [[T(2), *film, T(3)]], "left", True

@@ -117,7 +117,6 @@ def repeated(y: np.ndarray, b: Batch) -> np.ndarray:
 
 def decode_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
     """Yield what goes wrong with the positions of generated text."""
-
     first = partial(first_at, number, rule)
 
     code, delta = "decode-offset", "rope_deltas = largest position + 1 - length, for each row."
@@ -130,7 +129,8 @@ def decode_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
          first(lambda at, real, pad: at - 1), delta),
         (code, "the first generated token is one position late",
          first(lambda at, real, pad: at + 1), delta),
-        (code, "every generated token has the position of the first", whole(number, rule, repeated)),
+        (code, "every generated token has the position of the first",
+         whole(number, rule, repeated)),
         (code, "generated tokens are counted from 0", first(lambda at, real, pad: 0 * at)),
         ("row-offset", "every row goes on where the first row does: rope_deltas is that of row 0",
          first(lambda at, real, pad: real + (at - real)[:, :1]), delta),

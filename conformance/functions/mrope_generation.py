@@ -38,7 +38,7 @@ def layouts(
     rule: ImageGenerationPositions,
 ) -> Iterator[tuple[str, list[list[Segment | ToCome]], str, bool]]:
     """Yield (name, rows, side of the padding, required) of each call."""
-    T, I, C = Text, Image, ToCome  # noqa: N806, E741
+    T, I, C = Text, Image, ToCome  # noqa: E741
     yield "text", [[T(6)]], "left", True
     yield "an image from text", [[T(3), C(3, 2), C(2, 1)]], "left", True
     yield "an image from a wide image", [[T(2), I(2, 4), T(3), C(2, 3)]], "left", True
@@ -85,16 +85,18 @@ def numbered(
     after: Any = right.after, decode: Any = right.decode, restart: bool = False,
     order: Order = lambda grids: grids[::-1], draw: Any = right.place,
     drawn_after: Any = right.after, end: Any = lambda start, ids: start, begin: Any = None,
-    shared: bool = False,
+    shared: bool = False, drawn: bool = True,
 ) -> np.ndarray:  # fmt: skip
     """Return the positions (3, B, S + n_steps) of a batch, made row by row.
 
     ``draw`` and ``drawn_after`` are ``place`` and ``after`` of the images to come, ``order`` their
     order, ``end`` the position of the end marker, ``begin`` that of the first generated token.
-    ``shared``: every row draws the images of the first one.
+    ``shared``: every row draws the images of the first one.  Unless ``drawn`` all tokens are text.
     """
     types, mask = np.asarray(batch.token_types), np.asarray(batch.attention_mask) == 1
-    grids = [[n // rule.spatial_merge_size for n in g] for g in np.asarray(batch.image_grids)[:, 1:]]
+    grids = [
+        [n // rule.spatial_merge_size for n in g] for g in np.asarray(batch.image_grids)[:, 1:]
+    ]
     rows = [[[*run] for _, run in groupby(row[real].tolist())] for row, real in zip(types, mask)]  # noqa: B905
     seen = [sum(run[0] == IMAGE for run in row) for row in rows]
     each = (len(grids) - sum(seen)) // len(rows)
@@ -119,7 +121,7 @@ def numbered(
     made = first + np.zeros((3, len(rows), 1)) + np.arange(batch.n_steps)
     if begin is not None:
         first = begin(first, batch)
-    for b, mine in enumerate(coming):
+    for b, mine in enumerate(coming if drawn else []):
         start, parts = first[:, b], []
         for h, w in order(coming[0] if shared else mine):
             item = Item(rule, (1, h, w), 1.0)
@@ -153,9 +155,8 @@ def _mistakes(rule: ImageGenerationPositions) -> Iterator[Mistake]:
 
     code, drawn = "decode-offset", "Give generated tokens the row and column of their image."
     yield from several(
-        (code, "generated tokens are numbered one by one, like text, not by the rows and columns of "
-         "the images to come",
-         make(draw=line, drawn_after=lambda start, item, ids: start + item.tokens), drawn),
+        (code, "generated tokens are numbered one by one, like text, not by the rows and columns "
+         "of the images to come", make(drawn=False), drawn),
         (code, "generated tokens are numbered one by one in each image; the next image starts "
          "after its size", make(draw=line, drawn_after=lambda s, item, ids: s + max(item.size)),
          drawn),

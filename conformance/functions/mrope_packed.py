@@ -46,7 +46,7 @@ def _numbered(kind: Kind, rule: Any, joined: bool = False, **changes: Any) -> Fu
         rows = np.zeros(real.shape, np.int64)
         rows[real] = types
         given = Batch(rows, images, videos, seconds, real.astype(np.int64), 0)
-        return kind.numbered(rule, given, **changes)[:, real]
+        return np.asarray(kind.numbered(rule, given, **changes)[:, real])
 
     return made
 
@@ -63,7 +63,7 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         return np.tile(packed(call[4]), (rule.num_axes, 1))
 
     def exchanged(*call: Any) -> np.ndarray:
-        ids = _numbered(kind, rule)(*call)
+        ids: np.ndarray = _numbered(kind, rule)(*call)
         ids[[1, 2]] = ids[[2, 1]]
         return ids
 

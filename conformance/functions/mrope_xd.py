@@ -20,6 +20,7 @@ from .mrope_common import (
     Kind,
     as_rule,
     first_at,
+    last_token,
     repeated,
     row_mistakes,
     whole,
@@ -46,7 +47,9 @@ def batch(
     """Return rows of segments as one batch; images have a token at the end of each row."""
 
     def tokens(part: Segment) -> list[int]:
-        return [IMAGE] * (part.h * (part.w + 1) + 2) if isinstance(part, Image) else [0] * part.n
+        if isinstance(part, Image):
+            return [IMAGE] * (part.h * (part.w + 1) + 2)
+        return [0] * part.n if isinstance(part, Text) else []
 
     size = rule.spatial_merge_size
     grids = [(1, size * p.h, size * p.w) for row in rows for p in row if isinstance(p, Image)]
@@ -109,15 +112,18 @@ def _mistakes(rule: XDRoPEPositions) -> Iterator[Mistake]:
     def axes(*last: int) -> Any:
         return changed(lambda y, _: y[[*order, *(len(order) + k for k in last)]])
 
-    def shorter(start: np.ndarray, item: Item, ids: np.ndarray) -> Any:
-        return start + max(item.size[1:])
+    def shorter(end: int) -> Any:
+        return lambda start, item, ids: start + max(item.size[1], item.size[2] - end)
 
+    counted = "Text has the number of the token on all axes."
+    yield from several(*(
+        (EXTENT, f"text after an image starts at its start + max(height, {width}), as in M-RoPE: "
+         "the tokens of the image are not counted", make(after=shorter(end), decode=then), counted)
+        for end, width in ((0, "width + 1"), (1, "width")) for then in (decode, last_token)
+    ))  # fmt: skip
     yield from several(
-        (EXTENT, "text after an image starts at its start + max(height, width), as in M-RoPE: the "
-         "tokens of the image are not counted",
-         make(after=shorter), "Text has the number of the token on all axes."),
         (EXTENT, "an image takes a single position", make(after=lambda start, item, ids: start + 1),
-         "Text has the number of the token on all axes."),
+         counted),
         (GRID, "the token that ends a row of an image is not in the grid: rows have width tokens",
          make(extra=0), "A row of the grid has width + 1 tokens."),
         (GRID, "the grid starts at the first token of an image, which is a border",

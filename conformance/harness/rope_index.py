@@ -104,9 +104,9 @@ def rope_index(
     """
     if isinstance(rule, ImageGenerationPositions):
         raise ValueError(
-            f"{words} has no known parameters: for images to come, write a function of token_types, "
-            "image_grids, video_grids, seconds_per_grid, attention_mask and n_steps, which also "
-            "returns the positions of the generated tokens"
+            f"{words} has no known parameters: for images to come, write a function of "
+            "token_types, image_grids, video_grids, seconds_per_grid, attention_mask and n_steps, "
+            "which also returns the positions of the generated tokens"
         )
     roles = {own: NAMES[own] for own in parameters if own in NAMES}
     unknown = [
@@ -143,9 +143,9 @@ def rope_index(
             own: None if role in empty and parameters[own].default is None else given[role]
             for own, role in roles.items()
         }
-        if "mm_token_type_ids" in arguments:  # markers are text in libraries
-            kinds = np.where(_host(types) >= SLICE, TEXT, _host(types))
-            arguments["mm_token_type_ids"] = library.array(kinds) if library.convert else kinds
+        if "mm_token_type_ids" in arguments and (_host(types) >= SLICE).any():
+            kinds = np.where(_host(types) >= SLICE, TEXT, _host(types))  # markers are text there
+            arguments["mm_token_type_ids"] = library.array(kinds, "int64")
         found = target(**arguments, **init)
         return _decoded(found, host, n_steps, rule.num_axes)
 

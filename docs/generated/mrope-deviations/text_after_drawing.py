@@ -25,7 +25,12 @@ def decoded():
 
 prompt = torch.tensor([[5, 5, 5]])  # a prompt, and two images of 3 x 2 and 1 x 1 to come
 model.compute_3d_position_ids(
-    prompt, torch.tensor([[1, 3, 2], [1, 1, 1]]), torch.tensor([2]), torch.zeros(1, 3, 4), None, None
+    prompt,
+    torch.tensor([[1, 3, 2], [1, 1, 1]]),
+    torch.tensor([2]),
+    torch.zeros(1, 3, 4),
+    None,
+    None,
 )
 model.compute_3d_position_ids(
     torch.zeros(1, 6, dtype=torch.long), None, None, torch.zeros(1, 6, 4), None, None
