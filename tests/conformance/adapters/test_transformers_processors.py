@@ -132,7 +132,7 @@ def picture(height, width):
 
 def ids_of(model, given, **config):
     """Return the position ids that the model makes of a processor's output."""
-    from posenc_ref.conformance.adapters.transformers_mrope_model import _config, _owner
+    from posenc_ref.conformance.adapters.transformers_mrope.model import _config, _owner
 
     owner = _owner(model)
     made = _config(owner.config_class, model)

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref.conformance.functions.mrope_layouts import Batch
 
-from .transformers_mrope_model import Model
+from .model import Model
 
 
 class Talker(Model):

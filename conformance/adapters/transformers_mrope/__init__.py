@@ -6,8 +6,10 @@ from posenc_ref import mrope_rule
 from posenc_ref.conformance.functions.mrope_layouts import Batch
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .transformers_mrope_model import Model
-from .transformers_mrope_others import CanvasModel, DrawingModel, Talker, XDModel
+from .model import Model
+from .others import CanvasModel, DrawingModel, Talker, XDModel
+
+__all__ = ["MODES", "mrope_model"]
 
 #: The ways in which a model makes position ids.
 MODES = ("forward", "generate")
