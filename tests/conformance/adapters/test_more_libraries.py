@@ -59,7 +59,10 @@ def test_a_script_needs_no_posenc_ref_and_ends_in_an_assertion(path):
 def test_a_function_conforms_or_has_a_claim(function, dtype):
     if function.expected is None:
         pytest.skip(f"no encoding describes it: {function.says}")
-    found = function.build()
+    try:
+        found = function.build()
+    except (ImportError, RuntimeError) as error:  # a part that is missing, or a GPU
+        pytest.skip(f"cannot be built: {error}")
     report = check(found, found.encoding or function.expected, dtype=dtype)
     claim = claim_of(function)
     assert (report.verdict, tuple(report.codes)) == (
