@@ -11,7 +11,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import types
 from numba.extending import intrinsic, overload
 
 from .numba_loops import jit
@@ -31,7 +30,7 @@ def _pointer(typing: Any, address: Any, like: Any) -> Any:
     Rows made from pointers are contiguous, whatever the strides of the array, so the compiler
     vectorises their loops.
     """
-    signature = types.CPointer(like.dtype)(address, like)
+    signature = numba.types.CPointer(like.dtype)(address, like)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -47,7 +46,7 @@ def _narrow(number: Any, like: Any) -> Any:
     """Return a number rounded to nearest, ties to even, as ``like`` is stored."""
 
 
-@overload(_widen)
+@overload(_widen)  # type: ignore[untyped-decorator,unused-ignore]
 def _widening(number: Any) -> Any:
     # Numba compares the names and the types in the signatures.
     def as_stored(number: Any) -> Any:
@@ -67,10 +66,10 @@ def _widening(number: Any) -> Any:
         sign = np.uint32(np.uint32(number & 0x8000) << 16)
         return np.uint32(f.view(np.uint32) | sign).view(np.float32)
 
-    return {types.uint16: of_bfloat16, types.int16: of_float16}.get(number, as_stored)
+    return {numba.types.uint16: of_bfloat16, numba.types.int16: of_float16}.get(number, as_stored)
 
 
-@overload(_narrow)
+@overload(_narrow)  # type: ignore[untyped-decorator,unused-ignore]
 def _narrowing(number: Any, like: Any) -> Any:
     def as_stored(number: Any, like: Any) -> Any:
         return number
@@ -92,7 +91,7 @@ def _narrowing(number: Any, like: Any) -> Any:
         found = np.uint32(0x7E00) if size > 0x7F800000 else found
         return np.int16(found | np.uint32((b >> 16) & 0x8000))
 
-    return {types.uint16: to_bfloat16, types.int16: to_float16}.get(like, as_stored)
+    return {numba.types.uint16: to_bfloat16, numba.types.int16: to_float16}.get(like, as_stored)
 
 
 @jit

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -110,7 +111,10 @@ def _cut(tables: NumpyTables, axis: int, at: slice) -> NumpyTables:
     def part(table: np.ndarray) -> np.ndarray:
         if -axis > table.ndim or table.shape[axis] == 1:
             return table  # for every index of this axis
-        return table[(..., at, *(slice(None),) * (-axis - 1))]
+        index: list[Any] = [slice(None)] * table.ndim
+        index[axis] = at
+        found: np.ndarray = table[tuple(index)]
+        return found
 
     factors = tuple(tuple(map(part, f)) for f in tables.factors)
     return NumpyTables(tables.runs, tables.unrotated, factors, tables.dim)
