@@ -42,6 +42,8 @@ _STEP = 2.0**-7
 #: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
 #: another one.
 _TESTED, _OTHER = 0.1, 0.25
+#: The largest position that float16 holds, but for its rounding.
+_WHOLE = 65504
 
 
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -272,8 +274,10 @@ def _held(
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
-    if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
+    finite = (np.isfinite(cos) & np.isfinite(sin)).all(axis=1)
+    if not finite[at <= _WHOLE].all():
         return False
+    at, cos, sin = at[finite], cos[finite], sin[finite]  # float16 positions overflow
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, but float64 is required"

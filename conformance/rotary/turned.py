@@ -109,6 +109,7 @@ class Turned:
                 rows[np.argmin(rows[:, 0])],
             "the largest position of this token in all rows": rows.max(axis=0),
             "the smallest position of this token in all rows": rows.min(axis=0),
+            "the largest position of the call": none + p.max(),
             "the first position of the row": p[..., :1] + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
             "the position of the token before": np.roll(p, 1, axis=-1),

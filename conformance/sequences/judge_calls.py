@@ -97,6 +97,7 @@ class InTurn(Offset):
         of_call = {
             "the number of earlier calls": self.index,
             "the number of tokens of earlier calls": self.earlier,
+            "the number of tokens of all calls so far": self.earlier + sizes[self.index],
             "the offset of the first call": starts[0],
             "the offset of the second call": starts[min(1, len(starts) - 1)],
             "the offset of the call before": starts[before],
