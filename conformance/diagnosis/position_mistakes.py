@@ -44,7 +44,9 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
         yield text, lambda p, n=n: p // n * n  # type: ignore[misc]
         text = f"the positions of {what} start at 0 again in the last, incomplete tile of {n}"
         yield text, partial(_last_tile, n)
-        text = f"{what} of the last, incomplete tile of {n} have the positions of a whole tile that "
+        text = (
+            f"{what} of the last, incomplete tile of {n} have the positions of a whole tile that "
+        )
         yield text + "ends where they end", partial(_ends_with, n)
         text = f"{what} from {n} on have the position {n - 1}"
         yield text, lambda p, n=n: np.minimum(p, n - 1)  # type: ignore[misc]

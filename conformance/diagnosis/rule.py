@@ -187,16 +187,23 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
 
 def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
     """Yield the declared number, clamped to another variable, or to 1 less."""
-    v = variables.get(DECLARED)
-    for name, bound in variables.items() if v is not None and used.size else ():
+    if DECLARED not in variables or not used.size:
+        return
+    v = variables[DECLARED]
+    for name, bound in variables.items():
         for less in (1, 0):
-            if name == DECLARED or not np.array_equal(np.minimum(v, bound - less), used):
+            if name == DECLARED or not np.array_equal(_clamped(v, bound - less), used):
                 continue
             words = f"{name} - 1" if less else name
             mend = f"Do not clamp {DECLARED} to {words}: {_SUPPORT}"
             text = f"{DECLARED}, clamped to at most {words}"
-            of = lambda x, n=name, less=less: np.minimum(x[DECLARED], x[n] - less)  # noqa: E731
+            of = lambda x, n=name, less=less: _clamped(x[DECLARED], x[n] - less)  # noqa: E731
             yield Rule(text, of, 0, _RANGE, mend=mend)
+
+
+def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Return the numbers, clamped to at most another one; an index is never below 0."""
+    return np.asarray(np.minimum(v, np.maximum(most, 0)))
 
 
 def _mend(name: str, words: str) -> str:

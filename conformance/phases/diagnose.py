@@ -28,6 +28,7 @@ from .nonlinear import (
     diagnose_nonlinear,
     growing_errors,
     not_proportional,
+    one_right,
     squared,
     stretched_in_blocks,
 )
@@ -66,6 +67,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             phases, found, vague = finer, again, False
             w = declared.sign * phases.frequencies
     if exchanged(run, phases, found):
+        return
+    if [e.code for e in found] == ["sign"] and one_right(run, tables, declared):
         return
     if vague and phases.linear:
         text = frequency_step(w, phases.sigma, declared.frequencies)
@@ -117,7 +120,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if _strict(run) and not run.report.codes and _held(run, tables, seen):
         return
     named = list(run.report.findings)
-    if not fits and not _held(run, tables, seen):
+    if not fits and not _held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
         if not run.report.codes and not not_proportional(run, tables, phases, seen):

@@ -82,8 +82,12 @@ def _two_positions(encoding: Rotary) -> Iterator[Mistake]:
 
     def both(of_cos: Change, of_sin: Change) -> Callable[[Any], Truth]:
         def predict(call: Any) -> Truth:
-            turned = [apply_truth(encoding, call.x, p) for p in _there_and_back(of_cos(call.positions))]
-            sines = [apply_truth(encoding, call.x, p) for p in _there_and_back(of_sin(call.positions))]
+            turned = [
+                apply_truth(encoding, call.x, p) for p in _there_and_back(of_cos(call.positions))
+            ]
+            sines = [
+                apply_truth(encoding, call.x, p) for p in _there_and_back(of_sin(call.positions))
+            ]
             still = (turned[0].value + turned[1].value) / 2
             return replace(turned[0], value=still + (sines[0].value - sines[1].value) / 2)
 
