@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.accuracy import BUDGET
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
