@@ -12,7 +12,7 @@ project = "posenc-ref"
 author = "the posenc-ref authors"
 release = version = __version__
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "tools.website.extension",
@@ -25,6 +25,13 @@ myst_links_external_new_tab = False
 # A generated page may begin its sections at a deeper level.
 # A role such as :attr:`head_dim` may mean the field of several classes.
 suppress_warnings = ["myst.header", "ref.python"]
+
+# Notebooks are Python files; each is executed in every build, and an error in one stops the build.
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
 
 autodoc_typehints = "none"  # numpydoc states types, with shapes
 autodoc_default_options = {"members": True, "show-inheritance": True}

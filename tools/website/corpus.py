@@ -1,5 +1,7 @@
 """The wrong and correct implementations of tests/mutants, as text."""
 
+import ast
+import inspect
 import json
 import re
 from functools import cache
@@ -38,8 +40,19 @@ OWN = (
 
 
 def source(case):
-    """Return the code of a case, without the line that files it in the corpus."""
-    return definition(case.thing)
+    """Return the code of a case, after the functions of the corpus that it calls."""
+    return "\n\n\n".join(definition(thing) for thing in [*helpers(case.thing), case.thing])
+
+
+def helpers(thing):
+    """Return the functions of the corpus that a definition calls, those that they call first."""
+    home, found = vars(inspect.getmodule(thing)), {}
+    for node in ast.walk(ast.parse(definition(thing))):
+        other = home.get(node.id) if isinstance(node, ast.Name) else None
+        ours = inspect.isfunction(other) and other.__module__.startswith("tests.mutants")
+        if ours and other is not thing:
+            found |= dict.fromkeys([*helpers(other), other])
+    return list(found)
 
 
 @cache

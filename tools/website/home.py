@@ -18,6 +18,7 @@ it makes.
 {names}
 contributing
 changelog
+security
 ```
 """
 

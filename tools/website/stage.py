@@ -4,7 +4,8 @@ import re
 import shutil
 from pathlib import PurePosixPath
 
-from . import api, book, codes, home, models
+from . import api, book, codes, home, models, pictures
+from .home import toctree
 from .sections import REPLACED, ROOT, sections
 from .sources import source_page
 
@@ -13,24 +14,35 @@ OUTSIDE = {
     "README.md": "start/index",
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
+    "SECURITY.md": "security",
 }
-LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^()\s]+)\)")
-FENCE = re.compile(r"^(```.*?^```$)", re.DOTALL | re.MULTILINE)
+#: A link, unless code comes first: a block, or a piece with a link inside.
+LINK = re.compile(
+    r"^```.*?^```$|`[^`\n]+`|(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^()\s]+)\)",
+    re.DOTALL | re.MULTILINE,
+)
 
 
-def stage(folder):
-    """Write every page below ``folder``, which must not exist."""
+def stage(folder, *, drawn=True):
+    """Write every page below ``folder``, which must not exist; ``drawn``: the pictures too."""
     folder.mkdir(parents=True)
     linked = set()
     for path, name in pages().items():
         text = (ROOT / path).read_text(encoding="utf-8")
+        if name == "tutorials/index":
+            text += "\n" + toctree(tutorials(), hidden=True)
         write(folder, name, moved(text, path, name, linked))
+    for path in notebooks():
+        (folder / "notebooks").mkdir(exist_ok=True)
+        shutil.copyfile(path, folder / "notebooks" / path.name)
     for module in (home, book, models, codes, api):
         for name, text in module.made().items():
             linked |= set(re.findall(r"\(/source/([^)]+)\.md\)", text))
             write(folder, name, text)
     for path in sorted(linked):
         source_page(folder, path, linked)
+    if drawn:
+        pictures.draw(folder)
     for picture in (ROOT / "docs").rglob("*.svg"):
         place = folder / picture.relative_to(ROOT / "docs")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -43,6 +55,18 @@ def write(folder, name, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
+
+
+def tutorials():
+    """Return the pages of the tutorials and notebooks, in the order of the index."""
+    text = (ROOT / "docs/tutorials/index.md").read_text(encoding="utf-8")
+    order = re.findall(r"\]\(([\w/.-]+)\.(?:md|py)\)", text)
+    return [f"/tutorials/{one}".replace("/tutorials/../", "/") for one in order]
+
+
+def notebooks():
+    """Return the files of the notebooks."""
+    return sorted((ROOT / "docs/notebooks").glob("*.py"))
 
 
 def pages():
@@ -69,7 +93,7 @@ def moved(text, path, name, linked):
 
     def rewrite(found):
         label, target = found[1], found[2]
-        if re.match(r"\w+:", target) or target.startswith("#"):
+        if label is None or re.match(r"\w+:", target) or target.startswith("#"):
             return found[0]
         file, _, anchor = target.partition("#")
         repository = (ROOT / path).parent.joinpath(file).resolve().relative_to(ROOT).as_posix()
@@ -79,6 +103,8 @@ def moved(text, path, name, linked):
         elif page in REPLACED:
             place = f"{REPLACED[page]}/{anchor or 'index'}.md"
             anchor = ""
+        elif repository.startswith("docs/notebooks/") and repository.endswith(".py"):
+            place = repository.removeprefix("docs/")
         elif repository in known:
             place = f"{known[repository]}.md"
         else:
@@ -86,8 +112,7 @@ def moved(text, path, name, linked):
             place = f"source/{repository}.md"
         return f"{label}({relative(place, name)}{'#' if anchor else ''}{anchor})"
 
-    parts = FENCE.split(text)
-    return "".join(p if p.startswith("```") else LINK.sub(rewrite, p) for p in parts)
+    return LINK.sub(rewrite, text)
 
 
 def relative(place, name):
