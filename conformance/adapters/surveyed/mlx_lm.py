@@ -90,6 +90,4 @@ def _muse() -> Implementation:
         at = [mx.array(part[rows[0], rows[1]][:, :, None]) for part in (cos, sin)]
         return np.array(_apply_vision_rope(mx.array(x), cos=at[0], sin=at[1]))
 
-    return Implementation(
-        apply, "apply", "mlx-lm", tensor_layout="bshd", head_dim=64, axes=2
-    )
+    return Implementation(apply, "apply", "mlx-lm", tensor_layout="bshd", head_dim=64, axes=2)
