@@ -1,7 +1,7 @@
 """Write the list of all claims about libraries: python tools/claims.py.
 
-A claim is an entry with a deviation in one of the ``*_expected.json`` of the surveys.  Releases are
-those in `docs/generated/libraries.ndjson` (`python tools/libraries.py`) in which its script was run.
+A claim is an entry with a deviation in one of the ``*_expected.json`` of the surveys.  The
+releases are those in which `python tools/libraries.py` ran its script.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from posenc_ref.conformance.surveys.tables import markdown_table  # noqa: E402
 GENERATED = ROOT / "docs" / "generated"
 REPORT = GENERATED / "libraries.ndjson"
 PAGE = GENERATED / "claims.md"
-#: The files of claims, each with the folder of its scripts.  Those of sweeps are about transformers.
+#: The files of claims, each with the folder of its scripts.  Sweeps are about transformers.
 FILES = {
     "transformers/sweep_expected.json": "sweep-deviations",
     "transformers_other/sweep_other_expected.json": "sweep-other-deviations",
@@ -66,28 +66,30 @@ def _library(entry: Expected) -> str:
 
 
 def seen(runs: list[Outcome]) -> str:
-    """Return in which releases a script shows its deviation, in one sentence.
+    """Return in which releases a deviation was seen, in one sentence.
 
-    ``runs`` are the outcomes of one script, in the order of the releases.
+    ``runs`` are the outcomes of one script or function, in the order of the releases.
     """
     shown = [o.version for o in runs if o.verdict == "deviates"]
     ran = [o.version for o in runs if o.verdict in ("deviates", "conforms")]
     if not ran:
-        return "not run over releases" if not runs else "runs in no release judged"
+        return "runs in no release judged" if runs else "not run over releases"
     if not shown:
         return f"in none of {len(ran)} releases, {ran[0]} to {ran[-1]}"
-    begin = f"first seen in {shown[0]}"
-    if shown[0] == ran[0]:
-        begin += ", the oldest release in which the script runs"
+    first, last = ran.index(shown[0]), ran.index(shown[-1])
+    if first:
+        begin = f"not in {ran[first - 1]}"
+    elif ran[0] == runs[0].version:
+        begin = "the first of the releases judged"
     else:
-        begin += f", not in {ran[ran.index(shown[0]) - 1]}"
-    after = ran[ran.index(shown[-1]) + 1 :]
-    end = f"last seen in {shown[-1]}" + (
-        f", gone in {after[0]}" if after else ", the newest judged"
-    )
-    inside = ran[ran.index(shown[0]) : ran.index(shown[-1])]
-    gaps = [version for version in inside if version not in shown]
-    return f"{begin}; {end}" + (f"; not in {', '.join(gaps)}" if gaps else "")
+        begin = "the first that could be judged"
+    if last + 1 < len(ran):
+        end = f"not in {ran[last + 1]}"
+    else:
+        end = "the newest" + (" that could be judged" if ran[-1] != runs[-1].version else "")
+    gaps = [version for version in ran[first:last] if version not in shown]
+    text = f"first seen in {shown[0]}, {begin}; last seen in {shown[-1]}, {end}"
+    return text + (f"; not in {', '.join(gaps)}" if gaps else "")
 
 
 def page(every: list[Claim], outcomes: list[Outcome]) -> str:

@@ -39,7 +39,7 @@ MANIFEST = ROOT / ".ci" / "libraries.toml"
 LIMIT = 1800
 
 #: Runs scripts one after the other; prints a line of JSON for each.  A script that shows a
-#: deviation ends; one that does not raises AssertionError in a line of its own.
+#: deviation ends; one that does not fails in an assertion of its own, or ends with a message.
 RUN_SCRIPTS = """
 import contextlib, json, os, runpy, sys, time, traceback, warnings
 warnings.simplefilter("ignore")
@@ -50,12 +50,13 @@ for path in sys.argv[1:]:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             runpy.run_path(path, run_name="__main__")
-    except Exception as error:
-        own = traceback.extract_tb(error.__traceback__)[-1].filename == path
-        gone = isinstance(error, AssertionError) and own
-        verdict = "conforms" if gone else "undrivable"
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        reason = "the script does not show it" if gone else said
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if isinstance(error, (AssertionError, SystemExit)) and last.filename == path:
+            verdict, reason = "conforms", f"the script does not show it: {last.line} fails"
+        else:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            verdict, reason = "undrivable", said[:300]
     found = {"verdict": verdict, "reason": reason, "seconds": time.perf_counter() - begin}
     print(json.dumps(found), file=out, flush=True)
 """
@@ -180,7 +181,7 @@ def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outco
     found = [json.loads(line) for line in done.stdout.splitlines()]
     died = {"verdict": "error", "reason": f"the process ended with exit code {done.returncode}"}
     found += [died] * (len(names) - len(found))
-    made = blank.replace(kind="script", executed=1)
+    made = blank.replace(kind="script")
     return [made.replace(label=name, **one) for name, one in zip(names, found, strict=True)]
 
 
