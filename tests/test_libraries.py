@@ -30,8 +30,8 @@ def test_every_library_has_releases():
     for library, one in MANIFEST["libraries"].items():
         assert one.keys() <= {"releases", "packages", "pins", "python"}, library
         assert set(one.get("pins", ())) <= set(one["releases"]), library
-        exact = [*one.get("packages", ()), *sum(one.get("pins", {}).values(), [])]
-        assert all("==" in package for package in exact), library
+        for packages in (one.get("packages", ()), *one.get("pins", {}).values()):
+            assert all("==" in package for package in packages), library
     assert sum(row.newest for row in ROWS) == len(LIBRARIES)
 
 
@@ -141,6 +141,23 @@ def test_a_new_run_of_some_rows_keeps_the_others(tmp_path):
     assert list(kept) == order
     libraries.write(path, kept | {"made-up 2.0": judged("2.0", "undrivable")}, order)
     assert [o.verdict for o in read_ndjson(path).result.outcomes] == ["gap", "undrivable"]
+
+
+def test_what_differs_from_the_report_is_listed():
+    one = BLANK.replace(label="rope", dtype="float32", verdict="conforms")
+    other = one.replace(label="table")
+    before = libraries.Judged({}, [one, other, one.replace(label="gone")])
+    wrong = one.replace(verdict="deviates", codes=("base",))
+    raises = other.replace(verdict="undrivable", reason="no class")
+    assert libraries.differences(before, before) == []
+    assert libraries.differences(before, libraries.Judged({}, [wrong, raises])) == [
+        "made-up 1.0 rope float32: deviates base, was conforms",
+        "made-up 1.0 table float32: undrivable (no class), was conforms",
+        "made-up 1.0 gone float32: absent, was conforms",
+    ]
+    assert libraries.differences(None, libraries.Judged({}, [one])) == [
+        "made-up 1.0 rope float32: conforms, was absent"
+    ]
 
 
 def test_the_page_tells_when_a_function_deviated():

@@ -6,7 +6,8 @@ about the library run.  All outcomes go to one report, `docs/generated/libraries
 were not asked for keep the outcomes that they had.  A release that cannot be installed is in it as
 well, with the reason.  `tools/libraries_page.py` writes the pages from it.
 
-The exit code is 1 if a release could not be installed or imported, or crashed.
+The exit code is 1 if a release could not be installed, or crashed; with --check, if a verdict or
+code differs from the report.
 """
 
 import argparse
@@ -222,6 +223,23 @@ def write(path: Path, found: dict[str, Judged], order: list[str]) -> None:
         record.verification(Verification(outcomes, seconds))
 
 
+def differences(before: Judged | None, now: Judged) -> list[str]:
+    """Return a line for each outcome with another verdict or other codes than before."""
+    old, new = ({_key(o): o for o in one.outcomes} if one else {} for one in (before, now))
+    lines = []
+    for key in dict.fromkeys((*old, *new)):
+        was, here = (" ".join((o.verdict, *o.codes)) if (o := found.get(key)) else "absent"
+                     for found in (old, new))  # fmt: skip
+        if was != here:
+            why = f" ({new[key].reason})" if key in new and new[key].reason else ""
+            lines.append(f"{' '.join(filter(None, key))}: {here}{why}, was {was}")
+    return lines
+
+
+def _key(outcome: Outcome) -> tuple[str, ...]:
+    return outcome.group, outcome.version, outcome.label, outcome.dtype
+
+
 def main() -> int:
     """Run the command line."""
     description, _, epilog = (__doc__ or "").partition("\n\n")
@@ -235,6 +253,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help=help)
     help = "keep the environments in this folder (default: a temporary folder, removed row by row)"
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help=help)
+    help = "write nothing: list what differs from the report, and exit with 1 if anything does"
+    parser.add_argument("--check", action="store_true", help=help)
     help = "the report to update (default docs/generated/libraries.ndjson)"
     parser.add_argument("--report", type=Path, default=REPORT, metavar="FILE", help=help)
     args = parser.parse_args()
@@ -257,7 +277,7 @@ def main() -> int:
     uv = [program, "--no-python-downloads"]
     os.environ.setdefault("UV_EXCLUDE_NEWER", manifest["common"]["exclude-newer"])
     found, lock = read(args.report), threading.Lock()
-    failed = 0
+    failed, differing = 0, []
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run([*uv, "build", "--quiet", "-o", scratch, str(ROOT)], check=True)
         (wheel,) = Path(scratch).glob("*.whl")
@@ -270,13 +290,17 @@ def main() -> int:
                 shutil.rmtree(folder, ignore_errors=True)
             with lock:
                 failed += any(not o.label for o in judged.outcomes)
-                found[row.name] = judged
-                write(args.report, found, [row.name for row in every])
+                if args.check:
+                    differing.extend(differences(found.get(row.name), judged))
+                else:
+                    found[row.name] = judged
+                    write(args.report, found, [row.name for row in every])
                 print(f"{row.name}: {judged.line}", file=sys.stderr, flush=True)
 
         with ThreadPoolExecutor(args.jobs) as pool:
             list(pool.map(one, chosen))
-    return int(failed > 0)
+    print("\n".join(differing), end="\n" if differing else "")
+    return int(bool(differing if args.check else failed))
 
 
 if __name__ == "__main__":

@@ -23,14 +23,14 @@ COLUMNS = {
     "conforms": "conforming", "deviates": "deviating", "undrivable": "not drivable",
     "gap": "no encoding", "error": "errors", "inconclusive": "inconclusive",
 }  # fmt: skip
-HEAD = (
-    "`ok` means that the function equals the declaration that was read in the library's own source. "
-    "It is no certificate of a model that calls the function. A deviation is a difference from this "
-    "declaration; [claims.md](claims.md) says which ones are faults, who meets them and where they "
-    "were reported. `not drivable` means that the adapter, which was written for the newest release, "
-    "cannot build or call the function in this one; nothing is known of its numbers there. "
-    "`our gap` means that no encoding of posenc_ref describes the function."
-)
+HEAD = """
+`ok` means that the function equals the declaration that was read in the library's own source. It is
+no certificate of a model that calls the function. A deviation is a difference from this
+declaration; [claims.md](claims.md) says which ones are faults, who meets them and where they were
+reported. `not drivable` means that the adapter, which was written for the newest release, cannot
+build or call the function in this one; nothing is known of its numbers there. `our gap` means that
+no encoding of posenc_ref describes the function.
+""".strip()
 
 
 def page(recorded: Recorded) -> str:

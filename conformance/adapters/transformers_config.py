@@ -19,7 +19,9 @@ def configured(model: str, name: str, settings: Mapping[str, Any]) -> Any:
     """Return a configuration with ``settings``, in every release of transformers."""
     import transformers
 
-    cls = getattr(file_of(model, "configuration"), name)
+    file = file_of(model, "configuration")
+    # Models of text and images first had one configuration for both.
+    cls = getattr(file, name, None) or getattr(file, name.replace("Text", ""))
     old = int(transformers.__version__.partition(".")[0]) < 5
     return cls(**before_5(settings) if old else settings)
 
