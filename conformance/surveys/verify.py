@@ -259,8 +259,9 @@ def _judge_function(blank: Outcome, function: LibraryFunction, dtype: str) -> Re
         return blank.replace(verdict="undrivable", reason=f"cannot be built: {one_line(error)}")
     report = check(found, found.encoding or function.expected, dtype=dtype)
     if report.codes == ["raises"] and not report.executed:
-        said = report.findings[0].evidence
-        return blank.replace(verdict="undrivable", reason=f"the first call raises: {said}")
+        finding = report.findings[0]
+        why = f"a required call raises: {finding.message} ({finding.evidence})"
+        return blank.replace(verdict="undrivable", reason=why)
     return report
 
 
