@@ -49,7 +49,7 @@ def claims() -> list[Claim]:
         for entry in expected(file) if file.exists() else ():
             if entry.outcome == "deviates":
                 sweep = folder != "library-deviations"
-                library = "transformers" if sweep else _library(entry)
+                library = entry.library or ("transformers" if sweep else _library(entry))
                 found.append(Claim(library, f"{folder}/{entry.script}", entry))
     return found
 
