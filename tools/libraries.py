@@ -72,6 +72,7 @@ class Row:
     python: str
     packages: tuple[str, ...]
     newest: bool  #: the last release in the manifest is judged in more dtypes
+    scripts: tuple[str, ...] = ()  #: the scripts of the claims about the library
 
     @property
     def name(self) -> str:
@@ -99,7 +100,9 @@ class Judged:
 
 def rows(manifest: dict[str, Any]) -> list[Row]:
     """Return the rows of a manifest."""
-    common = manifest["common"]
+    common, scripts = manifest["common"], {}
+    for claim in claims():
+        scripts.setdefault(claim.library, {})[claim.script] = None
     return [
         Row(
             library,
@@ -107,6 +110,7 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             one.get("python", common["python"]),
             (*common["packages"], *one.get("packages", ()), *one.get("pins", {}).get(release, ())),
             release == one["releases"][-1],
+            tuple(scripts.get(library, ())),
         )
         for library, one in manifest["libraries"].items()
         for release in one["releases"]
@@ -172,18 +176,15 @@ def _verify(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcom
 
 def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcome]:
     """Return an outcome for each script of a claim about the library: "deviates" if it shows it."""
-    names = list(dict.fromkeys(one.script for one in claims() if one.library == row.library))
-    if not names:
-        return []
-    command = [str(python), "-c", RUN_SCRIPTS, *(str(GENERATED / name) for name in names)]
+    command = [str(python), "-c", RUN_SCRIPTS, *(str(GENERATED / name) for name in row.scripts)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=_environment()
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     died = {"verdict": "error", "reason": f"the process ended with exit code {done.returncode}"}
-    found += [died] * (len(names) - len(found))
+    found += [died] * (len(row.scripts) - len(found))
     made = blank.replace(kind="script")
-    return [made.replace(label=name, **one) for name, one in zip(names, found, strict=True)]
+    return [made.replace(label=name, **one) for name, one in zip(row.scripts, found, strict=True)]
 
 
 def _environment() -> dict[str, str]:
