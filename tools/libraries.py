@@ -14,6 +14,7 @@ import argparse
 import fnmatch
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,8 @@ from tools.claims import GENERATED, REPORT, claims  # noqa: E402
 MANIFEST = ROOT / ".ci" / "libraries.toml"
 #: The seconds after which a release is given up.
 LIMIT = 1800
+#: The folder of packages of an environment, in the message of an exception.
+_FOLDER = re.compile(r"[^\s'\"(]*[/\\]site-packages[/\\]")
 
 #: Runs scripts one after the other; prints a line of JSON for each.  A script that shows a
 #: deviation ends; one that does not fails in an assertion of its own, or ends with a message.
@@ -215,13 +218,22 @@ def write(path: Path, found: dict[str, Judged], order: list[str]) -> None:
     """Write the rows of a report in the order of the manifest; others are dropped."""
     chosen = [found[name] for name in order if name in found]
     seconds = sum(one.environment["seconds"] for one in chosen)
-    outcomes = [o.replace(seconds=round(o.seconds, 2)) for one in chosen for o in one.outcomes]
+    outcomes = [_printed(o) for one in chosen for o in one.outcomes]
     every = [one.environment for one in chosen]
     names = list(dict.fromkeys(one["library"] for one in every))
     asked = {"full": False, "only": None, "dtypes": ["float32", "bfloat16"], "libraries": names}
     with recording(path, "verify", options=asked, environments=every) as record:
         assert record is not None
         record.verification(Verification(outcomes, seconds))
+
+
+def _printed(outcome: Outcome) -> Outcome:
+    """Return an outcome without the folder of its environment, and with its seconds rounded."""
+    return outcome.replace(
+        reason=_FOLDER.sub("", outcome.reason),
+        messages=tuple(_FOLDER.sub("", message) for message in outcome.messages),
+        seconds=round(outcome.seconds, 2),
+    )
 
 
 def differences(before: Judged | None, now: Judged) -> list[str]:
