@@ -6,10 +6,9 @@ if __name__ != "posenc_ref.conformance":
         "posenc-ref"
     )
 
-import importlib
-import sys
-import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from posenc_ref._lazy import serve
 
 if TYPE_CHECKING:
     from .assertions import assert_conforms
@@ -93,26 +92,4 @@ __all__ = [
     "load_vectors",
 ]
 
-
-class _Package(types.ModuleType):
-    """A package in which a function may have the name of a module, such as ``check``."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # The import system binds every imported module to its name here.
-        if not (name in _MODULES and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    setattr(sys.modules[__name__], name, value)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+serve(__name__, _MODULES)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ._namespace import FLOATING, INTEGER, dtype_like, dtype_name, is_array, to_host
-from ._registry import CLASSES
+from ._registry import CLASSES, classes, find
 from ._required import allowed_values, lacking
 from ._text import one_line, shown
 from .limits import AXES, HEAD_DIM, HEADS, TEXT, WIDTH
@@ -59,11 +59,11 @@ def from_dict(data: Mapping[str, Any]) -> Any:
             'data must name its class: {"encoding": "RoPE", ...} or {"scaling": "YaRN", ...}, '
             f"got keys {shown(sorted(map(str, data)))}{_of_a_configuration(data)}"
         )
-    known = CLASSES[kinds[0]]
     name = data[kinds[0]]
-    if name not in known:
-        raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {shown(name)}")
-    cls = known[name]
+    cls = find(kinds[0], name)
+    if cls is None:
+        known = ", ".join(sorted(classes(kinds[0])))
+        raise ValueError(f"{kinds[0]} must be one of {known}, got {shown(name)}")
     allowed = [f.name for f in dataclasses.fields(cls)]
     body = {key: value for key, value in data.items() if key != kinds[0]}
     unknown = sorted(set(map(str, body)) - set(allowed))
@@ -91,7 +91,7 @@ def _of_a_configuration(data: Mapping[str, Any]) -> str:
     written = data.get("rope_type", data.get("type"))
     if not isinstance(written, str):
         return ""
-    scalings = CLASSES["scaling"]
+    scalings = classes("scaling")
     spellings = (written.lower(), f"{written.lower()}scaling")  # "su" is not SuNTK
     name = next((name for name in scalings if name.lower() in spellings), None)
     if name is None:

@@ -38,8 +38,10 @@ def rng():
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
     """Forget the encodings that a test defines: no later test finds them by their names."""
-    from posenc_ref._registry import CLASSES
+    from posenc_ref._registry import CLASSES, classes
 
+    for kind in CLASSES:
+        classes(kind)  # an import during the test would be forgotten too
     before = {kind: dict(known) for kind, known in CLASSES.items()}
     try:
         return (yield)

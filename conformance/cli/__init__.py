@@ -43,6 +43,7 @@ COMMANDS = {
     "report": "posenc report posenc.ndjson --markdown",
     "diff": "posenc diff meta-llama/Llama-3.1-8B llama-3.1-8b.gguf",
     "plan": "posenc plan llama-3-8b --length 32768 --plot plan.svg",
+    "plot": "posenc plot llama-3.1-8b llama-3-8b -o llama.svg",
     "presets": "posenc presets llama-3.1-8b",
     "vectors": "posenc vectors --verify",
     "sweep": "posenc sweep --only llama --only 'qwen*'",

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from posenc_ref._text import one_line
+from posenc_ref.conformance.harness.whole import write_whole
+from posenc_ref.conformance.plots.page import page
 from posenc_ref.conformance.surveys.batch import Batch
 from posenc_ref.conformance.surveys.ndjson import NdjsonError, read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
@@ -23,6 +25,10 @@ def report_command(
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown: a table, findings, versions.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Also write a new .html file that needs no other: with the plots."),
+    ] = None,
 ) -> None:
     """Show what `--ndjson` of `posenc check`, `ci` or `verify` recorded.
 
@@ -32,6 +38,11 @@ def report_command(
     """
     with usage_errors(NdjsonError, OSError):
         recorded = [read_ndjson(path) for path in files]
+    if html is not None:
+        with usage_errors(ValueError, ImportError, OSError):
+            if html.exists():
+                raise ValueError(f"--html: {html} exists already; give the name of a new file")
+            write_whole(html, page(recorded))
     if as_markdown:
         say(markdown(recorded), nl=False)
     else:

@@ -20,8 +20,6 @@ from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
-from posenc_ref.conformance.table import judge as judge_tables
-from posenc_ref.conformance.table.diagnose_rows import reversed_length
 from posenc_ref.conformance.table.reference import longest
 from posenc_ref.schedules.yarn import mscale
 
@@ -86,6 +84,8 @@ def _row_suggestions(
     encoding: Any, arguments: tuple[Any, ...], actual: np.ndarray
 ) -> Iterator[Mistake]:
     if isinstance(encoding, Sinusoidal) and len(actual):
+        from posenc_ref.conformance.table.diagnose_rows import reversed_length  # as below
+
         size = reversed_length(encoding, actual[0], len(actual))
         if size is not None:
             yield _reversed(encoding, size)
@@ -95,6 +95,8 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the rows as surface ``table``, in calls up to the longest judged length."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
+    from posenc_ref.conformance.table.judge import judge_table  # slow; only failures need it
+
     fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
 
     def view(positions: Any) -> Any:
@@ -105,7 +107,7 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
 
     limits = list(run.report.limits)  # limits added by the view are dropped
     with seen_as(run, view, run.encoding, "lambda p: fn(len(p))") as viewed:
-        judge_tables.judge_table(viewed)
+        judge_table(viewed)
     run.report.limits[:] = limits
 
 

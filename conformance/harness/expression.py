@@ -10,7 +10,7 @@ import dataclasses
 import warnings
 from typing import Any
 
-from posenc_ref._registry import CLASSES
+from posenc_ref._registry import classes, find
 from posenc_ref._text import one_line, shown
 from posenc_ref.limits import EXPRESSION, SHOWN
 
@@ -59,17 +59,20 @@ def read_expression(text: str) -> dict[str, Any]:
 
 def class_name(name: str, kind: str) -> str:
     """Return the name of the class of this kind, found without case, or ``name`` itself."""
-    return {known.lower(): known for known in CLASSES[kind]}.get(name.lower(), name)
+    if find(kind, name):
+        return name
+    return {known.lower(): known for known in classes(kind)}.get(name.lower(), name)
 
 
 def _called(node: ast.expr) -> dict[str, Any]:
     """Return the JSON form of a call; a bare name is a call without arguments."""
     call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
     named = call.func
-    kind, name = _class_of(named)
-    found: dict[str, Any] = {kind: name}
+    cls = _class_of(named)
+    name = cls.__name__
+    found: dict[str, Any] = {cls.kind: name}
     if call.args:
-        fields = [f.name for f in dataclasses.fields(CLASSES[kind][name]) if not f.kw_only]
+        fields = [f.name for f in dataclasses.fields(cls) if not f.kw_only]
         if len(call.args) > len(fields):
             first = one_line(ast.unparse(call.args[len(fields)]), SHOWN)
             raise ValueError(f"{name}: give the name of the field with {first}, as in base=10000.0")
@@ -83,16 +86,19 @@ def _called(node: ast.expr) -> dict[str, Any]:
     return found
 
 
-def _class_of(node: ast.expr) -> tuple[str, str]:
-    """Return the kind and the name of the class that is called."""
+def _class_of(node: ast.expr) -> type[Any]:
+    """Return the class that is called."""
     module = node.value if isinstance(node, ast.Attribute) else None  # as in posenc_ref.RoPE
     if not isinstance(module or node, ast.Name):
         raise ValueError(f"{shown(ast.unparse(node))} must be the name of a class")
     written = node.attr if isinstance(node, ast.Attribute) else ast.unparse(node)
     for kind in _KINDS:
-        if (name := class_name(written, kind)) in CLASSES[kind]:
-            return kind, name
-    near = did_you_mean(written, [name for kind in _KINDS for name in CLASSES[kind]])
+        if cls := find(kind, written):
+            return cls
+    for kind in _KINDS:  # without case, for which every class is imported
+        if cls := find(kind, class_name(written, kind)):
+            return cls
+    near = did_you_mean(written, [name for kind in _KINDS for name in classes(kind)])
     raise ValueError(f"there is no encoding and no scaling {shown(written)}{near}")
 
 

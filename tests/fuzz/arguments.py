@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 from posenc_ref._namespace import is_array
-from posenc_ref._registry import CLASSES
+from posenc_ref._registry import CLASSES, classes
 
 #: The most elements of an array that has memory; larger ones repeat one element.
 MOST = 2**14
@@ -27,7 +27,7 @@ KINDS = (
     "numpy", "list", "tuple", "matrix", "masked", "fortran", "reversed", "strided", "readonly",
     "broadcast", "strict", "torch", "memoryview", "subclass",
 )  # fmt: skip
-CLASSES_BY_NAME = {name: cls for kind in CLASSES.values() for name, cls in kind.items()}
+CLASSES_BY_NAME = {name: cls for kind in CLASSES for name, cls in classes(kind).items()}
 
 
 class Plain(np.ndarray):

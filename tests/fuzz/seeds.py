@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref._registry import CLASSES
+from posenc_ref._registry import CLASSES, classes
 from posenc_ref.models.config_facts import table
 from tests.fuzz.mutate import dumped
 
@@ -116,7 +116,9 @@ def values():
 @functools.cache
 def value_keys():
     """Return the names of fields of every class."""
-    known = {field for cls in CLASSES.values() for c in cls.values() for field in c.__annotations__}
+    known = {
+        field for kind in CLASSES for c in classes(kind).values() for field in c.__annotations__
+    }
     return sorted(known | {"encoding", "scaling", "model", "dtype", "shape", "hex"})
 
 

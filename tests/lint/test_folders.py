@@ -20,7 +20,7 @@ ORDER = (
     "surfaces", "sizes", "check", "assertions", "pytest", "guide",
     "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights",
     "compare",
-    "surveys", "configurations", "cli",
+    "surveys", "configurations", "plots", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 #: The most Python files in a folder; the encodings in posenc_ref/ are one flat list.

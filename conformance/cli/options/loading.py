@@ -20,6 +20,7 @@ from typing import Any
 
 from posenc_ref import Attention, ConvPositions, Encoding, MRoPEPositions, from_dict
 from posenc_ref._documents import parse_json, read_text, require_regular
+from posenc_ref._registry import find
 from posenc_ref._text import indented, one_line, shown
 from posenc_ref.backends import backends
 from posenc_ref.conformance.calling.instances import ROTATES, MethodOf, methods
@@ -225,8 +226,8 @@ def load_declaration(
         for field, rows in unread(surface).items():
             if name == _LEARNED[field]:
                 data.setdefault(field, [[0.0]] * _rows(where, data, rows))
-        known = [c.__name__ for c in encodings()]
-        if name not in known:
+        if find("encoding", name) is None:
+            known = [c.__name__ for c in encodings()]
             raise UsageError(f"{where}: there is no encoding {shown(name)}{_near(name, known)}")
     try:
         value = from_dict(data)
