@@ -32,10 +32,17 @@ LIBRARIES = {
     "mlx-lm": "mlx-lm",
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
+    "speechbrain": "speechbrain",
+    "torchscale": "torchscale",
+    "positional-encodings": "positional-encodings",
+    "local-attention": "local-attention",
     "timm": "timm",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
-HEAVY = ("mlx-lm", "litgpt", "torchtune", "timm")
+HEAVY = (
+    "mlx-lm", "litgpt", "torchtune", "speechbrain", "torchscale", "positional-encodings",
+    "local-attention", "timm",
+)  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
     "transformers_rotary", "transformers_tables", "x_transformers", "rotary_embedding_torch",
@@ -43,6 +50,7 @@ MODULES = (
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
 SURVEYED = (
+    "speechbrain", "torchscale", "positional_encodings", "local_attention",
     "timm", "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
 )  # fmt: skip
 

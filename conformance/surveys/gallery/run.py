@@ -91,13 +91,13 @@ def installed() -> dict[str, str]:
 def gallery(
     only: Sequence[str] = (), *, processes: int = 2, progress: Progress | None = None
 ) -> Gallery:
-    """Identify the functions of the page of identity cards, or all with ``only`` in their name.
+    """Identify the functions of the page, or all those with one of ``only`` in their name.
 
     ``processes`` is the number of processes, each with one thread; 0 uses this process.
     """
     begin = time.perf_counter()
-    every = functions() if only else carded()
-    chosen = tuple(function for function in every if function.wanted(tuple(only)))
+    listed = functions() if only else carded()
+    chosen = tuple(function for function in listed if function.wanted(tuple(only)))
     names = [function.name for function in chosen if function.library not in missing()]
 
     def failed(name: str, reason: str) -> Outcome:

@@ -159,7 +159,8 @@ SOURCED = next(entry for entry in FAST if entry.name == "transformers T5 encoder
 )
 def test_a_wrong_expectation_is_red(wrong, monkeypatch, tmp_path):
     entry = dataclasses.replace(SOURCED, **wrong)
-    monkeypatch.setattr(run, "functions", lambda: (entry,))
+    for listing in ("functions", "carded"):
+        monkeypatch.setattr(run, listing, lambda: (entry,))
     file = tmp_path / "cards.json"
     said = CliRunner().invoke(cli.app, ["gallery", "--processes", "0", "--json", str(file)])
     assert said.exit_code == 1, said.output
