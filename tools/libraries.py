@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,13 +112,21 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             library,
             release,
             one.get("python", common["python"]),
-            (*common["packages"], *one.get("packages", ()), *one.get("pins", {}).get(release, ())),
+            _packages(
+                common["packages"], one.get("packages", ()), one.get("pins", {}).get(release, ())
+            ),
             release == one["releases"][-1],
             tuple(scripts.get(library, ())),
         )
         for library, one in manifest["libraries"].items()
         for release in one["releases"]
     ]
+
+
+def _packages(*lists: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages of all lists; a later list replaces those of the same name."""
+    named = {package.partition("==")[0]: package for packages in lists for package in packages}
+    return tuple(named.values())
 
 
 def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
