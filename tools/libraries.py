@@ -77,6 +77,7 @@ class Row:
     packages: tuple[str, ...]
     newest: bool  #: the last release in the manifest is judged in more dtypes
     scripts: tuple[str, ...] = ()  #: the scripts of the claims about the library
+    alone: bool = False  #: whether its own requirements are not installed
 
     @property
     def name(self) -> str:
@@ -117,6 +118,7 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             ),
             release == one["releases"][-1],
             tuple(scripts.get(library, ())),
+            one.get("alone", False),
         )
         for library, one in manifest["libraries"].items()
         for release in one["releases"]
@@ -135,10 +137,13 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     blank = Outcome("library", row.library, row.release)
     begin = time.perf_counter()
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    wanted = [f"{row.library}=={row.release}", *row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
+    release = f"{row.library}=={row.release}"
+    wanted = [*row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
+    install = [*uv, "pip", "install", "--quiet", "--python", str(python)]
     made = [
         [*uv, "venv", "--quiet", "--python", row.python, str(folder)],
-        [*uv, "pip", "install", "--quiet", "--python", str(python), *wanted],
+        [*install, *wanted] if row.alone else [*install, release, *wanted],
+        *([[*install, "--no-deps", release]] if row.alone else []),
     ]
     try:
         for command in made:
