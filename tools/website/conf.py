@@ -44,6 +44,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "posenc-ref"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_favicon = "static/favicon.svg"
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -71,7 +71,7 @@ def origin(case):
     """Return where a mistake comes from: a public thread, a paper, or a class of mistakes."""
     thread = case.thread
     if found := re.fullmatch(r"([\w.-]+/[\w.-]+)#(\d+)", thread):
-        return f"Reported in [{thread}](https://github.com/{found[1]}/issues/{found[2]})."
+        return f"Written after [{thread}](https://github.com/{found[1]}/issues/{found[2]})."
     if found := re.match(r"arXiv:(\d{4}\.\d{4,5})", thread):
         return f"From [{thread}](https://arxiv.org/abs/{found[1]})."
     kind, _, rest = thread.partition(": ")

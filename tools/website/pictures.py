@@ -30,20 +30,25 @@ def shown():
 def draw(folder):
     """Write every picture of the book below ``folder``."""
     for name, example in shown().items():
-        path = folder / f"{page_of('book', name)}.svg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(drawn([("", pictures(example))]))
+        for picture in pictures(example):
+            path = folder / place(name, picture)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(drawn([("", [picture])]))
+
+
+def place(name, picture):
+    """Return the file of a picture."""
+    return f"{page_of('book', name)}-{picture.name}.svg"
 
 
 def of(cls):
-    """Return the picture of an encoding, or nothing if there is none."""
+    """Return the pictures of an encoding, or nothing if there are none."""
     example = shown().get(cls.__name__)
     if example is None:
         return ""
-    # The words of each panel, for those who cannot see it.
-    kinds = "; ".join(KINDS[one.name] for one in pictures(example))
-    place = f"/{page_of('book', cls.__name__)}.svg"
-    return (
-        f"## Picture\n\n```{{figure}} {place}\n:alt: {kinds}\n\n`{example!r}`: {kinds}. "
-        f"`posenc plot` draws others.\n```\n\n"
+    found = pictures(example)
+    images = "\n".join(
+        f"![{KINDS[one.name].capitalize()}](/{place(cls.__name__, one)})" for one in found
     )
+    said = "; ".join(KINDS[one.name] for one in found)
+    return f"## Picture\n\n`{example!r}`: {said}.\n\n{images}\n\n"

@@ -76,7 +76,7 @@ SECTIONS = (
         "Conformance",
         "What the functions of real libraries compute.",
         (
-            "generated/identity-cards", "generated/transformers-sweep",
+            "libraries", "generated/identity-cards", "generated/transformers-sweep",
             "generated/transformers-sweep-other", "generated/whole-models",
         ),
     ),
@@ -87,12 +87,13 @@ REPLACED = {"generated/encodings": "book"}
 
 
 def sections():
-    """Return the sections, with the pages that none names, such as a new one, in the guides."""
+    """Return the sections with the pages that none names: generated ones judge, others guide."""
     named = {page for section in SECTIONS for page in section.pages} | set(REPLACED)
     found = [p.relative_to(ROOT / "docs").with_suffix("") for p in (ROOT / "docs").rglob("*.md")]
-    left = sorted(page.as_posix() for page in found)
-    left = [page for page in left if page not in named and not page.startswith("tutorials/")]
+    left = {"guides": [], "conformance": []}
+    for page in sorted(page.as_posix() for page in found):
+        if page not in named and not page.startswith("tutorials/"):
+            left["conformance" if page.startswith("generated/") else "guides"].append(page)
     return tuple(
-        Section(s.name, s.title, s.purpose, (*s.pages, *left)) if s.name == "guides" else s
-        for s in SECTIONS
+        Section(s.name, s.title, s.purpose, (*s.pages, *left.get(s.name, ()))) for s in SECTIONS
     )
