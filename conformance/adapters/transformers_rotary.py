@@ -5,6 +5,7 @@ Settings are those of released checkpoints; sizes that do not affect positions a
 
 from __future__ import annotations
 
+import inspect
 import math
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import VECTORS, LibraryFunction, functions_of
 from .transformers import from_transformers
-from .transformers_config import file_of
+from .transformers_config import configured, file_of
 
 #: Configurations with four heads of 64, 96 or 128 channels.
 _64, _96, _128 = (
@@ -76,8 +77,11 @@ def _build(
     import torch
 
     box = torch.nn.Module()
-    box.config = getattr(file_of(model, "configuration"), config)(**settings)
-    box.inside = getattr(file_of(model), module)(box.config)
+    box.config = configured(model, config, settings)
+    cls = getattr(file_of(model), module)
+    # Before transformers 4.48 it is not the first parameter.
+    named = "config" in inspect.signature(cls).parameters
+    box.inside = cls(config=box.config) if named else cls(box.config)
     return from_transformers(box.eval(), layer_type=layer_type, surface=surface)
 
 

@@ -38,3 +38,4 @@ for window in (64, 4):
         f"window {window}: logits differ at tokens {wrong or 'none'}; largest difference "
         f"{apart.max():.2g}"
     )
+    assert bool(wrong) == (window == 4)

@@ -42,3 +42,4 @@ for name, more in (("llama", {}), ("gpt_oss", SPARSE), ("afmoe", SPARSE)):
         f"{name:8} first logit of the second sequence: {packed[0, 0, 0]:+.4f} packed, "
         f"{alone[0, 0, 0]:+.4f} alone; largest difference {(packed - alone).abs().max():.2g}"
     )
+    assert ((packed - alone).abs().max() > 1e-3) == (name != "llama")
