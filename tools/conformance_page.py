@@ -69,6 +69,7 @@ def page(survey: rows.Survey, home: str = "") -> str:
         ),
         first_visible=words.first_visible,
         in_releases=words.in_releases,
+        lines=words.lines,
         link_to=_link,
         plural=plural,
         prose=words.prose,

@@ -71,11 +71,6 @@ class Subject:
         }
         return next((verdict for verdict in WORST if verdict in own), "")
 
-    @property
-    def newest_first(self) -> list[Outcome]:
-        """Return the outcomes, those in the newest release first."""
-        return sorted(self.outcomes, key=lambda o: -self.releases.index(o.version))
-
     def runs(self, dtype: str) -> list[Outcome]:
         """Return the outcomes in one dtype, in the order of the releases."""
         own = [o for o in self.outcomes if dtype_of(o) == dtype]

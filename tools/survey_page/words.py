@@ -1,5 +1,6 @@
 """The words of the page: what verdicts mean, and foreign text with its links."""
 
+import itertools
 import re
 import tomllib
 from collections import Counter
@@ -12,7 +13,7 @@ from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.show import NONE, visible
 from posenc_ref.conformance.surveys.tables import WORDS, short_score
 
-from .rows import Subject
+from .rows import Deviation, Function, Subject
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The form for corrections, from the root of the repository on.
@@ -88,6 +89,27 @@ def score(outcome: Outcome) -> str:
 def first_visible(outcome: Outcome) -> str:
     """Return the first position with a visible error, as `posenc verify` prints it."""
     return visible(outcome).replace("<=", "≤")
+
+
+def lines(subject: Function | Deviation) -> list[tuple[list[str], Outcome]]:
+    """Return the outcomes with their releases, the newest first.
+
+    Outcomes that look the same, in releases one after the other, are one line.
+    """
+
+    def shown(o: Outcome) -> tuple[object, ...]:
+        reason = "" if isinstance(subject, Function) else o.reason  # a function lists its reasons
+        numbers = score(o), first_visible(o), o.precision, o.executed
+        return o.verdict, o.codes, reason, *numbers
+
+    found = []
+    for n, dtype in enumerate(subject.dtypes):
+        for _, run in itertools.groupby(subject.runs(dtype), shown):
+            own = list(run)
+            newest = subject.releases.index(own[-1].version)
+            found.append((-newest, n, [o.version for o in own], own[-1]))
+    found.sort(key=lambda line: line[:2])
+    return [(own, outcome) for _, _, own, outcome in found]
 
 
 def addresses() -> dict[str, str]:
