@@ -32,14 +32,23 @@ LIBRARIES = {
     "mlx-lm": "mlx-lm",
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
+    "speechbrain": "speechbrain",
+    "torchscale": "torchscale",
+    "positional-encodings": "positional-encodings",
+    "local-attention": "local-attention",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
-HEAVY = ("mlx-lm", "litgpt", "torchtune")
-#: The modules of this package that list functions.
+HEAVY = (
+    "mlx-lm", "litgpt", "torchtune", "speechbrain", "torchscale", "positional-encodings",
+    "local-attention",
+)  # fmt: skip
+#: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
     "transformers_rotary", "transformers_tables", "x_transformers", "rotary_embedding_torch",
     "litgpt", "torchtune", "diffusers", "onnx", "mlx",
 )  # fmt: skip
+#: Modules with further functions, which ``posenc verify --library`` judges.
+SURVEYED = ("speechbrain", "torchscale", "positional_encodings", "local_attention")
 
 
 @dataclass(frozen=True)
@@ -84,10 +93,19 @@ def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
     return function
 
 
-@functools.cache
 def functions() -> tuple[LibraryFunction, ...]:
     """Return every function, including those of libraries that are not installed."""
-    parts = (importlib.import_module(f"{__package__}.{name}") for name in MODULES)
+    return _of((*MODULES, *SURVEYED))
+
+
+def carded() -> tuple[LibraryFunction, ...]:
+    """Return the functions of the page of identity cards."""
+    return _of(MODULES)
+
+
+@functools.cache
+def _of(modules: tuple[str, ...]) -> tuple[LibraryFunction, ...]:
+    parts = (importlib.import_module(f"{__package__}.{name}") for name in modules)
     found = tuple(function for part in parts for function in part.functions())
     assert len({function.name for function in found}) == len(found)
     return found

@@ -11,6 +11,7 @@ from typing import Any
 from posenc_ref.conformance.adapters.library import (
     LIBRARIES,
     LibraryFunction,
+    carded,
     functions,
     missing,
     version,
@@ -90,12 +91,13 @@ def installed() -> dict[str, str]:
 def gallery(
     only: Sequence[str] = (), *, processes: int = 2, progress: Progress | None = None
 ) -> Gallery:
-    """Identify all functions, or those with one of ``only`` in their name.
+    """Identify the functions of the page, or all those with one of ``only`` in their name.
 
     ``processes`` is the number of processes, each with one thread; 0 uses this process.
     """
     begin = time.perf_counter()
-    chosen = tuple(function for function in functions() if function.wanted(tuple(only)))
+    listed = functions() if only else carded()
+    chosen = tuple(function for function in listed if function.wanted(tuple(only)))
     names = [function.name for function in chosen if function.library not in missing()]
 
     def failed(name: str, reason: str) -> Outcome:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from posenc_ref import GivenFrequencies, Learned, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.conformance import cli
-from posenc_ref.conformance.adapters.library import HEAVY, LIBRARIES, functions, missing
+from posenc_ref.conformance.adapters.library import HEAVY, LIBRARIES, carded, functions, missing
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.surveys.gallery import document, run
 from posenc_ref.conformance.surveys.gallery.judge import RIGHT, compare
@@ -20,8 +20,8 @@ from posenc_ref.conformance.surveys.worker import outcomes_here
 from tests.night import by_day
 
 DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
-FAST = [entry for entry in functions() if entry.fast and entry.library not in missing()]
-SLOW = [entry for entry in functions() if not entry.fast and entry.library not in missing()]
+FAST = [entry for entry in carded() if entry.fast and entry.library not in missing()]
+SLOW = [entry for entry in carded() if not entry.fast and entry.library not in missing()]
 
 
 def cards(page):
@@ -159,7 +159,8 @@ SOURCED = next(entry for entry in FAST if entry.name == "transformers T5 encoder
 )
 def test_a_wrong_expectation_is_red(wrong, monkeypatch, tmp_path):
     entry = dataclasses.replace(SOURCED, **wrong)
-    monkeypatch.setattr(run, "functions", lambda: (entry,))
+    for listing in ("functions", "carded"):
+        monkeypatch.setattr(run, listing, lambda: (entry,))
     file = tmp_path / "cards.json"
     said = CliRunner().invoke(cli.app, ["gallery", "--processes", "0", "--json", str(file)])
     assert said.exit_code == 1, said.output
@@ -195,7 +196,7 @@ def test_what_is_not_installed_is_named_and_counted(monkeypatch):
 def test_the_document_is_about_these_functions():
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
-    told = [document.cells(entry) for entry in functions()]
+    told = [document.cells(entry) for entry in carded()]
     assert [row.split(" | ")[:-2] for row in rows] == [
         f"| {' | '.join(cell)}".split(" | ") for cell in told
     ], "posenc gallery --markdown docs/generated/identity-cards.md"
@@ -203,7 +204,7 @@ def test_the_document_is_about_these_functions():
     assert not [outcome for outcome in outcomes if "WRONG" in outcome]
     shown = re.findall(r"(?m)^### (.*)$", text)
     assert shown == [
-        entry.name for entry, outcome in zip(functions(), outcomes, strict=True)
+        entry.name for entry, outcome in zip(carded(), outcomes, strict=True)
         if outcome != "not run"
     ]  # fmt: skip
     assert f"{len(shown)} functions identified, {len(shown)} agree with the source" in text
