@@ -50,7 +50,7 @@ def test_the_report_follows_the_schema():
 
 
 def test_the_pages_are_of_the_report(recorded):
-    assert pages.PAGE.read_text(encoding="utf-8") == pages.page(recorded)
+    assert pages.PAGE.read_text(encoding="utf-8") == pages.page(recorded, claims.claims())
     made = claims.page(claims.claims(), recorded.result.outcomes)
     assert claims.PAGE.read_text(encoding="utf-8") == made
 
@@ -123,15 +123,18 @@ def test_a_release_that_cannot_be_installed_is_listed_with_the_reason(tmp_path):
     libraries.write(path, {row.name: judged}, [row.name])
     again = libraries.read(path)
     assert again == {row.name: judged}
-    assert "- made-up 9.9: cannot be installed" in pages.page(read_ndjson(path))
+    assert "- made-up 9.9: cannot be installed" in pages.page(read_ndjson(path), [])
 
 
 def test_a_new_run_of_some_rows_keeps_the_others(tmp_path):
     path = tmp_path / "r.ndjson"
 
+    where = "/tmp/x/made-up-1.0/lib/python3.11/site-packages/made_up/rope.py"
+
     def judged(release, verdict):
         environment = {"library": "made-up", "release": release, "versions": {}}
-        one = BLANK.replace(version=release, label="rope", dtype="float32", verdict=verdict)
+        one = BLANK.replace(version=release, label="rope", dtype="float32", verdict=verdict,
+                            reason=f"no class in {where}")  # fmt: skip
         return libraries.Judged(environment | {"install_seconds": 1.0, "seconds": 2.0}, [one])
 
     order = ["made-up 1.0", "made-up 2.0"]
@@ -139,6 +142,7 @@ def test_a_new_run_of_some_rows_keeps_the_others(tmp_path):
     libraries.write(path, found | {"gone 1": judged("1", "gap")}, order)
     kept = libraries.read(path)
     assert list(kept) == order
+    assert kept["made-up 1.0"].outcomes[0].reason == "no class in made_up/rope.py"
     libraries.write(path, kept | {"made-up 2.0": judged("2.0", "undrivable")}, order)
     assert [o.verdict for o in read_ndjson(path).result.outcomes] == ["gap", "undrivable"]
 
@@ -174,7 +178,7 @@ def test_the_page_tells_when_a_function_deviated():
     ]
     own = [outcome("1", verdict="undrivable").replace(reason="no class"), outcome("2"),
            outcome("3", "base"), outcome("4")]  # fmt: skip
-    text = "\n".join(pages._section("made-up", environments, own))
+    text = "\n".join(pages._section("made-up", environments, own, []))
     assert "| rope | not drivable | ok | DEVIATES base | ok |" in text
     assert "base is wrong. First seen in 3, not in 2; last seen in 3, not in 4" in text
     assert "- rope: no class (1)" in text

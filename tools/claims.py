@@ -5,6 +5,7 @@ releases are those in which `python tools/libraries.py` ran its script.
 """
 
 import argparse
+import fnmatch
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,9 +50,19 @@ def claims() -> list[Claim]:
         for entry in expected(file) if file.exists() else ():
             if entry.outcome == "deviates":
                 sweep = folder != "library-deviations"
-                library = "transformers" if sweep else _library(entry)
+                library = entry.library or ("transformers" if sweep else _library(entry))
                 found.append(Claim(library, f"{folder}/{entry.script}", entry))
     return found
+
+
+def claim_of(outcome: Outcome, every: list[Claim]) -> int | None:
+    """Return the number of the claim that explains the deviation of a function, or None."""
+    name = f"{outcome.group} {outcome.label}"
+    for n, claim in enumerate(every, 1):
+        fits = any(fnmatch.fnmatchcase(name, pattern) for pattern in claim.entry.patterns)
+        if claim.library == outcome.group and fits and claim.entry.codes == outcome.codes:
+            return n
+    return None
 
 
 def _library(entry: Expected) -> str:

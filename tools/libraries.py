@@ -14,6 +14,7 @@ import argparse
 import fnmatch
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,8 @@ from tools.claims import GENERATED, REPORT, claims  # noqa: E402
 MANIFEST = ROOT / ".ci" / "libraries.toml"
 #: The seconds after which a release is given up.
 LIMIT = 1800
+#: The folder of packages of an environment, in the message of an exception.
+_FOLDER = re.compile(r"[^\s'\"(]*[/\\]site-packages[/\\]")
 
 #: Runs scripts one after the other; prints a line of JSON for each.  A script that shows a
 #: deviation ends; one that does not fails in an assertion of its own, or ends with a message.
@@ -72,6 +75,7 @@ class Row:
     python: str
     packages: tuple[str, ...]
     newest: bool  #: the last release in the manifest is judged in more dtypes
+    scripts: tuple[str, ...] = ()  #: the scripts of the claims about the library
 
     @property
     def name(self) -> str:
@@ -99,7 +103,9 @@ class Judged:
 
 def rows(manifest: dict[str, Any]) -> list[Row]:
     """Return the rows of a manifest."""
-    common = manifest["common"]
+    common, scripts = manifest["common"], {}
+    for claim in claims():
+        scripts.setdefault(claim.library, {})[claim.script] = None
     return [
         Row(
             library,
@@ -107,6 +113,7 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             one.get("python", common["python"]),
             (*common["packages"], *one.get("packages", ()), *one.get("pins", {}).get(release, ())),
             release == one["releases"][-1],
+            tuple(scripts.get(library, ())),
         )
         for library, one in manifest["libraries"].items()
         for release in one["releases"]
@@ -172,18 +179,15 @@ def _verify(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcom
 
 def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcome]:
     """Return an outcome for each script of a claim about the library: "deviates" if it shows it."""
-    names = list(dict.fromkeys(one.script for one in claims() if one.library == row.library))
-    if not names:
-        return []
-    command = [str(python), "-c", RUN_SCRIPTS, *(str(GENERATED / name) for name in names)]
+    command = [str(python), "-c", RUN_SCRIPTS, *(str(GENERATED / name) for name in row.scripts)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=_environment()
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     died = {"verdict": "error", "reason": f"the process ended with exit code {done.returncode}"}
-    found += [died] * (len(names) - len(found))
+    found += [died] * (len(row.scripts) - len(found))
     made = blank.replace(kind="script")
-    return [made.replace(label=name, **one) for name, one in zip(names, found, strict=True)]
+    return [made.replace(label=name, **one) for name, one in zip(row.scripts, found, strict=True)]
 
 
 def _environment() -> dict[str, str]:
@@ -214,13 +218,22 @@ def write(path: Path, found: dict[str, Judged], order: list[str]) -> None:
     """Write the rows of a report in the order of the manifest; others are dropped."""
     chosen = [found[name] for name in order if name in found]
     seconds = sum(one.environment["seconds"] for one in chosen)
-    outcomes = [o.replace(seconds=round(o.seconds, 2)) for one in chosen for o in one.outcomes]
+    outcomes = [_printed(o) for one in chosen for o in one.outcomes]
     every = [one.environment for one in chosen]
     names = list(dict.fromkeys(one["library"] for one in every))
     asked = {"full": False, "only": None, "dtypes": ["float32", "bfloat16"], "libraries": names}
     with recording(path, "verify", options=asked, environments=every) as record:
         assert record is not None
         record.verification(Verification(outcomes, seconds))
+
+
+def _printed(outcome: Outcome) -> Outcome:
+    """Return an outcome without the folder of its environment, and with its seconds rounded."""
+    return outcome.replace(
+        reason=_FOLDER.sub("", outcome.reason),
+        messages=tuple(_FOLDER.sub("", message) for message in outcome.messages),
+        seconds=round(outcome.seconds, 2),
+    )
 
 
 def differences(before: Judged | None, now: Judged) -> list[str]:

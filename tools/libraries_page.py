@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.plural import plural  # noqa: E402
 from posenc_ref.conformance.surveys.ndjson import Recorded, read_ndjson  # noqa: E402
 from posenc_ref.conformance.surveys.record import Outcome  # noqa: E402
 from posenc_ref.conformance.surveys.tables import WORDS, markdown_table  # noqa: E402
-from tools.claims import GENERATED, REPORT, seen  # noqa: E402
+from tools.claims import GENERATED, REPORT, Claim, claim_of, claims, seen  # noqa: E402
 
 PAGE = GENERATED / "libraries.md"
 #: The verdicts of functions, each with the heading of its column.
@@ -33,8 +33,8 @@ no encoding of posenc_ref describes the function.
 """.strip()
 
 
-def page(recorded: Recorded) -> str:
-    """Return the page of a report."""
+def page(recorded: Recorded, known: list[Claim]) -> str:
+    """Return the page of a report; ``known`` are all claims."""
     environments = recorded.header["environments"]
     libraries = list(dict.fromkeys(one["library"] for one in environments))
     every = [o for o in recorded.result.outcomes if o.kind == "library"]
@@ -61,7 +61,7 @@ def page(recorded: Recorded) -> str:
         parts.append("Releases that could not be judged:\n\n" + "\n".join(lines))
     for library in libraries:
         own = [one for one in environments if one["library"] == library]
-        parts += _section(library, own, [o for o in every if o.group == library and o.label])
+        parts += _section(library, own, [o for o in every if o.group == library and o.label], known)
     return "\n\n".join(parts) + "\n"
 
 
@@ -97,7 +97,9 @@ def _summary(libraries: list[str], environments: list[dict], latest: list[Outcom
     return markdown_table(head, rows, head[2:])
 
 
-def _section(library: str, environments: list[dict], outcomes: list[Outcome]) -> list[str]:
+def _section(
+    library: str, environments: list[dict], outcomes: list[Outcome], known: list[Claim]
+) -> list[str]:
     """Return the parts about one library: a row for each function, a column for each release."""
     releases = [one["release"] for one in environments]
     versions = environments[-1]["versions"]
@@ -115,7 +117,7 @@ def _section(library: str, environments: list[dict], outcomes: list[Outcome]) ->
         wrong = [f"{escaped(o.label)} ({', '.join(o.codes)})" for o in half if o.codes]
         said = f"deviating: {'; '.join(wrong)}" if wrong else "none deviating"
         parts.append(f"In bfloat16, {releases[-1]}: {_said(_counts(half))}; {said}.")
-    found = [line for label in functions for line in _deviation(label, outcomes, releases)]
+    found = [line for label in functions for line in _deviation(label, outcomes, releases, known)]
     if found:
         parts.append("Deviations:\n\n" + "\n".join(found))
     reasons: dict[str, list[str]] = {}
@@ -132,7 +134,9 @@ def _cell(outcome: Outcome | None) -> str:
     return "" if outcome is None else " ".join((WORDS[outcome.verdict], *outcome.codes))
 
 
-def _deviation(label: str, outcomes: list[Outcome], releases: list[str]) -> list[str]:
+def _deviation(
+    label: str, outcomes: list[Outcome], releases: list[str], known: list[Claim]
+) -> list[str]:
     """Return a line for each set of codes that the function deviates with in float32."""
     own = [o for o in outcomes if o.label == label and o.dtype == "float32"]
     own.sort(key=lambda o: releases.index(o.version))
@@ -141,7 +145,9 @@ def _deviation(label: str, outcomes: list[Outcome], releases: list[str]) -> list
         runs = [o if o.codes in ((), codes) else o.replace(verdict="conforms") for o in own]
         last = next(o for o in reversed(own) if o.codes == codes)
         text = f"- {escaped(label)}: {'; '.join(map(escaped, last.messages))}. "
-        lines.append(f"{text}F{seen(runs)[1:]} (`{last.source}`).")
+        n = claim_of(last, known)
+        claim = "no claim is made of it" if n is None else f"[claim {n}](claims.md#claim-{n})"
+        lines.append(f"{text}F{seen(runs)[1:]} (`{last.source}`); {claim}.")
     return lines
 
 
@@ -155,4 +161,4 @@ def spanned(versions: list[str], releases: list[str]) -> str:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    PAGE.write_text(page(read_ndjson(REPORT)), encoding="utf-8")
+    PAGE.write_text(page(read_ndjson(REPORT), claims()), encoding="utf-8")

@@ -36,11 +36,12 @@ LIBRARIES = {
     "torchscale": "torchscale",
     "positional-encodings": "positional-encodings",
     "local-attention": "local-attention",
+    "timm": "timm",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = (
     "mlx-lm", "litgpt", "torchtune", "speechbrain", "torchscale", "positional-encodings",
-    "local-attention",
+    "local-attention", "timm",
 )  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
@@ -48,7 +49,10 @@ MODULES = (
     "litgpt", "torchtune", "diffusers", "onnx", "mlx",
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
-SURVEYED = ("speechbrain", "torchscale", "positional_encodings", "local_attention")
+SURVEYED = (
+    "speechbrain", "torchscale", "positional_encodings", "local_attention",
+    "timm", "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,12 @@ class LibraryFunction:
     def __post_init__(self) -> None:
         if (self.expected is None) != bool(self.unknown):
             raise ValueError(f"{self.name}: give either `expected` or `unknown`, not both")
+
+    @property
+    def own_dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes in which ``posenc verify --library`` judges it."""
+        rotation = self.expected is not None and self.expected.family == "rotary"
+        return self.dtypes or (VECTORS if rotation else TABLES)
 
     @property
     def label(self) -> str:

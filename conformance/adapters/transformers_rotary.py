@@ -182,7 +182,9 @@ def _scaled() -> list[LibraryFunction]:
         _function("gpt-oss, YaRN", "gpt_oss", "GptOss", _HEAD_64 | _GPT_OSS,
                   RoPE(64, layout="half", base=150000.0,
                        scaling=YaRN(32.0, 4096, truncate=False)), rule("yarn")),
-        _function("DeepSeek-V3, YaRN", "deepseek_v3", "DeepseekV3", _DEEPSEEK,
+        # transformers 4 takes the factor from the two lengths.
+        _function("DeepSeek-V3, YaRN", "deepseek_v3", "DeepseekV3",
+                  {"max_position_embeddings": 163840} | _DEEPSEEK,
                   RoPE(64, layout="interleaved", output_layout="half",
                        scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0)),
                   rule("yarn").replace(_APPLY, f"{_APPLY}_interleave"),

@@ -103,9 +103,11 @@ def _filled(module: Any, table: Any, rows: Any) -> Implementation:
 
 def _marian() -> Implementation:
     made = file_of("marian").MarianSinusoidalPositionalEmbedding(1536, 64)
-    # Before transformers 5 the weights are made with the module.
-    rows = made.create_weight() if hasattr(made, "create_weight") else made.weight
-    return _filled(made, made, rows)
+    if hasattr(made, "create_weight"):  # since transformers 5
+        return _filled(made, made, made.create_weight())
+    if not inspect.signature(made._init_weight).parameters:  # before 4.48 it is a static method
+        made._init_weight()
+    return from_transformers(made, surface="table")
 
 
 def _whisper() -> Implementation:

@@ -31,4 +31,6 @@ for config, cls in (
             made.append(out.logits[0])
     largest = (made[0] - made[1]).abs().max()
     print(f"{cls.__name__}: largest difference of logits {largest:.2g}")
-    assert (largest > 1e-3) == (cls is BartForCausalLM)
+    if cls is OPTForCausalLM and largest > 1e-3:
+        raise RuntimeError("padding changes the logits of OPT, too")
+assert largest > 1e-3
