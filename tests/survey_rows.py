@@ -8,6 +8,8 @@ libraries, claims = tool("libraries"), tool("claims")
 
 #: A name that is HTML, in every place where the page shows foreign text.
 FOREIGN = "<script>fail()</script> & \"quoted\" 'text' {{ braces }}"
+#: The days of some releases.
+DAYS = {"1.0": "2025-01-31", "2.0": "2026-02-28"}
 SCRIPTS = {"made-up/wrong.py": "print('<b>' & 1)", "made-up/old.py": "raise SystemExit"}
 
 
@@ -16,9 +18,10 @@ def environments():
     versions = {"python": "3.11.7", "numpy": "2.4.6"}
     for library, releases in (("alpha", ("1.0", "1.1", "2.0", "2.1")), ("beta-x", ("7", "8"))):
         for release in releases:
+            days = {"released": DAYS[release], "judged": "2026-11-23"} if release in DAYS else {}
             yield {
                 "library": library, "release": release, "versions": versions,
-                "install_seconds": 1.0, "seconds": 2.0,
+                "install_seconds": 1.0, "seconds": 2.0, **days,
             }  # fmt: skip
 
 

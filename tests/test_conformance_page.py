@@ -138,6 +138,11 @@ def test_releases_with_the_same_outcome_are_one_line(text):
     ]  # fmt: skip
 
 
+def test_days_are_shown_where_they_are_known(text):
+    assert re.findall("<time>(.*?)</time>", text) == ["2025-01-31", "2026-02-28"]
+    assert "Judged on 2026-11-23." in text
+
+
 def test_counts_are_those_of_the_report(survey, text):
     said = "2 libraries, 6 releases, 17 outcomes of functions. Of the 6 functions in the newest "
     assert said in " ".join(Page(text).text.split())

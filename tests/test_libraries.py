@@ -194,3 +194,15 @@ def test_usage_errors_teach(capsys, monkeypatch):
             libraries.main()
         assert error.value.code == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_day_of_a_release_is_that_of_its_first_file():
+    files = [
+        ("made_up-1.0-py3-none-any.whl", "2025-01-02T23:59:59Z"),
+        ("made-up-1.0.tar.gz", "2025-01-01T00:00:00Z"),
+        ("made_up-1.1.post1-cp311-cp311-linux_x86_64.whl", "2025-03-01T00:00:00.5Z"),
+        ("made-up-1.2.win32.exe", "2025-04-01T00:00:00Z"),
+        ("made-up-1.3.tar.gz", None),
+    ]
+    project = {"files": [{"filename": n} | ({"upload-time": t} if t else {}) for n, t in files]}
+    assert tool("released").days(project) == {"1.0": "2025-01-01", "1.1.post1": "2025-03-01"}

@@ -11,6 +11,7 @@ code differs from the report.
 """
 
 import argparse
+import datetime
 import fnmatch
 import json
 import os
@@ -123,6 +124,7 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
 def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     """Make the environment of a row in ``folder`` and return what is found there."""
     environment = {"library": row.library, "release": row.release, "versions": {}}
+    environment["judged"] = datetime.date.today().isoformat()
     blank = Outcome("library", row.library, row.release)
     begin = time.perf_counter()
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
