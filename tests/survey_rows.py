@@ -72,7 +72,7 @@ def known_claims():
         said = {name: f"{name} of {title}" for name in ("reason", "evidence", "reach", "effect")}
         entry = Expected(
             patterns, title, "deviates", codes=codes, claim=kind, script=script.split("/")[1],
-            upstream="owner/made.up#12, `code`; see https://made-up.example/a?b=1.", **said,
+            upstream="<i>, owner/made.up#12, `code`; see https://made-up.example/a?b=1.", **said,
         )  # fmt: skip
         return claims.Claim("alpha", script, entry)
 

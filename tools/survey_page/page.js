@@ -32,17 +32,14 @@ function filter() {
     `Shown: ${shown(".library")} functions, ${shown(".claims")} deviations.`;
 }
 
-// Open the row that a link names, and show it if a filter hides it.
-function open() {
+// The browser opens the row that a link names; show it if a filter hides it.
+function reveal() {
   const goal = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!goal) return;
-  const row = goal.closest("details");
-  if (goal.closest("[hidden]")) {
+  if (goal?.closest("[hidden]")) {
     form.reset();
     filter();
+    goal.closest("details").scrollIntoView();
   }
-  if (row) row.open = true;
-  (row || goal).scrollIntoView();
 }
 
 form.addEventListener("input", filter);
@@ -56,6 +53,5 @@ for (const cell of document.querySelectorAll("a.cell")) {
     filter();
   });
 }
-addEventListener("hashchange", open);
+addEventListener("hashchange", reveal);
 filter();
-open();
