@@ -101,7 +101,7 @@ def counted(page, path):
 def test_every_outcome_is_on_the_page_once(report, text):
     page = Page(text)
     every = Counter(e["kind"] for e in events(report))
-    failed = sum(e["kind"] == "library" and not e["label"] for e in events(report))
+    failed = sum(not e["label"] and bool(e["version"]) for e in events(report))
     assert text.count("cannot be installed: no wheel") == failed == 1
     rows = counted(page, report)
     assert rows == {
@@ -114,7 +114,8 @@ def test_every_outcome_is_on_the_page_once(report, text):
         "claims/alpha/made-up/wrong": 3,
     }
     functions = sum(n for name, n in rows.items() if not name.startswith("claims/"))
-    assert functions + failed == every["library"]
+    assert functions + failed + 1 == every["library"]
+    assert "Not installed where the report was made: gamma." in page.text
     assert "1 outcome of scripts that no claim names any more left out" in page.text
     assert "1 outcome about posenc_ref itself left out" in page.text
 
@@ -136,6 +137,12 @@ def test_releases_with_the_same_outcome_are_one_line(text):
     assert page.rows["alpha/script-fail-script-quoted-text-braces"][0][:3] == [
         "1.0 to 2.1", "float32", "our gap ",
     ]  # fmt: skip
+
+
+def test_claims_about_other_libraries_are_not_shown(report):
+    claims = [one.__class__("delta", one.script, one.entry) for one in survey_rows.known_claims()]
+    found = made.survey_of([read_ndjson(report)], claims, str)
+    assert (found.deviations, found.withdrawn) == ([], 4)
 
 
 def test_days_are_shown_where_they_are_known(text):
@@ -190,6 +197,13 @@ def test_two_functions_with_one_link_are_refused(report):
     recorded = read_ndjson(report)
     recorded.result.outcomes.append(recorded.result.outcomes[1].replace(label="Rope!"))
     with pytest.raises(ValueError, match=r"'rope' and 'Rope!' both have the link #alpha/rope"):
+        made.survey_of([recorded], [], str)
+
+
+def test_an_outcome_without_an_environment_is_refused(report):
+    recorded = read_ndjson(report)
+    recorded.result.outcomes.append(recorded.result.outcomes[1].replace(version="0.9"))
+    with pytest.raises(ValueError, match="no environment of alpha 0.9"):
         made.survey_of([recorded], [], str)
 
 

@@ -38,7 +38,7 @@ function reveal() {
   if (goal?.closest("[hidden]")) {
     form.reset();
     filter();
-    goal.closest("details").scrollIntoView();
+    goal.closest("details").scrollIntoView(); // Chromium would do it, others have tried before
   }
 }
 

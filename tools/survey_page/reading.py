@@ -26,7 +26,7 @@ def survey(
         functions get the same link.
     """
     outcomes: list[Outcome] = []
-    ours = 0
+    ours, absent = 0, list[str]()
     libraries: dict[str, Library] = {}
     for one in reports:
         if not isinstance(one.result, Verification):
@@ -36,12 +36,18 @@ def survey(
             )
         own = [o for o in one.result.outcomes if not o.ours]
         ours += len(one.result.outcomes) - len(own)
+        absent += [o.group for o in own if not (o.version or o.label)]
+        own = [o for o in own if o.version or o.label]
         for library, release in _releases(one, own):
             known = libraries.setdefault(library, Library(library, []))
-            if any(r.name == release.name for r in known.releases):
+            if release.name in known.names:
                 raise ValueError(f"{library} {release.name} is in two reports: give one of them")
             known.releases.append(release)
+        for o in own:
+            if o.group not in libraries or o.version not in libraries[o.group].names:
+                raise ValueError(f"the report has no environment of {o.group} {o.version}")
         outcomes += own
+    claims = [claim for claim in claims if claim.library in libraries]
     deviations = _deviations(claims, libraries, outcomes, text_of)
     functions: dict[tuple[str, str], Function] = {}
     for o in outcomes:
@@ -52,7 +58,7 @@ def survey(
             library.failed.append(o)
             continue
         if (o.group, o.label) not in functions:
-            names = [r.name for r in library.releases]
+            names = library.names
             functions[o.group, o.label] = made = Function(o.group, o.label, names)
             library.functions.append(made)
         functions[o.group, o.label].outcomes.append(o)
@@ -62,7 +68,7 @@ def survey(
     scripts = sum(o.kind == "script" for o in outcomes)
     withdrawn = scripts - sum(len(one.outcomes) for one in deviations)
     headers = [dict(one.header) for one in reports]
-    return Survey([*libraries.values()], deviations, headers, ours, withdrawn)
+    return Survey([*libraries.values()], deviations, headers, ours, absent, withdrawn)
 
 
 def _releases(report: Recorded, outcomes: list[Outcome]) -> Iterator[tuple[str, Release]]:
@@ -90,8 +96,7 @@ def _deviations(
     for claim in claims:
         key = claim.library, claim.script
         if key not in found:
-            library = libraries.get(claim.library)
-            names = [r.name for r in library.releases] if library else []
+            names = libraries[claim.library].names
             found[key] = Deviation(*key, names, text=text_of(claim.script))
         found[key].entries.append(claim.entry)
     for o in outcomes:

@@ -114,6 +114,11 @@ class Function(Subject):
         return self.encoding.partition("(")[0] or "none known"
 
     @property
+    def gap(self) -> bool:
+        """Return whether no encoding describes it."""
+        return any(o.verdict == "gap" for o in self.outcomes)
+
+    @property
     def surfaces(self) -> list[str]:
         """Return the surfaces on which it was judged."""
         return list(dict.fromkeys(o.surface for o in self.outcomes if o.surface))
@@ -183,6 +188,11 @@ class Library:
         """Return the name of its link."""
         return slug(self.name)
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of its releases, in their order."""
+        return [release.name for release in self.releases]
+
     @cached_property
     def newest(self) -> Release:
         """Return the last release with a judged function, or the last one if there is none."""
@@ -223,6 +233,7 @@ class Survey:
     deviations: list[Deviation]
     headers: list[dict[str, Any]]
     ours: int  #: outcomes about posenc_ref itself, which the page leaves out
+    absent: list[str]  #: libraries that were not installed
     withdrawn: int  #: outcomes of scripts that no claim names any more, left out as well
 
     @property
