@@ -28,11 +28,23 @@ def test_every_library_has_releases():
     assert set(MANIFEST["libraries"]) == set(LIBRARIES)
     assert len({row.name for row in ROWS}) == len(ROWS)
     for library, one in MANIFEST["libraries"].items():
-        assert one.keys() <= {"releases", "packages", "pins", "python"}, library
+        assert one.keys() <= {"releases", "packages", "pins", "python", "alone"}, library
         assert set(one.get("pins", ())) <= set(one["releases"]), library
         for packages in (one.get("packages", ()), *one.get("pins", {}).values()):
             assert all("==" in package for package in packages), library
     assert sum(row.newest for row in ROWS) == len(LIBRARIES)
+
+
+def test_pins_replace_the_packages_of_all():
+    manifest = {
+        "common": {"python": "3.11", "packages": ["torch==2.13.0", "numpy==2.4.6"]},
+        "libraries": {"made-up": {"releases": ["1", "2"], "packages": ["torch==2.9.1", "a==1"],
+                                  "pins": {"1": ["a==0"]}}},
+    }  # fmt: skip
+    first, second = libraries.rows(manifest)
+    assert first.packages == ("torch==2.9.1", "numpy==2.4.6", "a==0")
+    assert second.packages == ("torch==2.9.1", "numpy==2.4.6", "a==1")
+    assert (first.newest, second.newest, second.python) == (False, True, "3.11")
 
 
 def test_the_report_is_of_the_manifest(recorded):

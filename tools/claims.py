@@ -9,6 +9,7 @@ import fnmatch
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -43,16 +44,17 @@ class Claim:
 
 
 def claims() -> list[Claim]:
-    """Return all claims, in the order of the files."""
-    found = []
+    """Return all claims, in the order of the files: entries with one script are one claim."""
+    found: dict[str, Claim] = {}
     for name, folder in FILES.items():
         file = ROOT / "conformance" / "surveys" / name
         for entry in expected(file) if file.exists() else ():
             if entry.outcome == "deviates":
                 sweep = folder != "library-deviations"
                 library = entry.library or ("transformers" if sweep else _library(entry))
-                found.append(Claim(library, f"{folder}/{entry.script}", entry))
-    return found
+                script = f"{folder}/{entry.script}"
+                found.setdefault(script, Claim(library, script, entry))
+    return list(found.values())
 
 
 def claim_of(outcome: Outcome, every: list[Claim]) -> int | None:
@@ -140,14 +142,18 @@ def _section(n: int, claim: Claim, runs: dict[tuple[str, str], list[Outcome]]) -
     lines = [
         f"## Claim {n}",
         f"**{claim.library}: {escaped(entry.title)}** ({entry.claim}).",
-        escaped(entry.reason),
-        f"- Reach: {escaped(entry.reach)}",
-        f"- Effect: {escaped(entry.effect)}",
-        f"- Upstream: {escaped(entry.upstream)}.",
+        entry.reason,
+        f"- Reach: {entry.reach}",
+        f"- Effect: {entry.effect}",
+        f"- Evidence: {entry.evidence}",
+        f"- Upstream: {entry.upstream}.",
         f"- Releases: {escaped(seen(own))}.",
     ]
     if silent:
-        why = "; ".join(f"{o.version}: {escaped(o.reason)}" for o in silent)
+        reasons: dict[str, list[str]] = {}
+        for o in silent:
+            reasons.setdefault(shorten(o.reason, 160), []).append(o.version)
+        why = "; ".join(f"{', '.join(own)} ({escaped(text)})" for text, own in reasons.items())
         lines.append(f"- The script does not run in {why}.")
     lines.append(f"- Script: [{claim.script}]({claim.script})")
     top, bullets = lines[:3], lines[3:]

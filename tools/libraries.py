@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,7 @@ class Row:
     packages: tuple[str, ...]
     newest: bool  #: the last release in the manifest is judged in more dtypes
     scripts: tuple[str, ...] = ()  #: the scripts of the claims about the library
+    alone: bool = False  #: whether its own requirements are not installed
 
     @property
     def name(self) -> str:
@@ -112,13 +114,22 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             library,
             release,
             one.get("python", common["python"]),
-            (*common["packages"], *one.get("packages", ()), *one.get("pins", {}).get(release, ())),
+            _packages(
+                common["packages"], one.get("packages", ()), one.get("pins", {}).get(release, ())
+            ),
             release == one["releases"][-1],
             tuple(scripts.get(library, ())),
+            one.get("alone", False),
         )
         for library, one in manifest["libraries"].items()
         for release in one["releases"]
     ]
+
+
+def _packages(*lists: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages of all lists; a later list replaces those of the same name."""
+    named = {package.partition("==")[0]: package for packages in lists for package in packages}
+    return tuple(named.values())
 
 
 def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
@@ -128,10 +139,13 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     blank = Outcome("library", row.library, row.release)
     begin = time.perf_counter()
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    wanted = [f"{row.library}=={row.release}", *row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
+    release = f"{row.library}=={row.release}"
+    wanted = [*row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
+    install = [*uv, "pip", "install", "--quiet", "--python", str(python)]
     made = [
         [*uv, "venv", "--quiet", "--python", row.python, str(folder)],
-        [*uv, "pip", "install", "--quiet", "--python", str(python), *wanted],
+        [*install, *wanted] if row.alone else [*install, release, *wanted],
+        *([[*install, "--no-deps", release]] if row.alone else []),
     ]
     try:
         for command in made:

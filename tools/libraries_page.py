@@ -6,6 +6,7 @@ It reads `docs/generated/libraries.ndjson`, which `python tools/libraries.py` wr
 import argparse
 import sys
 from pathlib import Path
+from textwrap import shorten
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -123,7 +124,8 @@ def _section(
     reasons: dict[str, list[str]] = {}
     for o in outcomes:
         if o.verdict in ("undrivable", "gap", "error", "inconclusive") and o.dtype != "bfloat16":
-            reasons.setdefault(f"{escaped(o.label)}: {escaped(o.reason)}", []).append(o.version)
+            reason = escaped(shorten(o.reason, 200))
+            reasons.setdefault(f"{escaped(o.label)}: {reason}", []).append(o.version)
     if reasons:
         lines = [f"- {why} ({spanned(own, releases)})" for why, own in reasons.items()]
         parts.append("Not judged:\n\n" + "\n".join(lines))

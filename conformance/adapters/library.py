@@ -36,12 +36,28 @@ LIBRARIES = {
     "torchscale": "torchscale",
     "positional-encodings": "positional-encodings",
     "local-attention": "local-attention",
+    "timesfm": "timesfm",
+    "chronos-forecasting": "chronos-forecasting",
+    "moshi": "moshi",
+    "fla-core": "fla-core packaging",
+    "performer-pytorch": "performer-pytorch",
+    "transformer-lens": "transformer-lens",
+    "esm": "esm",
+    "torchtitan": "torchtitan flash-linear-attention transformers",
+    "megatron-core": "megatron-core",
+    "perceiver-pytorch": "perceiver-pytorch",
+    "axial-positional-embedding": "axial-positional-embedding",
+    "open-clip-torch": "open-clip-torch",
+    "vit-pytorch": "vit-pytorch",
+    "espnet": "espnet",
     "timm": "timm",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = (
     "mlx-lm", "litgpt", "torchtune", "speechbrain", "torchscale", "positional-encodings",
-    "local-attention", "timm",
+    "local-attention", "timesfm", "chronos-forecasting", "moshi", "fla-core", "performer-pytorch",
+    "transformer-lens", "esm", "torchtitan", "megatron-core", "perceiver-pytorch",
+    "axial-positional-embedding", "open-clip-torch", "vit-pytorch", "espnet", "timm",
 )  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
@@ -50,8 +66,13 @@ MODULES = (
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
 SURVEYED = (
-    "speechbrain", "torchscale", "positional_encodings", "local_attention",
     "timm", "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
+    *(f"surveyed.{name}" for name in (
+        "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
+        "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
+        "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
+        "open_clip", "vit_pytorch", "espnet",
+    )),
 )  # fmt: skip
 
 
@@ -105,7 +126,7 @@ def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
 
 def functions() -> tuple[LibraryFunction, ...]:
     """Return every function, including those of libraries that are not installed."""
-    return _of((*MODULES, *SURVEYED))
+    return (*carded(), *_of(SURVEYED))
 
 
 def carded() -> tuple[LibraryFunction, ...]:

@@ -27,7 +27,9 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
+from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.oracle.scores import Scored
@@ -43,19 +45,37 @@ def formula_of(declared: Any) -> Formula | None:
     return next((of for form, of in _FORMS if isinstance(declared, form)), None)
 
 
-def changed_steps(first: Scored) -> Iterator[Mistake]:
-    """Yield the mistake of every changed step; ``first`` is one of the judged calls."""
+def changed_steps(
+    first: Scored,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Iterator[Mistake]:
+    """Yield the mistake of every changed step; ``first`` is one of the judged calls.
+
+    ``sizes`` are those of the bounds and tiles that offsets may have.
+    """
     declared = first.encoding
     yield from _tiles(declared)
     if isinstance(declared, Bias):
-        for code, message, remedy, values in bias_changes(declared):
+        for code, message, remedy, values in bias_changes(declared, sizes):
             yield Mistake(code, message, _with_bias(values), remedy)
         return
     formula = formula_of(declared)
     if formula is None:
         return
-    for code, message, remedy, change in changes(plain_steps(lambda s: formula(first, s))):
-        yield Mistake(code, message, _predict(formula, change), remedy)
+    grid = getattr(declared, "grid", None)
+    if isinstance(declared, DecomposedRelative) and grid is not None:
+        sizes = Sizes(tuple(range(1, max(grid) - 1)), (2,))  # of offsets of rows and columns
+    for code, message, remedy, change in changes(plain_steps(lambda s: formula(first, s), sizes)):
+        yield Mistake(code, message, _predict(formula, change, sizes), remedy)
+
+
+def changed_constants(first: Scored) -> list[Mistake]:
+    """Return the mistake that one constant of the formula has another value."""
+    formula = formula_of(first.encoding)
+    if formula is None:
+        return []
+    plain = plain_steps(lambda s: formula(first, s))
+    return [measured_constants(plain, lambda change: _predict(formula, change, Sizes()))]
 
 
 def _tiles(declared: Any) -> Iterator[Mistake]:
@@ -81,10 +101,10 @@ def _with_bias(values: Callable[..., Truth]) -> Callable[[Scored], Truth]:
     return lambda call: call.total(call.parts() | {"bias": call.added(values(*call.positions))}, {})
 
 
-def _predict(formula: Formula, change: Any) -> Callable[[Scored], Truth]:
+def _predict(formula: Formula, change: Any, sizes: Sizes) -> Callable[[Scored], Truth]:
     def predict(call: Scored) -> Truth:
         declared = call.parts()
-        terms = computed(lambda s: formula(call, s), change)
+        terms = computed(lambda s: formula(call, s), change, sizes)
         whole: Any = sum(t.terms for t in declared.values())
         angle: Any = sum(t.angle for t in declared.values())
         value: Any = sum(terms.values())

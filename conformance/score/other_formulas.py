@@ -67,14 +67,34 @@ def cope(call: Scored, s: Steps) -> Terms:
     logits = content(call)
     q_at, k_at = call.grid
     seen = (k_at <= q_at).astype(np.float64)
-    gates = 1 / (
-        1 + np.exp(-s.factor("the scale of the gates' logits", 1.0, "softmax-scale") * logits)
-    )
+    inside = s.factor("the scale of the gates' logits", 1.0, "softmax-scale") * logits
+    gates = 1 / (1 + np.exp(-inside))
+    soft = np.exp(inside - inside.max(axis=-1, keepdims=True)) * seen
     gates = s.pick(
         "the gates",
         gates * seen,
         ("future-keys", "of keys after the query are counted", gates),
         ("score-term", "are 1: positions count keys", seen + 0 * gates),
+        (
+            "score-term",
+            "are hard sigmoids, clip(x / 6 + 1/2, 0, 1)",
+            np.clip(inside / 6 + 0.5, 0, 1) * seen,
+        ),
+        (
+            "score-term",
+            "are hard sigmoids, clip(x / 4 + 1/2, 0, 1)",
+            np.clip(inside / 4 + 0.5, 0, 1) * seen,
+        ),
+        ("score-term", "are tanh(x), not sigmoid(x)", np.tanh(inside) * seen),
+        ("score-term", "are max(x, 0), not sigmoid(x)", np.maximum(inside, 0) * seen),
+        ("score-term", "are softplus(x), not sigmoid(x)", np.logaddexp(0, inside) * seen),
+        ("score-term", "are exp(x), not sigmoid(x)", np.exp(np.minimum(inside, 50)) * seen),
+        (
+            "score-term",
+            "are a softmax over the keys, not sigmoids",
+            soft / soft.sum(-1, keepdims=True),
+        ),
+        ("score-term", "are rounded to 0 or 1", (gates > 0.5) * seen),
         right="Use sigmoid(q . k * scale) of the keys up to the query, and 0 for keys after it.",
     )
     back = np.cumsum(gates[..., ::-1], axis=-1)[..., ::-1]
