@@ -193,6 +193,18 @@ def test_every_link_inside_the_page_has_its_goal_and_ids_are_unique(text):
     assert {"alpha", "alpha/rope", "claims/alpha/made-up/old"} <= inside
 
 
+def test_the_link_for_corrections_is_to_a_public_address_or_none(survey, text, monkeypatch):
+    assert made.words.addresses() == {}
+    assert ".example/source" not in text
+    assert "its form for corrections is .github" in " ".join(Page(text).text.split()).lower()
+    assert (made.ROOT / made.words.FORM).is_file()
+    issues = "https://public.org/issues"
+    monkeypatch.setattr(made.words, "addresses", lambda: {"Issues": issues})
+    found = Page(made.page(survey))
+    assert f"{issues}/new?template=library.yml" in found.links
+    assert "no public address" not in found.text
+
+
 def test_two_functions_with_one_link_are_refused(report):
     recorded = read_ndjson(report)
     recorded.result.outcomes.append(recorded.result.outcomes[1].replace(label="Rope!"))
@@ -203,7 +215,7 @@ def test_two_functions_with_one_link_are_refused(report):
 def test_an_outcome_without_an_environment_is_refused(report):
     recorded = read_ndjson(report)
     recorded.result.outcomes.append(recorded.result.outcomes[1].replace(version="0.9"))
-    with pytest.raises(ValueError, match="no environment of alpha 0.9"):
+    with pytest.raises(ValueError, match=r"no environment of alpha 0\.9"):
         made.survey_of([recorded], [], str)
 
 

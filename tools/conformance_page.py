@@ -89,8 +89,11 @@ def page(survey: rows.Survey, home: str = "") -> str:
 
 
 def _link(subject: rows.Function | rows.Deviation) -> Markup:
-    title = subject.entries[0].title if isinstance(subject, rows.Deviation) else subject.name
-    return Markup('<a href="#{}">{}</a>').format(subject.anchor, words.prose(title))
+    """Return a link to a function, or to a claim with its kind."""
+    if isinstance(subject, rows.Function):
+        return Markup('<a href="#{}">{}</a>').format(subject.anchor, subject.name)
+    title, kind = words.prose(subject.entries[0].title), subject.entries[0].claim
+    return Markup('<a href="#{}">{}</a> ({})').format(subject.anchor, title, kind)
 
 
 def write(folder: Path, reports: Sequence[Path] = (REPORT,), home: str = "") -> None:

@@ -178,6 +178,9 @@ def test_the_time_line_has_a_mark_for_each_release(opened, made_up):
     marks = page.locator(".timeline tr:has(a[href='#alpha/rope']) svg")
     labels = [mark.get_attribute("aria-label") for mark in marks.all()]
     assert labels == ["not drivable", "ok", "DEVIATES", "ok"]
+    # Releases in a row with the same verdict are one bar.
+    bar = page.locator(".timeline tr:has(a[href='#claims/alpha/made-up/wrong']) td")
+    assert [one.get_attribute("colspan") for one in bar.all()] == [None] * 4
     strip = page.locator("details.row .strip").first
     for mark in (*marks.all(), *strip.locator("use").all()):
         box = mark.bounding_box()

@@ -49,40 +49,41 @@ def survey(
         outcomes += own
     claims = [claim for claim in claims if claim.library in libraries]
     deviations = _deviations(claims, libraries, outcomes, text_of)
-    functions: dict[tuple[str, str], Function] = {}
-    for o in outcomes:
-        library = libraries[o.group]
-        if o.kind == "script":
-            continue
-        if not o.label:
-            library.failed.append(o)
-            continue
-        if (o.group, o.label) not in functions:
-            names = library.names
-            functions[o.group, o.label] = made = Function(o.group, o.label, names)
-            library.functions.append(made)
-        functions[o.group, o.label].outcomes.append(o)
-    for function in functions.values():
+    functions = _functions(libraries, [o for o in outcomes if o.kind == "library"])
+    for function in functions:
         function.findings = list(_findings(function, deviations))
-    _require_links([*functions.values(), *libraries.values(), *deviations])
+    _require_links([*functions, *libraries.values(), *deviations])
     scripts = sum(o.kind == "script" for o in outcomes)
     withdrawn = scripts - sum(len(one.outcomes) for one in deviations)
     headers = [dict(one.header) for one in reports]
     return Survey([*libraries.values()], deviations, headers, ours, absent, withdrawn)
 
 
+def _functions(libraries: dict[str, Library], outcomes: list[Outcome]) -> list[Function]:
+    """Give every outcome to its function and every function to its library; return them."""
+    found: dict[tuple[str, str], Function] = {}
+    for o in outcomes:
+        library = libraries[o.group]
+        if not o.label:
+            library.failed.append(o)
+            continue
+        if (o.group, o.label) not in found:
+            found[o.group, o.label] = function = Function(o.group, o.label, library.names)
+            library.functions.append(function)
+        found[o.group, o.label].outcomes.append(o)
+    return [*found.values()]
+
+
 def _releases(report: Recorded, outcomes: list[Outcome]) -> Iterator[tuple[str, Release]]:
     """Yield the library and the release of every environment of a report."""
-    broken = {(o.group, o.version): o.reason for o in outcomes if not o.label}
     environments = report.header.get("environments")
     if environments is None:  # one environment, that of the command
         pairs = dict.fromkeys((o.group, o.version) for o in outcomes)
         versions = dict(report.header["versions"])
         environments = [{"library": a, "release": b, "versions": versions} for a, b in pairs]
     for one in environments:
-        name = one["library"], one["release"]
         days = (one.get(key, "") for key in ("released", "judged"))
-        yield name[0], Release(name[1], dict(one["versions"]), *days, broken.get(name, ""))
+        yield one["library"], Release(one["release"], dict(one["versions"]), *days)
 
 
 def _deviations(

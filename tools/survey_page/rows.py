@@ -1,5 +1,6 @@
 """What the page shows: libraries with their functions, and the claims about them."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -40,7 +41,6 @@ class Release:
     versions: dict[str, str]
     released: str = ""  #: the day of its publication, if known
     judged: str = ""  #: the day on which it was judged, if known
-    broken: str = ""  #: why it could not be judged
 
 
 @dataclass
@@ -56,6 +56,12 @@ class Subject:
     def strip(self) -> list[tuple[str, str]]:
         """Return every release with its verdict in the first dtype, or "" if it has none."""
         return [(name, self.verdict(name, self.dtypes[0])) for name in self.releases]
+
+    @property
+    def bars(self) -> list[tuple[str, int]]:
+        """Return the verdicts of :attr:`strip`, each with the number of releases in a row."""
+        runs = itertools.groupby(verdict for _, verdict in self.strip)
+        return [(verdict, len([*run])) for verdict, run in runs]
 
     @property
     def dtypes(self) -> list[str]:

@@ -72,9 +72,15 @@ def in_releases(subject: Subject, said: dict[str, str]) -> str:
 
 
 def mark(said: dict[str, str], verdict: str) -> str:
-    """Return the id of the mark of a verdict; a script that shows nothing is no good mark."""
-    if said is OF_SCRIPTS and verdict == "conforms":
-        return "s-skipped"
+    """Return the id of the mark of a verdict.
+
+    That a script shows a convention is no accusation, and that it does not is no praise: the marks
+    of scripts are neither red nor green.
+    """
+    if said is OF_SCRIPTS:
+        return {"deviates": "s-shown", "conforms": "s-skipped", "": "s-none"}.get(
+            verdict, "s-undrivable"
+        )
     return f"s-{verdict or 'none'}"
 
 
