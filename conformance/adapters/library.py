@@ -9,6 +9,7 @@ import fnmatch
 import functools
 import importlib
 import importlib.metadata
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,7 @@ LIBRARIES = {
     "timesfm": "timesfm",
     "chronos-forecasting": "chronos-forecasting",
     "moshi": "moshi",
-    "fla-core": "fla-core packaging",
+    "fla-core": "fla-core packaging triton",
     "performer-pytorch": "performer-pytorch",
     "transformer-lens": "transformer-lens",
     "esm": "esm",
@@ -151,5 +152,9 @@ def version(library: str) -> str | None:
 
 
 def missing() -> dict[str, str]:
-    """Return the libraries that are not installed, each with the distribution to install."""
-    return {name: pip for name, pip in LIBRARIES.items() if version(name) is None}
+    """Return the libraries that lack a distribution, each with the distributions to install."""
+    return {
+        name: pip
+        for name, pip in LIBRARIES.items()
+        if any(version(re.split(r"[^\w.-]", word)[0]) is None for word in (name, *pip.split()))
+    }

@@ -246,7 +246,8 @@ def t5(e: T5Bias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
 
 def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
     """Return T5's bucket of offsets key - query."""
-    r = s.number("the offset key - query", offset)
+    among = ", or to another one of the same bucket"
+    r = s.number("the offset key - query", offset, among=among)
     both = e.bidirectional
     size = e.num_buckets // 2 if both else e.num_buckets
     exact = size // 2

@@ -21,19 +21,36 @@ _LISTED = 4
 _NEAR = 1e-5
 
 
-def of_heads(declared: Declared, up_to_constant: bool) -> list[Mistake]:
-    """Return mistakes whose numbers are measured for every head of a wrong call."""
+def of_heads(
+    declared: Declared,
+    up_to_constant: bool,
+    rest: Callable[[Any], np.ndarray] = lambda facts: np.zeros(()),
+) -> list[Mistake]:
+    """Return mistakes whose numbers are measured for every head of a wrong call.
+
+    They predict the bias (H, Q, K); ``rest`` returns what is added to it in a call, such as q.k.
+    """
     kinds = [_order, _factors] if up_to_constant else [_order, _factors, _constants]
-    return [Mistake("", "", lambda facts: None, fit=partial(of, declared)) for of in kinds]
+
+    def fit_of(of: Any) -> Callable[[Run, Sequence[JudgedCall]], list[Mistake]]:
+        return lambda run, wrong: of(declared, *_largest(declared, rest, wrong))
+
+    return [Mistake("", "", lambda facts: None, fit=fit_of(of)) for of in kinds]
 
 
-def _largest(declared: Declared, wrong: Sequence[JudgedCall]) -> tuple[np.ndarray, np.ndarray]:
+def _largest(
+    declared: Declared, rest: Callable[[Any], np.ndarray], wrong: Sequence[JudgedCall]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the actual and the declared biases (H, N) of the largest wrong call."""
     one = max(wrong, key=lambda call: call.actual.size)
     truth = declared(one.facts)
     assert truth is not None
-    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape[1:])
-    return one.actual[:, mask], np.broadcast_to(truth.value, one.actual.shape)[:, mask]
+    actual = one.actual - rest(one.facts)
+    mask = np.broadcast_to(True if one.mask is None else one.mask, actual.shape)
+    mask = mask[(0,) * (mask.ndim - 2)]
+    if actual.ndim > 3:  # the same in every batch row
+        actual = actual.mean(axis=0)
+    return actual[:, mask], np.broadcast_to(truth.value, actual.shape)[:, mask]
 
 
 def _changed(
@@ -47,9 +64,8 @@ def _changed(
     return Truth(value, np.maximum(truth.terms.max(axis=0), np.abs(value)), truth.angle)
 
 
-def _order(declared: Declared, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
+def _order(declared: Declared, actual: np.ndarray, expected: np.ndarray) -> list[Mistake]:
     """Return the mistake that each head has the bias of some head."""
-    actual, expected = _largest(declared, wrong)
     heads = len(actual)
     if heads < 2 or not np.isfinite(actual).all():
         return []
@@ -70,9 +86,8 @@ def _order(declared: Declared, run: Run, wrong: Sequence[JudgedCall]) -> list[Mi
     return [Mistake("head-order", text, predict, remedy, values=values)]
 
 
-def _factors(declared: Declared, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
+def _factors(declared: Declared, actual: np.ndarray, expected: np.ndarray) -> list[Mistake]:
     """Return the mistake that the bias of each head is multiplied by a factor of its own."""
-    actual, expected = _largest(declared, wrong)
     size = (expected * expected).sum(axis=1)
     if not size.all() or not np.isfinite(actual).all():
         return []
@@ -111,9 +126,8 @@ def _known(factor: np.ndarray) -> str:
     return ""
 
 
-def _constants(declared: Declared, run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
+def _constants(declared: Declared, actual: np.ndarray, expected: np.ndarray) -> list[Mistake]:
     """Return the mistake that a constant, of all heads or of each, is added to the bias."""
-    actual, expected = _largest(declared, wrong)
     if not np.isfinite(actual).all():
         return []
     added = np.median(actual - expected, axis=1)

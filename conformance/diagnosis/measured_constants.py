@@ -17,7 +17,7 @@ from .steps import Change, Steps
 #: Returns what a change of the formula predicts, from the facts of a call.
 Predicted = Callable[[Change], Callable[[Any], Truth | None]]
 #: The factors on the declared constant that are tried first, and the steps between two of them.
-_TRIED = np.geomspace(1e-6, 1e6, 73)
+_TRIED = np.geomspace(1e-4, 1e4, 41)
 _REFINED = 40
 #: The most digits of a constant that someone wrote.
 _DIGITS = 7
@@ -87,12 +87,17 @@ def _measured(
         return None
     low, high = (np.log(_TRIED[max(n - 1, 0)]), np.log(_TRIED[min(n + 1, len(_TRIED) - 1)]))
     golden = (5**0.5 - 1) / 2
+    a, b = high - golden * (high - low), low + golden * (high - low)
+    at_a, at_b = (misfit(float(np.exp(x))) for x in (a, b))
     for _ in range(_REFINED):
-        a, b = high - golden * (high - low), low + golden * (high - low)
-        if misfit(float(np.exp(a))) < misfit(float(np.exp(b))):
-            high = b
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - golden * (high - low)
+            at_a = misfit(float(np.exp(a)))
         else:
-            low = a
+            low, a, at_a = a, b, at_b
+            b = low + golden * (high - low)
+            at_b = misfit(float(np.exp(b)))
     return value * float(np.exp((low + high) / 2))
 
 

@@ -86,10 +86,11 @@ def of_learned(a: np.ndarray, code: str) -> Iterator[Option]:
         yield code, words, value, "Use {name} itself, as it is declared."
 
 
-def of_offsets(v: np.ndarray, sizes: Sizes) -> Iterator[Option]:
+def of_offsets(v: np.ndarray, sizes: Sizes, among: str = "") -> Iterator[Option]:
     """Yield functions of offsets (Q, K) that a wrong implementation applies.
 
-    ``sizes`` are those of their bounds, periods and tiles.
+    ``sizes`` are those of their bounds, periods and tiles. ``among`` says which other bounds give
+    the same results.
     """
     size, sign = np.abs(v), np.sign(v)
     log = "Use {name} itself, not a function of it."
@@ -102,7 +103,7 @@ def of_offsets(v: np.ndarray, sizes: Sizes) -> Iterator[Option]:
     wide = "Use {name} of any size: no clamp, no modulo, no table of fixed length."
     for n in sizes.bounds:
         for words, value in _bounded(v, n):
-            yield "position-range", words, value, wide
+            yield "position-range", f"{words}{among}", value, wide
     for kind in ("int8", "uint8", "int16"):
         if max(sizes.bounds, default=0) >= np.iinfo(kind).max:
             words = f"is stored in {kind}, which wraps round"

@@ -74,8 +74,11 @@ class Steps:
         """Return the code of the changes of one step."""
         return next(code for (one, *_), code in self.codes.items() if one == name)
 
-    def number(self, name: str, v: Any, code: str = "position-origin") -> Any:
-        """Return a position, an offset or an index; its sign, size or origin may be changed."""
+    def number(self, name: str, v: Any, code: str = "position-origin", among: str = "") -> Any:
+        """Return a position, an offset or an index; its sign, size or origin may be changed.
+
+        ``among`` says which other bounds of an offset give the same results.
+        """
         v = np.asarray(v)
         none = np.zeros_like(v)
         of_all: tuple[Option, ...] = (
@@ -110,7 +113,7 @@ class Steps:
         if v.ndim == 2:  # of queries and keys
             text = "counts queries from 0, not from the number of earlier keys"
             of_several += (("bias-alignment", text, lambda: v - v.flat[0]),)
-            of_several += tuple(of_offsets(v, self.sizes))
+            of_several += tuple(of_offsets(v, self.sizes, among))
         options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
         return self._step("number", name, v, options)
 

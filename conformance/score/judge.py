@@ -34,7 +34,7 @@ from .capped import CAPPED, capped
 from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
 from .far import FAR, LONGEST, late_scale, require, rules_of
-from .formulas import changed_constants, changed_steps
+from .formulas import changed_constants, changed_sizes, changed_steps, measured_biases
 from .mistakes import logit_mistakes
 from .query_scales import query_scale_changes
 
@@ -318,9 +318,12 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     factors = query_scale_changes(next(iter(scales.values()))) if scales else ()
     known = chain(known, mistakes_of(declared, factors))
     sizes = sizes_of(run, calls, _offsets)
-    steps = likely(run, calls, changed_steps(calls[0].facts, sizes))
+    first = calls[0].facts
+    whole, of_each = measured_biases(first)
+    others = chain(changed_steps(first, sizes), whole, changed_sizes(first))
+    steps = likely(run, calls, others)
     limits = [] if calls[0].facts.up_to_constant else [limited(Scored.truth, "the logit", CAPPED)]
-    constants = changed_constants(calls[0].facts)
+    constants = [*changed_constants(first), *of_each]
     every = chain(known, steps, constants, capped() if calls[0].facts.up_to_constant else limits)
     if match(run, calls, every, further=partial(_further, run)) or run.report.codes:
         return
