@@ -10,6 +10,8 @@ libraries, claims = tool("libraries"), tool("claims")
 FOREIGN = "<script>fail()</script> & \"quoted\" 'text' {{ braces }}"
 #: The days of some releases.
 DAYS = {"1.0": "2025-01-31", "2.0": "2026-02-28"}
+#: The versions of other packages, where they are not those of the rest.
+OTHERS = {"1.0": {"python": "3.11.7", "numpy": "1.26.4"}, "7": {}}
 SCRIPTS = {"made-up/wrong.py": "print('<b>' & 1)", "made-up/old.py": "raise SystemExit"}
 
 
@@ -20,7 +22,8 @@ def environments():
         for release in releases:
             days = {"released": DAYS[release], "judged": "2026-11-23"} if release in DAYS else {}
             yield {
-                "library": library, "release": release, "versions": versions,
+                "library": library, "release": release,
+                "versions": OTHERS.get(release, versions),
                 "install_seconds": 1.0, "seconds": 2.0, **days,
             }  # fmt: skip
 

@@ -150,6 +150,15 @@ def test_days_are_shown_where_they_are_known(text):
     assert "Judged on 2026-11-23." in text
 
 
+def test_every_release_has_the_versions_of_other_packages(text):
+    said = (
+        "Newest release judged: 2.1. 1.0 judged with python 3.11.7, numpy 1.26.4. "
+        "1.1 to 2.1 judged with python 3.11.7, numpy 2.4.6."
+    )
+    assert said in text
+    assert "Newest release judged: 8. 8 judged with" in text
+
+
 def test_counts_are_those_of_the_report(survey, text):
     said = "2 libraries, 6 releases, 17 outcomes of functions. Of the 6 functions in the newest "
     assert said in " ".join(Page(text).text.split())

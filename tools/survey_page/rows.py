@@ -199,6 +199,16 @@ class Library:
         """Return the names of its releases, in their order."""
         return [release.name for release in self.releases]
 
+    @property
+    def environments(self) -> dict[str, list[str]]:
+        """Return the versions of other packages, each with the releases judged with them."""
+        found: dict[str, list[str]] = {}
+        for release in self.releases:
+            said = ", ".join(f"{name} {version}" for name, version in release.versions.items())
+            if said:
+                found.setdefault(said, []).append(release.name)
+        return found
+
     @cached_property
     def newest(self) -> Release:
         """Return the last release with a judged function, or the last one if there is none."""
