@@ -72,7 +72,7 @@ SURVEYED = (
         "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
-        "open_clip", "vit_pytorch", "espnet",
+        "open_clip", "vit_pytorch", "espnet", "mlx_lm",
     )),
 )  # fmt: skip
 

@@ -48,7 +48,7 @@ def _rotary() -> list[LibraryFunction]:
 
     periods = 0.5 * 180 ** np.linspace(0, 1, 16)
     pixels = 2.0 ** np.linspace(0, np.log2(224) - 1, 16) * np.pi
-    centred = {"offset": -(_SQUARE - 1) / 2}
+    centred: dict[str, Any] = {"offset": -(_SQUARE - 1) / 2}
     mixed = "RotaryEmbeddingMixed, apply_rot_embed_cat"
     return [
         _function("RotaryEmbedding", f"{_SINCOS}RotaryEmbedding, apply_rot_embed", _tuple, _PAIRS),
