@@ -76,7 +76,8 @@ SECTIONS = (
         "Conformance",
         "What the functions of real libraries compute.",
         (
-            "libraries", "generated/identity-cards", "generated/transformers-sweep",
+            "libraries", "generated/libraries", "generated/claims", "conformance-page",
+            "generated/identity-cards", "generated/transformers-sweep",
             "generated/transformers-sweep-other", "generated/whole-models",
         ),
     ),
