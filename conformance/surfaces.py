@@ -11,7 +11,7 @@ from posenc_ref import (
     ConvPositions,
     Learned,
     ModelEncoding,
-    MRoPEPositions,
+    PositionRule,
     PRoPE,
     RoPE,
     Rotary,
@@ -46,7 +46,7 @@ WORDS = {
     "attention": "attention layers (an Attention, as ModelEncoding.attention() gives)",
     "convolution": "convolutional positions of a sequence (ConvPositions)",
     "convolution grid": "convolutional positions of a grid (ConvPositions)",
-    "positions": "rules of position ids (an MRoPEPositions, as mrope_rule() gives)",
+    "positions": "rules of position ids (such as MRoPEPositions, as mrope_rule() gives)",
 }
 
 
@@ -58,7 +58,7 @@ def families_of(declared: Declared) -> tuple[str, ...]:
         return ("model",)
     if isinstance(declared, Attention):
         return ("attention",)
-    if isinstance(declared, MRoPEPositions):
+    if isinstance(declared, PositionRule):
         return ("positions",)
     if isinstance(declared, ConvPositions):
         return ("convolution" if declared.num_axes == 1 else "convolution grid",)

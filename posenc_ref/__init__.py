@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .axial_learned import AxialLearned
     from .bias import Bias
     from .box_sine import BoxSine
+    from .canvas_positions import CanvasPositions
     from .chain_bias import ChainBias
     from .conv_positions import ConvPositions
     from .convit import ConViTBias
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .fourier import FourierFeatures
     from .gated_bias import GatedBias
     from .hybrid import Hybrid
+    from .image_generation_positions import ImageGenerationPositions
     from .kerple import Kerple
     from .layout import (
         convert_layout,
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
         shard_indices,
         shard_positions,
     )
+    from .position_rule import PositionRule
     from .prope import PRoPE
     from .relative import relative_index, relative_scores, relative_shift
     from .rerope import ReRoPE
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
     from .tupe import TUPE
     from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
     from .window_bias import BEiTBias, LeViTBias, LogCPB, SwinBias
+    from .xdrope_positions import XDRoPEPositions
     from .xpos import XPos
 
 __version__ = "0.1.0"
@@ -127,6 +131,7 @@ _MODULES = {
     "BEiTBias": "window_bias",
     "Bias": "bias",
     "BoxSine": "box_sine",
+    "CanvasPositions": "canvas_positions",
     "ChainBias": "chain_bias",
     "CoPE": "cope",
     "ConViTBias": "convit",
@@ -147,6 +152,7 @@ _MODULES = {
     "GatedBias": "gated_bias",
     "GivenFrequencies": "schedules.given",
     "Hybrid": "hybrid",
+    "ImageGenerationPositions": "image_generation_positions",
     "Kerple": "kerple",
     "LeViTBias": "window_bias",
     "Learned": "learned",
@@ -166,6 +172,7 @@ _MODULES = {
     "PRoPE": "prope",
     "PaTH": "path",
     "PoPE": "pope",
+    "PositionRule": "position_rule",
     "PowerTemperature": "models.query_scale",
     "Proportional": "schedules.proportional",
     "QueryScale": "models.query_scale",
@@ -192,6 +199,7 @@ _MODULES = {
     "Table": "table",
     "Time2Vec": "time2vec",
     "TransformerXL": "transformer_xl",
+    "XDRoPEPositions": "xdrope_positions",
     "XLNet": "transformer_xl",
     "XPos": "xpos",
     "YaRN": "schedules.yarn",
@@ -240,6 +248,7 @@ __all__ = [
     "BEiTBias",
     "Bias",
     "BoxSine",
+    "CanvasPositions",
     "ChainBias",
     "CoPE",
     "ConViTBias",
@@ -260,6 +269,7 @@ __all__ = [
     "GatedBias",
     "GivenFrequencies",
     "Hybrid",
+    "ImageGenerationPositions",
     "Kerple",
     "LeViTBias",
     "Learned",
@@ -279,6 +289,7 @@ __all__ = [
     "PRoPE",
     "PaTH",
     "PoPE",
+    "PositionRule",
     "PowerTemperature",
     "Proportional",
     "QueryScale",
@@ -305,6 +316,7 @@ __all__ = [
     "Table",
     "Time2Vec",
     "TransformerXL",
+    "XDRoPEPositions",
     "XLNet",
     "XPos",
     "YaRN",

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _validate as validate
 from ._text import shown
-from .encoding import Value
+from .canvas_positions import CanvasPositions
+from .image_generation_positions import ImageGenerationPositions
 from .multimodal_positions import MARKERS, mrope_positions
-from .position_ids import _integers, decode_positions
+from .position_rule import PositionRule
+from .xdrope_positions import XDRoPEPositions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MRoPEPositions(Value):
+class MRoPEPositions(PositionRule):
     """How a model numbers the tokens of text, images, videos and audio for M-RoPE.
 
     Formula
@@ -45,8 +47,6 @@ class MRoPEPositions(Value):
         Whether the two start tokens, and the two end tokens, of a video with its sound share one
         position.
     """
-
-    kind = "positions"
 
     spatial_merge_size: int = 2
     temporal_merge_size: int = 1
@@ -106,140 +106,62 @@ class MRoPEPositions(Value):
             markers=self.markers,
         )
 
-    def packed(
-        self,
-        token_types: Any,
-        image_grids: Any,
-        video_grids: Any,
-        seconds_per_grid: Any,
-        lengths: Any,
-    ) -> np.ndarray:
-        """Return the positions of packed documents; each document starts at 0.
 
-        Parameters
-        ----------
-        token_types : integers, shape (S,)
-            As for :func:`mrope_positions`, one document after another.
-        image_grids, video_grids, seconds_per_grid
-            As for :meth:`positions`, in order of occurrence.
-        lengths : integers, shape (documents,)
-            The number of tokens of each document.
+class Entry(NamedTuple):
+    """The rule of a model."""
 
-        Returns
-        -------
-        int64 array (float64 if fractional), shape (3, S)
-        """
-        types, sizes = _integers("token_types", token_types), _integers("lengths", lengths)
-        if types.ndim != 1 or sizes.ndim != 1 or (sizes < 0).any() or sizes.sum() != types.size:
-            raise ValueError(
-                f"lengths must add up to the {types.size} tokens of token_types (S,), got {sizes}"
-            )
-        real = np.arange(sizes.max(initial=0)) < sizes[:, None]
-        rows = np.zeros(real.shape, dtype=np.int64)
-        rows[real] = types
-        return self.positions(
-            rows,
-            image_grids=image_grids,
-            video_grids=video_grids,
-            seconds_per_grid=seconds_per_grid,
-            attention_mask=real,
-        )[:, real]
-
-    def decoded(self, positions: Any, attention_mask: Any, n_steps: int) -> np.ndarray:
-        """Return the positions of the tokens generated after a batch of prompts.
-
-        Formula
-            ``max + 1, max + 2, ...`` on all axes, where max is the largest position of the row's
-            real tokens.  Libraries store ``rope_deltas = max + 1 - length`` of each row.
-
-        Parameters
-        ----------
-        positions : integers or floats, shape (3, B, S)
-            The positions of the prompts.
-        attention_mask : integers or booleans, shape (B, S)
-            0 marks padding.
-        n_steps : int
-            Number of generated tokens.
-
-        Returns
-        -------
-        array of the dtype of the positions, shape (3, B, n_steps)
-        """
-        held = np.asarray(positions)
-        real = _integers("attention_mask", attention_mask, booleans=True) == 1
-        start = np.where(real, held, -1).max(axis=(0, 2)) + 1
-        steps = start[:, None] + decode_positions(0, n_steps)
-        return np.asarray(np.broadcast_to(steps, (held.shape[0], *steps.shape)))
-
-    def with_decoding(
-        self,
-        token_types: Any,
-        image_grids: Any,
-        video_grids: Any,
-        seconds_per_grid: Any,
-        attention_mask: Any,
-        n_steps: int,
-    ) -> np.ndarray:
-        """Return the positions of prompts and of the tokens generated after them.
-
-        Parameters
-        ----------
-        token_types, image_grids, video_grids, seconds_per_grid, attention_mask
-            As for :meth:`positions`; token_types have shape (B, S).
-        n_steps : int
-            Number of generated tokens.
-
-        Returns
-        -------
-        int64 array (float64 if fractional), shape (3, B, S + n_steps)
-        """
-        held = self.positions(
-            token_types,
-            image_grids=image_grids,
-            video_grids=video_grids,
-            seconds_per_grid=seconds_per_grid,
-            attention_mask=attention_mask,
-        )
-        return np.concatenate([held, self.decoded(held, attention_mask, n_steps)], axis=2)
+    settings: dict[str, Any]
+    source: str
+    kind: type[PositionRule] = MRoPEPositions
 
 
 _FRAMES = {"split_frames": True}
-#: The rule of each ``model_type``: its settings, and where they come from.  In [] are the names of
-#: the configuration's keys that change a setting.
-RULES: dict[str, tuple[dict[str, Any], str]] = {
-    "qwen2_vl": ({}, "arXiv:2409.12191; transformers 4.57 and vLLM, get_rope_index"),
-    "qwen2_5_vl": (
+_OMNI2 = {"tokens_per_second": 25.0, "audio": True, "markers": "shared"}
+_OMNI3 = {"tokens_per_second": 13.0, "fractional": True, "audio": True}
+#: The rule of each ``model_type``: its settings, and where they come from.
+RULES: dict[str, Entry] = {
+    "qwen2_vl": Entry({}, "arXiv:2409.12191; transformers 4.57 and vLLM, get_rope_index"),
+    "qwen2_5_vl": Entry(
         {"tokens_per_second": 2.0},
         "arXiv:2502.13923; transformers 4.57, Qwen2_5_VLModel.get_rope_index",
     ),
-    "paddleocr_vl": ({"videos": False}, "transformers 5.23, PaddleOCRVLModel.get_rope_index"),
-    "ernie4_5_vl_moe": (
+    "paddleocr_vl": Entry({"videos": False}, "transformers 5.23, PaddleOCRVLModel.get_rope_index"),
+    "ernie4_5_vl_moe": Entry(
         {"temporal_merge_size": 2},
         "vLLM, ernie45_vl.py, get_mrope_input_positions: st_idx = max + 1",
     ),
     **dict.fromkeys(
         ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp"),
-        (_FRAMES, "transformers 5.23, Qwen3VLModel.get_rope_index: timestamps separate the frames"),
+        Entry(
+            _FRAMES,
+            "transformers 5.23, Qwen3VLModel.get_rope_index: timestamps separate the frames",
+        ),
     ),
     **dict.fromkeys(
         ("glm4v", "glm4v_moe", "glm46v", "glm_ocr"),
-        (_FRAMES, "transformers 5.23, Glm4vModel.get_rope_index"),
+        Entry(_FRAMES, "transformers 5.23, Glm4vModel.get_rope_index"),
     ),
     **dict.fromkeys(
         ("cohere_compass", "cosmos3_edge", "cosmos3_omni"),
-        (_FRAMES, "transformers 5.23, get_rope_index of the model; like qwen3_vl"),
+        Entry(_FRAMES, "transformers 5.23, get_rope_index of the model; like qwen3_vl"),
+    ),
+    "KeyeVL1_5": Entry(_FRAMES, "vLLM, keye_vl1_5.py, get_mrope_input_positions: split_thw"),
+    **dict.fromkeys(
+        ("qwen2_5_omni", "qwen2_5_omni_talker"),
+        Entry(_OMNI2, "arXiv:2503.20215; transformers 5.23, Qwen2_5OmniThinkerModel"),
     ),
     **dict.fromkeys(
-        ("KeyeVL1_5",),
-        (_FRAMES, "vLLM, keye_vl1_5.py, get_mrope_input_positions: split_thw"),
+        ("qwen3_omni_moe", "qwen3_omni_moe_talker"),
+        Entry(_OMNI3, "arXiv:2509.17765; transformers 5.23, Qwen3OmniMoeThinkerModel"),
     ),
-    "qwen2_5_omni": (
-        {"tokens_per_second": 25.0, "audio": True, "markers": "shared"},
-        "arXiv:2503.20215; transformers 5.23, Qwen2_5OmniThinkerModel",
+    "glm_image": Entry(
+        {}, "transformers 5.23, GlmImageModel.get_rope_index", ImageGenerationPositions
     ),
-    "qwen3_omni_moe": (
-        {"tokens_per_second": 13.0, "fractional": True, "audio": True},
-        "arXiv:2509.17765; transformers 5.23, Qwen3OmniMoeThinkerModel",
+    "hunyuan_vl": Entry(
+        {}, "arXiv:2511.19575; vLLM, hunyuan_vision.py; transformers 5.23", XDRoPEPositions
+    ),
+    "minicpmv4_7": Entry(
+        {}, "transformers 5.23, MiniCPMV4_7Model.get_rope_index and its comments", CanvasPositions
     ),
 }
 #: The defaults of configuration classes of transformers 5.23 that are not the released settings: a
@@ -247,6 +169,7 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
 _CLASS_DEFAULTS = {
     "qwen2_5_vl": {"tokens_per_second": 4.0},
     "qwen3_omni_moe": {"tokens_per_second": 25.0},
+    "qwen3_omni_moe_talker": {"tokens_per_second": 25.0},
 }
 #: Where a configuration has a setting: its key, in the vision configuration or beside it.
 _KEYS = {
@@ -255,22 +178,25 @@ _KEYS = {
     "tokens_per_second": "tokens_per_second",
     "position_id_per_seconds": "tokens_per_second",
 }
+#: The patches per token and axis of MiniCPM-V's ``downsample_mode``.
+_DOWNSAMPLED = {"16x": 4, "4x": 2}
 
 
-def mrope_rule(model: str | Mapping[str, Any]) -> MRoPEPositions:
+def mrope_rule(model: str | Mapping[str, Any]) -> PositionRule:
     """Return the rule by which a model numbers text, images, videos and audio.
 
     Parameters
     ----------
     model : str or mapping
         A ``model_type``, such as "qwen2_5_vl", or a parsed ``config.json``, whose
-        ``spatial_merge_size``, ``temporal_merge_size``, ``tokens_per_second`` and
-        ``position_id_per_seconds`` are used; one that it lacks has the default of the configuration
-        class.  A name has the settings of the released checkpoints.
+        ``spatial_merge_size``, ``temporal_merge_size``, ``tokens_per_second``,
+        ``position_id_per_seconds``, ``downsample_mode`` and ``mrope_section`` are used; one that it
+        lacks has the default of the configuration class.  A name has the settings of the released
+        checkpoints.
 
     Returns
     -------
-    MRoPEPositions
+    MRoPEPositions, XDRoPEPositions, CanvasPositions or ImageGenerationPositions
 
     Traps
         The class defaults of transformers are not the released settings: ``tokens_per_second`` is 4
@@ -296,7 +222,8 @@ def mrope_rule(model: str | Mapping[str, Any]) -> MRoPEPositions:
             f"model_type must be one whose multimodal positions are known: {', '.join(RULES)}; "
             f"got {shown(name)}"
         )
-    settings = dict(RULES[known][0])
+    entry = RULES[known]
+    settings = dict(entry.settings)
     if not isinstance(model, str):
         settings |= _CLASS_DEFAULTS.get(known, {})
     inner = config.get("thinker_config")
@@ -308,7 +235,24 @@ def mrope_rule(model: str | Mapping[str, Any]) -> MRoPEPositions:
             for key, setting in _KEYS.items():
                 if source.get(key) is not None and _has(setting, known):
                     settings[setting] = source[key]
-    return MRoPEPositions(**settings)
+    if entry.kind is XDRoPEPositions:
+        settings |= _axes(config)
+    if entry.kind is CanvasPositions and config.get("downsample_mode") is not None:
+        mode = validate.choice("downsample_mode", config["downsample_mode"], tuple(_DOWNSAMPLED))
+        settings["spatial_merge_size"] = _DOWNSAMPLED[mode]
+    return entry.kind(**settings)
+
+
+def _axes(config: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of axes by the sections of a configuration with XD-RoPE."""
+    text = config.get("text_config")
+    for place in (config, text if isinstance(text, Mapping) else {}):
+        for name in ("rope_parameters", "rope_scaling"):
+            rope = place.get(name)
+            for key in ("mrope_section", "xdrope_section"):
+                if isinstance(rope, Mapping) and rope.get(key) is not None:
+                    return {"num_axes": len(rope[key])}
+    return {}
 
 
 def _refuse_misspelt(source: Mapping[str, Any]) -> None:
@@ -326,4 +270,4 @@ def _refuse_misspelt(source: Mapping[str, Any]) -> None:
 
 def _has(setting: str, model: str) -> bool:
     """Return whether a model's rule reads the setting; all read the spatial merge size."""
-    return setting == "spatial_merge_size" or setting in RULES[model][0]
+    return setting == "spatial_merge_size" or setting in RULES[model].settings

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import is_array, to_host
-from .position_ids import _integers
+from .position_rule import host, merged_grids, refuse_left, rows_of, take
 from .vision_positions import grid_positions
 
 #: The token types, numbered as in the ``mm_token_type_ids`` of transformers.
@@ -113,14 +112,14 @@ def mrope_positions(
         The image or video tokens do not fit the grids, a grid has no tokens, a merge size does not
         divide a grid, or a token type or setting is unknown.
     """
-    types, mask = _rows(token_types, attention_mask)
+    types, mask = rows_of(token_types, attention_mask, ("text", "image", "video", "audio"))
     space = validate.integer("spatial_merge_size", spatial_merge_size, minimum=1)
     time = validate.integer("temporal_merge_size", temporal_merge_size, minimum=1)
     validate.choice("text_after", text_after, ("max", "extent"))
     shared = validate.choice("markers", markers, MARKERS) == "shared"
     dtype = np.float64 if validate.boolean("fractional", fractional) else np.int64
-    images = _grids("image_grids", image_grids, space, 1)
-    videos = _grids("video_grids", video_grids, space, time)
+    images = merged_grids("image_grids", image_grids, space)
+    videos = merged_grids("video_grids", video_grids, space, time)
     steps = _steps(seconds_per_grid, tokens_per_second, len(videos))
     if validate.boolean("split_frames", split_frames):
         steps = [step for (t, _, _), step in zip(videos, steps, strict=True) for _ in range(t)]
@@ -141,7 +140,7 @@ def mrope_positions(
                 continue
             kind, length = int(run.min()), int((run != AUDIO).sum())
             while length > 0:
-                (t, h, w), step = _next(waiting[kind], kind, b)
+                (t, h, w), step = take(waiting[kind], _NAMES[kind], b)
                 part = start + _span(t, h, w, step, fractional)
                 length -= part.shape[1]
                 if length < 0 or (length and AUDIO in run):
@@ -155,12 +154,8 @@ def mrope_positions(
                 start = part.max() + 1 if text_after == "max" else start + max(h, w)
         positions[:, b, real] = np.concatenate(parts, axis=1)
     for kind, left in waiting.items():
-        if left:
-            raise ValueError(
-                f"{_NAMES[kind]}_grids must have one grid for each {_NAMES[kind]} in token_types, "
-                f"got {len(left)} too many"
-            )
-    return positions if np.ndim(_host(token_types)) == 2 else positions[:, 0]
+        refuse_left(left, _NAMES[kind])
+    return positions if np.ndim(host(token_types)) == 2 else positions[:, 0]
 
 
 def _span(t: int, h: int, w: int, step: float, fractional: bool) -> np.ndarray:
@@ -204,55 +199,10 @@ def _counted(length: int, after: bool, before: bool) -> np.ndarray:
     return np.cumsum(steps)
 
 
-def _next(waiting: list[Any], kind: int, row: int) -> Any:
-    if not waiting:
-        name = _NAMES[kind]
-        raise ValueError(f"{name}_grids must have a grid for every {name}: none left in row {row}")
-    return waiting.pop(0)
-
-
 def _runs(row: np.ndarray) -> list[np.ndarray]:
     """Return the runs of tokens of one type; a video and its sound are one run."""
     kinds = np.where(row == AUDIO, VIDEO, row)
     return [run for run in np.split(row, np.flatnonzero(np.diff(kinds)) + 1) if run.size]
-
-
-def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray]:
-    types = _integers("token_types", token_types)
-    if types.ndim not in (1, 2):
-        raise ValueError(f"token_types must have shape (S,) or (B, S), got {types.shape}")
-    unknown = sorted(set(np.unique(types).tolist()) - {TEXT, IMAGE, VIDEO, AUDIO})
-    if unknown:
-        raise ValueError(
-            f"token_types must be 0 (text), 1 (image), 2 (video) or 3 (audio), got {unknown[0]}"
-        )
-    if attention_mask is None:
-        mask = np.ones(types.shape, dtype=bool)
-    else:
-        given = _integers("attention_mask", attention_mask, booleans=True)
-        if given.shape != types.shape or ((given != 0) & (given != 1)).any():
-            raise ValueError(
-                f"attention_mask must be zeros and ones of shape {types.shape}, got shape "
-                f"{given.shape} with values {np.unique(given)[:5].tolist()}"
-            )
-        mask = given == 1
-    return np.atleast_2d(types), np.atleast_2d(mask)
-
-
-def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int, int]]:
-    """Return the grids divided by the merge sizes, as (frames, height, width)."""
-    array = _integers(name, () if grids is None else grids)
-    if array.size == 0:
-        return []
-    if array.ndim != 2 or array.shape[1] != 3 or (array < 1).any():
-        raise ValueError(f"{name} must hold (frames, height, width), each at least 1, got {grids}")
-    merge = np.array([time, space, space])
-    if (array % merge).any():
-        raise ValueError(
-            f"{name} must be divisible by the merge sizes {tuple(merge.tolist())} on every axis, "
-            f"got {tuple(array[(array % merge).any(axis=1)][0].tolist())}"
-        )
-    return [(int(t), int(h), int(w)) for t, h, w in array // merge]
 
 
 def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
@@ -263,14 +213,10 @@ def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
         return [1.0] * videos
     if rate is None:
         raise ValueError("seconds_per_grid needs tokens_per_second (2 in Qwen2.5-VL)")
-    given = np.ravel(_host(seconds)).tolist()
+    given = np.ravel(host(seconds)).tolist()
     if len(given) != videos:
         raise ValueError(
             f"seconds_per_grid must have one number for each of the {videos} videos, got {given}"
         )
     rate = validate.real("tokens_per_second", rate, minimum=0.0)
     return [rate * validate.real("seconds_per_grid", s, minimum=0.0) for s in given]
-
-
-def _host(values: Any) -> np.ndarray:
-    return to_host(values) if is_array(values) else np.asarray(values)

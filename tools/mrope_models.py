@@ -12,21 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from posenc_ref import mrope_rule  # noqa: E402
+from posenc_ref import MRoPEPositions, mrope_rule  # noqa: E402
 from posenc_ref.conformance import check  # noqa: E402
 from posenc_ref.conformance.adapters.transformers_mrope import MODES, mrope_model  # noqa: E402
 from posenc_ref.mrope_rules import RULES  # noqa: E402
 
 PAGE = ROOT / "docs/generated/mrope-models.md"
 #: Models that make such position ids and are not judged, with the reason.
-UNJUDGED = {
-    "glm_image": "it generates images: positions of the images to come follow the prompt",
-    "hunyuan_vl": "four axes; the ids of an image do not depend on where it occurs, and text "
-    "counts every token (XD-RoPE)",
-    "minicpmv4_7": "an image and its slices share one canvas, and the tokens around slices have "
-    "places on it",
-    "KeyeVL1_5": "not in transformers: the rule is that of vLLM",
-}
+UNJUDGED = {"KeyeVL1_5": "not in transformers: the rule is that of vLLM"}
 #: What a finding means, with the program that shows it.
 NOTES = {
     "media-extent": "text after a video starts at its start + max(height, width), not after the "
@@ -34,10 +27,32 @@ NOTES = {
     "media-extent, sound": "text after a short video with its sound starts after the last audio "
     "token, inside the video's columns: "
     "[short_video_with_sound.py](mrope-deviations/short_video_with_sound.py)",
+    "media-extent, newlines": "newlines after an image have the position where it starts, though "
+    "the comments of the code call them text: "
+    "[newline_after_an_image.py](mrope-deviations/newline_after_an_image.py)",
+    "media-grid, no padding": "`generate` drops an attention mask of ones, without which the "
+    "talker numbers images, videos and audio like text: "
+    "[talker_without_padding.py](mrope-deviations/talker_without_padding.py)",
+    "row-offset": "images are numbered from the first one of the batch, so that the number of an "
+    "image depends on other prompts: "
+    "[images_of_a_batch.py](mrope-deviations/images_of_a_batch.py)",
+    "row-offset, padding": "as row-offset; and `forward` with a cache counts the padding of the "
+    "prompt: [decode_after_padding.py](mrope-deviations/decode_after_padding.py)",
     "raises": "a call with a cache and an attention mask gets the position ids of all tokens, and "
     "fails (shown for Qwen2-VL); the ids of the new token are right: "
     "[cache_and_mask.py](mrope-deviations/cache_and_mask.py)",
+    "raises, audio": "the talker reads `audio_config`, which its configuration has not, for "
+    "prompts with audio beside images or videos; calls before it are right: "
+    "[talker_with_audio.py](mrope-deviations/talker_with_audio.py)",
+    "state": "after an image, a prompt without images is continued at the positions of that image, "
+    "and fails after the last one: "
+    "[text_after_drawing.py](mrope-deviations/text_after_drawing.py)",
 }
+#: A word of a finding that tells it from others of the same code, and its name.
+_WORDS = {
+    "sound": "sound", "newlines": "newlines", "without padding": "no padding",
+    "padding included": "padding", "audio_config": "audio",
+}  # fmt: skip
 HEAD = """# Position ids of models
 
 Made by `python tools/mrope_models.py` with transformers {version}.
@@ -46,8 +61,8 @@ Every model of transformers that makes position ids of text, images, videos or a
 its rule ([multimodal.md](../multimodal.md)). Each is built without weights and runs: `forward` with
 a prompt and then token by token with a cache, and `generate`. The ids are those that reach the
 rotary embedding. The calls are batches of text, one and several images, videos, audio, with padding
-on the left and on the right, each with two generated tokens; `generate` takes no padding on the
-right.
+on the left and on the right, each with two generated tokens, or with all tokens of the images that
+GLM-Image generates; `generate` takes no padding on the right.
 
 | model | rule | forward | generate |
 |---|---|---|---|
@@ -64,10 +79,13 @@ def judged(model, mode):
 
 
 def _note(finding):
-    return finding.code + (", sound" if "sound" in finding.message else "")
+    told = f"{finding.message} {finding.evidence}"
+    return ", ".join([finding.code, *(name for word, name in _WORDS.items() if word in told)][:2])
 
 
 def _rule(rule):
+    if type(rule) is not MRoPEPositions:
+        return f"`{rule!r}`"
     body = repr(rule).removeprefix("MRoPEPositions(").removesuffix(")")
     return f"`{body}`" if body else "the default"
 

@@ -14,7 +14,7 @@ from posenc_ref import (
     ConvPositions,
     Encoding,
     ModelEncoding,
-    MRoPEPositions,
+    PositionRule,
     Rotary,
 )
 from posenc_ref._text import class_name
@@ -116,7 +116,7 @@ def bind(
     """
     if signature is not None and signature not in NAMES:
         raise ValueError(f"signature must be one of {', '.join(NAMES)}, got {signature!r}")
-    if isinstance(encoding, MRoPEPositions):
+    if isinstance(encoding, PositionRule):
         if surface not in (None, ROPE_INDEX):
             raise NoConvention(
                 f"{name or class_name(target)} does not take the arguments of surface {surface!r}: "
@@ -174,7 +174,7 @@ def bind(
 
 def _numbering(
     target: Any,
-    rule: MRoPEPositions,
+    rule: PositionRule,
     config: Mapping[str, Any],
     init: Mapping[str, Any],
     name: str | None,

@@ -32,16 +32,15 @@ from .function import Plain, PlainCall
 from .heads import BY_HEAD, by_head
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
-from .mrope import MROPE_ROWS
-from .mrope_packed import MROPE_PACKED_ROWS
+from .position_rules import POSITION_RULE_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
 from .rules import name_rule
 
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
-    **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS, **MROPE_ROWS,
-    **MROPE_PACKED_ROWS, **EVICTED_ROWS, **CONVOLUTION_ROWS,
+    **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS,
+    **POSITION_RULE_ROWS, **EVICTED_ROWS, **CONVOLUTION_ROWS,
 }  # fmt: skip
 
 #: The arguments of functions that are called in the declared tensor layout.

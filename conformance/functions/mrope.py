@@ -13,23 +13,25 @@ from posenc_ref import MRoPEPositions
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from . import mrope_numbering as right
-from .function import Arguments, Function, Plain, several, written
-from .mrope_layouts import Batch, batch, layouts
+from .function import several, written
+from .mrope_common import (
+    EXTENT,
+    GRID,
+    MERGE,
+    TIME,
+    Kind,
+    Numbered,
+    as_rule,
+    decode_mistakes,
+    last_token,
+    row_mistakes,
+    whole,
+)
+from .mrope_layouts import batch, layouts
 from .mrope_numbering import Item, numbered, timed
 
 #: The ``tokens_per_second`` of models, and of the class of Qwen2.5-VL's configuration (4).
 RATES = (2.0, 4.0, 13.0, 25.0)
-GRID, EXTENT, MERGE, TIME = "media-grid", "media-extent", "merge-size", "media-time"
-
-
-def _calls(rule: MRoPEPositions, seed: int, dtype: str) -> Iterator[Arguments]:
-    for name, rows, side, required in layouts(rule):
-        yield Arguments(name, tuple(batch(rule, rows, side=side)), required)
-
-
-def _as(rule: MRoPEPositions, **changes: Any) -> Function:
-    """Return the function that numbers tokens with some steps replaced."""
-    return lambda *arguments: numbered(rule, Batch(*arguments), **changes)
 
 
 def _after(extent: Any) -> Any:
@@ -52,18 +54,9 @@ def _at_times(times: Any) -> Any:
     return _changed(change)
 
 
-def _whole(rule: MRoPEPositions, change: Any) -> Function:
-    """Return the function that changes the right positions (3, B, S + n) of a batch."""
-
-    def made(*arguments: Any) -> np.ndarray:
-        given = Batch(*arguments)
-        return np.asarray(change(numbered(rule, given), given))
-
-    return made
-
-
-def _grid_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
-    make = partial(_as, rule)
+def grid_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
+    """Yield what goes wrong inside images and videos."""
+    make, changed = partial(as_rule, numbered, rule), partial(whole, numbered, rule)
 
     def on_axes(offset: list[int]) -> Any:
         def placed(start: np.ndarray, item: Item) -> np.ndarray:
@@ -94,9 +87,9 @@ def _grid_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
          make(place=_frame_by_frame)),
         (GRID, "frames between timestamps count on in time: frame k is at its start + k",
          make(place=_changed(lambda grid, item: grid + np.array([[item.frame], [0], [0]])))),
-        ("axis-order", "height and width are exchanged", _whole(rule, lambda y, _: y[[0, 2, 1]])),
-        ("axis-order", "the axes are height, width, time", _whole(rule, lambda y, _: y[[1, 2, 0]])),
-        ("axis-order", "the axes are width, height, time", _whole(rule, lambda y, _: y[::-1])),
+        ("axis-order", "height and width are exchanged", changed(lambda y, _: y[[0, 2, 1]])),
+        ("axis-order", "the axes are height, width, time", changed(lambda y, _: y[[1, 2, 0]])),
+        ("axis-order", "the axes are width, height, time", changed(lambda y, _: y[::-1])),
         ("position-origin", "positions in images and videos start at 0, not where they occur",
          make(place=on_axes([0, 0, 0]))),
         ("position-origin", "positions in images and videos start at 0, not where they occur; the "
@@ -106,7 +99,7 @@ def _grid_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
          make(place=on_axes([1, 0, 0]))),
         ("position-origin", "time starts at 0, only rows and columns where the image occurs",
          make(place=on_axes([0, 1, 1]))),
-        ("position-origin", "positions are counted from 1", _whole(rule, lambda y, _: y + 1)),
+        ("position-origin", "positions are counted from 1", changed(lambda y, _: y + 1)),
         (MERGE, "text after an image or video is moved by the size in patches, before merging",
          make(after=_after(lambda t, h, w, item: merge * max(h, w))),
          "Divide height and width by spatial_merge_size first."),
@@ -131,8 +124,9 @@ def _from_zero(start: np.ndarray, item: Item) -> np.ndarray:
     return np.stack([placed[0] + timed(item, start[0] * item.step) - start[0], *placed[1:]])
 
 
-def _extent_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
-    make = partial(_as, rule)
+def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
+    """Yield what goes wrong after images and videos."""
+    make = partial(as_rule, numbered, rule)
     area = _after(lambda t, h, w, item: max(h, w))
     remedy = "Start it at one more than the largest position so far, on any axis."
     yield from several(
@@ -141,7 +135,7 @@ def _extent_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
          make(after=area), remedy),
         (EXTENT, "text after a video starts at its start + max(height, width), not after its "
          "largest position, and generated tokens go on after the last token",
-         make(after=area, decode=_last_token), remedy),
+         make(after=area, decode=last_token), remedy),
         (EXTENT, "text after an image or video starts at its start + the number of frames",
          make(after=_after(lambda t, h, w, item: t)), remedy),
         (EXTENT, "text after an image or video starts at its start + max(frames, height, width)",
@@ -171,7 +165,7 @@ def _extent_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
 
 
 def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
-    make, rate = partial(_as, rule), rule.tokens_per_second
+    make, rate = partial(as_rule, numbered, rule), rule.tokens_per_second
 
     def at(step: Any) -> Any:
         return make(place=_at_times(lambda k, item: timed(item, k * step(item))))
@@ -213,105 +207,12 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
     )  # fmt: skip
 
 
-def _row_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
-    make, whole = partial(_as, rule), partial(_whole, rule)
-
-    def first_row(y: np.ndarray, b: Batch) -> np.ndarray:
-        return np.repeat(y[:, :1], y.shape[1], axis=1)
-
-    def run_on(y: np.ndarray, b: Batch) -> np.ndarray:
-        first = right.decode(y[..., : -b.n_steps], b)[:1]
-        return np.asarray(y + np.cumsum(first, axis=1) - first)
-
-    def unmasked(*arguments: Any) -> np.ndarray:
-        given = Batch(*arguments)
-        return numbered(rule, given._replace(attention_mask=np.ones_like(given.attention_mask)))
-
-    def not_scattered(y: np.ndarray, b: Batch) -> np.ndarray:
-        mask = np.asarray(b.attention_mask) == 1
-        made = np.array(y)
-        for row, real in enumerate(mask):
-            made[:, row, : len(real)] = 0
-            made[:, row, : real.sum()] = y[:, row, : len(real)][:, real]
-        return made
-
-    yield from several(
-        ("row-offset", "every row has the positions of the first one", whole(first_row)),
-        ("row-offset", "positions go on from one row to the next", whole(run_on)),
-        ("row-offset", "every row takes the sizes of images and videos from the first one on",
-         make(restart=True)),
-        ("padding", "padding is counted like text", unmasked,
-         "Number the tokens whose attention mask is 1, and write them back to their places."),
-        ("padding", "the positions of the real tokens are not written back to their places: they "
-         "start at the first column", whole(not_scattered)),
-    )  # fmt: skip
-
-
-def _last_token(ids: np.ndarray, b: Batch) -> np.ndarray:
-    """Return one more than the position of the last real token, on each axis."""
-    mask = np.asarray(b.attention_mask)
-    last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)
-    return np.take_along_axis(ids, last.reshape(1, -1, 1), axis=2) + 1
-
-
-def _decode_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
-    def first(change: Any) -> Function:
-        """Return the function whose generated tokens start at ``change(first, length, padding)``.
-
-        The three are (1, B, 1): the right start, the number of real tokens, and of padding.
-        """
-
-        def start(ids: np.ndarray, b: Batch) -> np.ndarray:
-            real = np.sum(b.attention_mask, axis=1).reshape(1, -1, 1)
-            made = change(right.decode(ids, b)[:1], real, b.attention_mask.shape[1] - real)
-            return np.broadcast_to(made, (3, ids.shape[1], 1))
-
-        return _as(rule, decode=start)
-
-    def repeated(y: np.ndarray, b: Batch) -> np.ndarray:
-        first = y[..., -b.n_steps :][..., :1]
-        return np.concatenate([y[..., : -b.n_steps], np.repeat(first, b.n_steps, axis=2)], axis=2)
-
-    code, delta = "decode-offset", "rope_deltas = largest position + 1 - length, for each row."
-    yield from several(
-        (code, "generated tokens go on at the number of tokens: rope_deltas is left out",
-         first(lambda at, real, pad: real), delta),
-        (code, "generated tokens go on at the length of the row, padding included",
-         first(lambda at, real, pad: real + pad), delta),
-        (code, "the first generated token has the largest position of the prompt",
-         first(lambda at, real, pad: at - 1), delta),
-        (code, "the first generated token is one position late",
-         first(lambda at, real, pad: at + 1), delta),
-        (code, "every generated token has the position of the first", _whole(rule, repeated)),
-        (code, "generated tokens are counted from 0", first(lambda at, real, pad: 0 * at)),
-        ("row-offset", "every row goes on where the first row does: rope_deltas is that of row 0",
-         first(lambda at, real, pad: real + (at - real)[:, :1]), delta),
-        ("row-offset", "every row goes on at the same position, that of the first row",
-         first(lambda at, real, pad: at[:, :1] + 0 * at), delta),
-        ("row-offset", "every row goes on after the largest position of the batch",
-         first(lambda at, real, pad: at.max() + 0 * at), delta),
-        ("padding", "rope_deltas counts padding, but the length does not",
-         first(lambda at, real, pad: at - pad), delta),
-        ("padding", "the length counts padding, but rope_deltas does not",
-         first(lambda at, real, pad: at + pad), delta),
-    )  # fmt: skip
-
-
 def _mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
-    yield from _extent_mistakes(rule)
-    yield from _grid_mistakes(rule)
+    yield from extent_mistakes(numbered, rule)
+    yield from grid_mistakes(numbered, rule)
     yield from _time_mistakes(rule)
-    yield from _row_mistakes(rule)
-    yield from _decode_mistakes(rule)
+    yield from row_mistakes(numbered, rule)
+    yield from decode_mistakes(numbered, rule)
 
 
-def _judged(arguments: tuple[Any, ...]) -> np.ndarray:
-    """Return where results are judged, (1, B, S + n_steps): at real and at generated tokens."""
-    given = Batch(*arguments)
-    real = np.asarray(given.attention_mask) == 1
-    return np.pad(real, ((0, 0), (0, given.n_steps)), constant_values=True)[None]
-
-
-MROPE_ROWS = {
-    "mrope_position_ids": Plain(_calls, _mistakes, GRID, judged=_judged),
-}
+MROPE = Kind(layouts, batch, numbered, _mistakes)

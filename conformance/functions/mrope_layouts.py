@@ -69,24 +69,37 @@ def batch(
 ) -> Batch:
     """Return rows of segments as one batch, padded on this side to the longest row."""
     types = [[kind for part in row for kind in _types(rule, part)] for row in rows]
-    size = max(map(len, types))
-    padded, mask = [], []
-    for row in types:
-        gap, real = [TEXT] * (size - len(row)), [1] * len(row)
-        padded.append(gap + row if side == "left" else row + gap)
-        mask.append(gap + real if side == "left" else real + gap)
     space, time = rule.spatial_merge_size, rule.temporal_merge_size
     parts = [part for row in rows for part in row]
     images = [(1, space * p.h, space * p.w) for p in parts if isinstance(p, Image)]
     videos = [(time * p.t, space * p.h, space * p.w) for p in parts if isinstance(p, Video)]
     seconds = [p.seconds for p in parts if isinstance(p, Video)]
+    return padded(types, images, videos, seconds, steps, side)
+
+
+def padded(
+    types: Sequence[Sequence[int]],
+    images: Sequence[tuple[int, int, int]],
+    videos: Sequence[tuple[int, int, int]] = (),
+    seconds: Sequence[float] | None = None,
+    steps: int = 2,
+    side: str = "left",
+) -> Batch:
+    """Return rows of token types with their grids as one batch, padded to the longest row."""
+    size = max(map(len, types))
+    rows, mask = [], []
+    for row in types:
+        gap, real = [TEXT] * (size - len(row)), [1] * len(row)
+        rows.append([*gap, *row] if side == "left" else [*row, *gap])
+        mask.append(gap + real if side == "left" else real + gap)
+    every = [1.0] * len(videos) if seconds is None else seconds
     return Batch(
-        np.array(padded), _grids(images), _grids(videos), np.array(seconds, np.float64),
+        np.array(rows), _grids(images), _grids(videos), np.array(every, np.float64),
         np.array(mask), steps,
     )  # fmt: skip
 
 
-def _grids(rows: list[Any]) -> np.ndarray:
+def _grids(rows: Sequence[Any]) -> np.ndarray:
     return np.array(rows, np.int64).reshape(-1, 3)
 
 

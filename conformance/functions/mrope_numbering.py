@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import MRoPEPositions
+from posenc_ref import MRoPEPositions, PositionRule
 
 from .mrope_layouts import AUDIO, IMAGE, TEXT, VIDEO, Batch
 
@@ -18,7 +18,7 @@ from .mrope_layouts import AUDIO, IMAGE, TEXT, VIDEO, Batch
 class Item:
     """An image, a video, or one frame of a video whose frames are separated."""
 
-    rule: MRoPEPositions
+    rule: PositionRule
     size: tuple[int, int, int]  #: frames, rows and columns of tokens
     step: float  #: positions between frames, before truncation
     seconds: float = 1.0  #: seconds between frames
@@ -32,11 +32,11 @@ class Item:
         return int(np.prod(self.size))
 
 
-#: Return the positions (3, tokens) of an item that starts at (3, 1).
+#: Return the positions (A, tokens) of an item that starts at (A, 1).
 Place = Callable[[np.ndarray, Item], np.ndarray]
 #: Return where the text after an item starts, given its start, itself and its positions.
 After = Callable[[np.ndarray, Item, np.ndarray], Any]
-#: Return the first generated position (3, B, 1), given the positions of prompts and the batch.
+#: Return the first generated position (A, B, 1), given the positions of prompts and the batch.
 Decode = Callable[[np.ndarray, Batch], np.ndarray]
 
 
@@ -49,7 +49,7 @@ def place(start: np.ndarray, item: Item) -> np.ndarray:
 
 def timed(item: Item, times: np.ndarray) -> np.ndarray:
     """Return times as the rule counts them: truncated, or with their fractions."""
-    return times if item.rule.fractional else np.trunc(times)
+    return times if getattr(item.rule, "fractional", False) else np.trunc(times)
 
 
 def after(start: np.ndarray, item: Item, ids: np.ndarray) -> Any:
@@ -60,7 +60,7 @@ def after(start: np.ndarray, item: Item, ids: np.ndarray) -> Any:
 def decode(ids: np.ndarray, batch: Batch) -> np.ndarray:
     """Return one more than the largest position of each row, on all axes."""
     real = np.where(np.asarray(batch.attention_mask) == 1, ids, -1)
-    return np.asarray(real.max(axis=(0, 2), keepdims=True) + np.ones((3, 1, 1)))
+    return np.asarray(real.max(axis=(0, 2), keepdims=True) + np.ones((len(ids), 1, 1)))
 
 
 def numbered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import posenc_ref
-from posenc_ref import Encoding, Scaling
+from posenc_ref import Encoding, PositionRule, Scaling
 
 #: Names of encodings and scalings in configurations and papers.
 ALIASES = {
@@ -36,6 +36,11 @@ def encodings() -> list[type[Encoding]]:
 def scalings() -> list[type[Scaling]]:
     """Return the public scalings of rotary encodings."""
     return _dataclasses(Scaling)
+
+
+def rules() -> list[type[PositionRule]]:
+    """Return the public rules of position ids."""
+    return _dataclasses(PositionRule)
 
 
 def _dataclasses(base: type) -> list[type[Any]]:

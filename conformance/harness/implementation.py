@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posenc_ref import Attention, ConvPositions, Encoding, ModelEncoding, MRoPEPositions
+from posenc_ref import Attention, ConvPositions, Encoding, ModelEncoding, PositionRule
 from posenc_ref._text import one_line
 
 #: A declaration: an encoding, a whole model, attention, positions, or None.
-Declared = Encoding | ModelEncoding | Attention | MRoPEPositions | ConvPositions | None
+Declared = Encoding | ModelEncoding | Attention | PositionRule | ConvPositions | None
 #: The classes of declarations.
-DECLARED = Encoding, ModelEncoding, Attention, MRoPEPositions, ConvPositions
+DECLARED = Encoding, ModelEncoding, Attention, PositionRule, ConvPositions
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Implementation:
         The surface, which fixes the signature; see :func:`check`.
     name : str
         Its name in reports.
-    encoding : Encoding, ModelEncoding, Attention, MRoPEPositions or ConvPositions, optional
+    encoding : Encoding, ModelEncoding, Attention, PositionRule or ConvPositions, optional
         The encoding that its configuration declares.
     backend : str
         The array library that it takes.

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import MRoPEPositions
+from posenc_ref import ImageGenerationPositions, PositionRule
 from posenc_ref._namespace import is_array, to_host
 
 from .implementation import Implementation
 
 SURFACE = "mrope_position_ids"
-TEXT, IMAGE, VIDEO, AUDIO = 0, 1, 2, 3
+TEXT, IMAGE, VIDEO, AUDIO, SLICE, MARKER, NEWLINE = 0, 1, 2, 3, 4, 5, 6
 #: The arguments of the surface, and of libraries, by the names of parameters.
 NAMES = {
     "input_ids": "input_ids", "input_tokens": "input_ids",
@@ -24,12 +24,15 @@ NAMES = {
     "second_per_grid_ts": "seconds_per_grid", "second_per_grids": "seconds_per_grid",
     "seconds_per_grid": "seconds_per_grid", "video_second_per_grid": "seconds_per_grid",
     "attention_mask": "attention_mask",
+    "target_sizes": "image_sizes", "target_sizes_videos": "video_sizes",
 }  # fmt: skip
-#: Token ids of Qwen2-VL and Qwen2.5-Omni, for configurations that name none.
+#: Token ids of Qwen2-VL, Qwen2.5-Omni and, for slices, of our own, for configurations without.
 TOKEN_IDS = {
     "image_token_id": 151655, "video_token_id": 151656, "audio_token_id": 151646,
     "vision_start_token_id": 151652, "vision_end_token_id": 151653,
     "audio_start_token_id": 151647, "audio_end_token_id": 151648,
+    "image_start_id": 151657, "image_end_id": 151658, "slice_start_id": 151659,
+    "slice_end_id": 151660, "newline_id": 198,
 }  # fmt: skip
 #: The ids of text and of padding.
 WORD, PADDING = 5, 0
@@ -39,10 +42,14 @@ def token_ids(types: np.ndarray, mask: np.ndarray, ids: Mapping[str, int]) -> np
     """Return token ids (B, S) of token types (B, S), with start and end tokens around media.
 
     A video with its sound has two start tokens, of the video and of the audio, and two end tokens.
+    The token types of :class:`posenc_ref.CanvasPositions` name their markers themselves.
     """
     made = np.where(mask == 1, WORD, PADDING)
     for kind, name in ((IMAGE, "image"), (VIDEO, "video"), (AUDIO, "audio")):
         made[types == kind] = ids[f"{name}_token_id"]
+    if (types >= SLICE).any():
+        _mark_canvas(made, types, ids)
+        return made
     for b, row in enumerate(types):
         edges = np.flatnonzero(np.diff(np.r_[TEXT, row != TEXT, TEXT].astype(int)))
         for first, end in zip(edges[::2], edges[1::2], strict=True):
@@ -55,6 +62,19 @@ def token_ids(types: np.ndarray, mask: np.ndarray, ids: Mapping[str, int]) -> np
     return made
 
 
+def _mark_canvas(made: np.ndarray, types: np.ndarray, ids: Mapping[str, int]) -> None:
+    """Write the token ids of markers: a marker before a crop starts it, one after it ends it."""
+    made[types == SLICE], made[types == NEWLINE] = ids["slice_start_id"], ids["newline_id"]
+    for b, at in np.argwhere(types == MARKER):
+        if types[b, at + 1 : at + 2].tolist() in ([IMAGE], [VIDEO]):
+            made[b, at] = ids["image_start_id"]
+            continue
+        before = at - 1
+        while before > 0 and types[b, before] == types[b, at - 1]:
+            before -= 1
+        made[b, at] = ids["slice_end_id" if types[b, before] == SLICE else "image_end_id"]
+
+
 def _mark(row: np.ndarray, start: int, end: int, kind: str, ids: Mapping[str, int]) -> None:
     row[start] = ids[f"{kind}_start_token_id"]
     if end < row.size:
@@ -65,7 +85,7 @@ def rope_index(
     target: Callable[..., Any],
     parameters: Mapping[str, inspect.Parameter],
     library: Any,
-    rule: MRoPEPositions,
+    rule: PositionRule,
     config: Mapping[str, Any],
     init: Mapping[str, Any],
     words: str,
@@ -82,6 +102,12 @@ def rope_index(
     ValueError
         A required parameter is unknown, or the function takes neither token types nor token ids.
     """
+    if isinstance(rule, ImageGenerationPositions):
+        raise ValueError(
+            f"{words} has no known parameters: for images to come, write a function of "
+            "token_types, image_grids, video_grids, seconds_per_grid, attention_mask and n_steps, "
+            "which also returns the positions of the generated tokens"
+        )
     roles = {own: NAMES[own] for own in parameters if own in NAMES}
     unknown = [
         p.name
@@ -107,6 +133,7 @@ def rope_index(
         given = {
             "token_types": types, "image_grids": images, "video_grids": videos,
             "seconds_per_grid": seconds, "attention_mask": mask,
+            "image_sizes": images[:, 1:], "video_sizes": videos[:, 1:],
         }  # fmt: skip
         empty = {role for role, value in given.items() if not len(value)}
         if library.convert:
@@ -116,8 +143,11 @@ def rope_index(
             own: None if role in empty and parameters[own].default is None else given[role]
             for own, role in roles.items()
         }
+        if "mm_token_type_ids" in arguments and (_host(types) >= SLICE).any():
+            kinds = np.where(_host(types) >= SLICE, TEXT, _host(types))  # markers are text there
+            arguments["mm_token_type_ids"] = library.array(kinds, "int64")
         found = target(**arguments, **init)
-        return _decoded(found, host, n_steps)
+        return _decoded(found, host, n_steps, rule.num_axes)
 
     return Implementation(
         call=call,
@@ -129,13 +159,13 @@ def rope_index(
     )
 
 
-def _decoded(found: Any, mask: np.ndarray, n_steps: int) -> np.ndarray:
-    """Return position ids (3, B, S), with those of generated tokens by ``rope_deltas``."""
+def _decoded(found: Any, mask: np.ndarray, n_steps: int, axes: int) -> np.ndarray:
+    """Return position ids (A, B, S), with those of generated tokens by ``rope_deltas``."""
     pair = isinstance(found, tuple | list) and len(found) == 2
     ids = _host(found[0] if pair else found)
     if ids.ndim != 3 or ids.shape[1:] != mask.shape:
-        raise ValueError(f"position ids must have shape (3, *{mask.shape}), got {ids.shape}")
-    ids = ids[-3:]  # four axes: the first one numbers the tokens
+        raise ValueError(f"position ids must have shape ({axes}, *{mask.shape}), got {ids.shape}")
+    ids = ids[-axes:]  # one axis more: the first one numbers the tokens
     largest = np.where(mask == 1, ids, -1).max(axis=(0, 2))
     if pair:
         deltas = np.ravel(_host(found[1]))
@@ -145,7 +175,7 @@ def _decoded(found: Any, mask: np.ndarray, n_steps: int) -> np.ndarray:
     else:
         start = largest + 1
     steps = (start[:, None] + np.arange(n_steps)).astype(ids.dtype)
-    return np.concatenate([ids, np.broadcast_to(steps, (3, *steps.shape))], axis=2)
+    return np.concatenate([ids, np.broadcast_to(steps, (len(ids), *steps.shape))], axis=2)
 
 
 def _host(value: Any) -> np.ndarray:

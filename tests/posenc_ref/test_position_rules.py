@@ -1,95 +1,112 @@
-"""Which row of a learned table a token gets: BERT, GPT-2, OPT, BART and RoBERTa, by their code."""
+"""Rules of position ids other than M-RoPE: small prompts by hand, and what is refused."""
+
+import json
 
 import numpy as np
 import pytest
 
-from posenc_ref import Learned, position_ids
+import posenc_ref as pr
 
-torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
-models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
-
-PAD, DIM, ROWS = 1, 4, 16
-LEFT = np.array([[0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
-MASKS = {"left": LEFT, "right": LEFT[:, ::-1].copy(), "whole": np.ones((2, 6), np.int64)}
-MASK = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+XD, CANVAS = pr.XDRoPEPositions(), pr.CanvasPositions()
+DRAWN = pr.ImageGenerationPositions()
 
 
-def tokens(mask):
-    return np.where(mask == 1, np.arange(5, 11), PAD)
+def test_xd_by_hand():
+    """A word, an image of 2 x 1 tokens in rows of one more with two borders, a word, an image."""
+    ids = XD.positions([[0, *[1] * 6, 0, 1, 1]], image_grids=[(1, 4, 2), (1, 2, 2)])
+    assert ids[:, 0].T.tolist() == [
+        [0, 0, 0, 0], [1, 1, 1, 1],
+        [2, 0, 0, 0], [3, 1, 0, 0], [4, 0, 1, 0], [5, 1, 1, 0],
+        [6, 6, 6, 6], [7, 7, 7, 7],
+        [8, 0, 0, 1], [9, 1, 0, 1],
+    ]  # fmt: skip
+    assert XD.decoded(ids, np.ones((1, 10), int), 2)[:, 0].tolist() == [[10, 11]] * 4
+    three = pr.XDRoPEPositions(num_axes=3).positions([1, 1], image_grids=[(1, 2, 2)])
+    assert three.tolist() == [[0, 1], [0, 0], [0, 0]]
 
 
-def learned(module, **fields):
-    return Learned(module.weight.detach().numpy(), **fields)
+def test_canvas_by_hand():
+    """A thumbnail of 1 x 2 tokens and two rows of one slice of 2 x 3: a canvas of 4 x 3 at 1."""
+    one = [4, *[1] * 6, 5]
+    types = [0, 5, 1, 1, 5, *one, 6, *one, 0]
+    ids = CANVAS.positions(types, image_grids=[(1, 4, 8), (1, 8, 12), (1, 8, 12)])
+    assert ids[0].tolist() == [0, *[1] * 21, 6]
+    assert ids[1:].T.tolist() == [
+        [0, 0],  # text
+        [0, 0], [1, 1], [1, 3], [5, 4],  # <image>, the thumbnail over three columns, </image>
+        [1, 1], [1, 1], [1, 2], [1, 3], [2, 1], [2, 2], [2, 3], [2, 3],  # the first slice
+        [2, 4],  # the newline: the last row of the slice, the column after the canvas
+        [3, 1], [3, 1], [3, 2], [3, 3], [4, 1], [4, 2], [4, 3], [4, 3],
+        [6, 6],  # 1 + max(4, 3) + 1
+    ]  # fmt: skip
 
 
-@MASK
-def test_opt_counts_real_tokens_and_pads_get_row_1(mask):
-    module = models.opt.modeling_opt.OPTLearnedPositionalEmbedding(ROWS, DIM)
-    peer = module(torch.as_tensor(mask)).detach().numpy()
-    encoding = learned(module, offset=2)
-    assert (encoding.table(position_ids(mask, padding=-1)) == peer).all()
-    padded = bool((mask == 0).any())
-    assert (encoding.table(position_ids(mask)) == peer).all() == (not padded)
-    counted = encoding.table(np.broadcast_to(np.arange(6), mask.shape))
-    assert (counted == peer).all() == (not padded)
+def test_a_free_position_after_newlines_between_images():
+    """Images of one token at 0 and, after a newline at 2, at 4; after text at 6 and 7, at 8."""
+    image = [5, 1, 5]
+    ids = CANVAS.positions([*image, 6, *image, 0, 6, *image, 6], image_grids=[(1, 4, 4)] * 3)
+    assert ids[0].tolist() == [0, 0, 0, 2, 4, 4, 4, 6, 7, 8, 8, 8, 10]
+    assert ids[1].tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 10]
 
 
-@MASK
-def test_bart_counts_padding(mask):
-    module = models.bart.modeling_bart.BartLearnedPositionalEmbedding(ROWS, DIM)
-    peer = module(torch.as_tensor(tokens(mask))).detach().numpy()
-    encoding = learned(module, offset=2)
-    assert (encoding.table(np.broadcast_to(np.arange(6), mask.shape)) == peer).all()
-    assert not (encoding.replace(offset=0).table(np.arange(6)) == peer).any()
+def test_generated_images_by_hand():
+    """An image of 1 x 2 at 1, a word, then 2 x 1 tokens at 4 and 1 x 2 at 6; the end marker."""
+    types = [[0, 1, 1, 0]]
+    grids = [(1, 1, 2), (1, 1, 2), (1, 2, 1)]
+    ids = DRAWN.with_decoding(types, grids, (), (), np.ones((1, 4), int), 6)
+    assert ids[:, 0].tolist() == [
+        [0, 1, 1, 3, 4, 4, 6, 6, 8, 8],
+        [0, 1, 1, 3, 4, 5, 6, 6, 8, 8],
+        [0, 1, 2, 3, 4, 4, 6, 7, 8, 8],
+    ]
+    text = DRAWN.with_decoding(types, grids[:1], (), (), np.ones((1, 4), int), 2)
+    assert text[0, 0, 4:].tolist() == [4, 5]
 
 
-@MASK
-def test_roberta_counts_from_padding_idx_plus_one(mask):
-    cls = models.roberta.modeling_roberta.RobertaEmbeddings
-    ids = torch.as_tensor(tokens(mask))
-    rows = cls.create_position_ids_from_input_ids(ids, PAD).numpy()
-    encoding = Learned(np.arange(ROWS * DIM, dtype=float).reshape(ROWS, DIM), padding_idx=PAD)
-    assert (encoding.ids_from_tokens(tokens(mask)) == rows).all()
-    # The same rows by the mask: real tokens at position + 2, padding at row 1.
-    assert (position_ids(mask, padding=-1) + 2 == rows).all()
+def test_rows_take_their_own_images_to_come():
+    """Each row: its image, then one to come, of 1 x 1 in the first and of 1 x 3 in the second."""
+    grids = [(1, 1, 1), (1, 1, 1), (1, 1, 2), (1, 1, 3)]
+    mask = np.array([[0, 1, 1], [1, 1, 1]])
+    ids = DRAWN.with_decoding([[0, 0, 1], [0, 1, 1]], grids, (), (), mask, 4)
+    assert ids[2, :, 3:].tolist() == [[2, 3, 3, 3], [3, 4, 5, 6]]
 
 
-def test_the_table_of_roberta_is_trained():
-    """A frozen sinusoid it is not: only the row of padding has no gradient."""
-    config = models.roberta.RobertaConfig(
-        vocab_size=12, hidden_size=8, max_position_embeddings=ROWS, pad_token_id=PAD
-    )
-    module = models.roberta.modeling_roberta.RobertaEmbeddings(config).position_embeddings
-    assert module.weight.requires_grad
-    assert module.padding_idx == PAD
-    module(torch.tensor([[1, 2, 3]])).sum().backward()
-    moved = module.weight.grad.abs().sum(dim=1)
-    assert moved.nonzero().flatten().tolist() == [2, 3]
+@pytest.mark.parametrize(
+    ("rule", "types", "grids", "message"),
+    [
+        (XD, [1] * 5, [(1, 4, 2)], "must have 4 or 6 tokens for the image .* got 5 in row 0"),
+        (XD, [0, 2], (), r"token_types must be 0 \(text\) or 1 \(image\), got 2"),
+        (XD, [1] * 4, (), "a grid for every image: none left in row 0"),
+        (XD, [0], [(1, 2, 2)], "one grid for each image .* got 1 too many"),
+        (CANVAS, [0, 1, 5], [(1, 4, 4)], "a marker .* before and after .* got none in row 0 at"),
+        (CANVAS, [5, 1], [(1, 4, 4)], "a marker .* before and after"),
+        (CANVAS, [5, 1, 1, 5], [(1, 4, 4)], r"must have 1 tokens .* \(1, 1\), got 2"),
+        (CANVAS, [3], (), r"0 \(text\), 1 \(image\), 2 \(video\), 4 \(start of a slice\), 5"),
+        (CANVAS, [5, 1, 5], [(1, 6, 4)], "divisible by the merge sizes"),
+        (DRAWN, [[1, 0], [0, 0]], [(1, 1, 1)] * 2, "same number .* of the 2 rows, got 2"),
+        (DRAWN, [[1, 0, 1]], [(1, 1, 1)], "the grids of the 2 images in token_types"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(rule, types, grids, message):
+    with pytest.raises(ValueError, match=message):
+        rule.positions(types, image_grids=grids)
 
 
-@MASK
-def test_gpt_2_while_generating(mask):
-    """generate() makes the ids; the model itself would count from 0."""
-    config = models.gpt2.GPT2Config(
-        vocab_size=12, n_embd=8, n_layer=1, n_head=2, n_positions=ROWS, bos_token_id=0,
-        eos_token_id=0,
-    )  # fmt: skip
-    model = models.gpt2.GPT2LMHeadModel(config).eval()
-    seen = []
-    model.transformer.wpe.register_forward_hook(lambda m, given, out: seen.append(given[0]))
-    model.generate(
-        input_ids=torch.as_tensor(tokens(mask)) % 12, attention_mask=torch.as_tensor(mask),
-        max_new_tokens=1, do_sample=False, pad_token_id=PAD,
-    )  # fmt: skip
-    got = np.broadcast_to(seen[0].numpy(), mask.shape)
-    real = mask == 1
-    assert (got[real] == position_ids(mask)[real]).all()
-
-
-def test_bert_counts_everything_from_0():
-    config = models.bert.BertConfig(
-        vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2
-    )
-    module = models.bert.modeling_bert.BertEmbeddings(config)
-    assert module.position_ids[0, :6].tolist() == list(range(6))
-    assert module.position_embeddings.weight.requires_grad
+def test_rules_of_configurations():
+    config = {"model_type": "hunyuan_vl", "rope_scaling": {"xdrope_section": [24, 20, 20]}}
+    assert pr.mrope_rule(config).num_axes == 3
+    config = {"model_type": "hunyuan_vl",
+              "text_config": {"rope_parameters": {"mrope_section": [16, 16, 16, 16]}},
+              "vision_config": {"spatial_merge_size": 4}}  # fmt: skip
+    assert pr.mrope_rule(config) == pr.XDRoPEPositions(spatial_merge_size=4)
+    for mode, size in (("16x", 4), ("4x", 2)):
+        config = {"model_type": "minicpmv4_7", "downsample_mode": mode}
+        assert pr.mrope_rule(config).spatial_merge_size == size
+    with pytest.raises(ValueError, match="downsample_mode must be one of '16x', '4x'"):
+        pr.mrope_rule({"model_type": "minicpmv4_7", "downsample_mode": "8x"})
+    talker = {"model_type": "qwen3_omni_moe_talker", "position_id_per_seconds": 13}
+    assert pr.mrope_rule(talker) == pr.mrope_rule("qwen3_omni_moe")
+    for rule in (XD, CANVAS, DRAWN):
+        assert pr.from_dict(json.loads(json.dumps(rule.to_dict()))) == rule
+    with pytest.raises(ValueError, match="num_axes must be"):
+        pr.XDRoPEPositions(num_axes=2)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posenc_ref import Attention, ConvPositions, Encoding, MRoPEPositions, from_dict
+from posenc_ref import Attention, ConvPositions, Encoding, PositionRule, from_dict
 from posenc_ref._documents import parse_json, read_text, require_regular
 from posenc_ref._registry import find
 from posenc_ref._text import indented, one_line, shown
@@ -196,7 +196,7 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
 
 def load_declaration(
     text: str, surface: str | None = None
-) -> Encoding | Attention | MRoPEPositions | ConvPositions:
+) -> Encoding | Attention | PositionRule | ConvPositions:
     """Return the encoding, attention or rule of position ids that a text or ``@file`` declares.
 
     The text is JSON, or a call such as ``RoPE(64, layout="half")``, which is read and not run.
@@ -233,7 +233,7 @@ def load_declaration(
         value = from_dict(data)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
-    if not isinstance(value, Encoding | Attention | MRoPEPositions | ConvPositions):
+    if not isinstance(value, Encoding | Attention | PositionRule | ConvPositions):
         raise UsageError(f"{where} must declare an encoding such as {EXAMPLE}, got {value!r}")
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from posenc_ref import MRoPEPositions, mrope_rule
+from posenc_ref import PositionRule, mrope_rule
 from posenc_ref._documents import read_json
 from posenc_ref.conformance.harness.signatures import SURFACES
 
@@ -15,7 +15,7 @@ from .loading import UsageError
 OF_RULES = {name for name, row in SURFACES.items() if row.families == ("positions",)}
 
 
-def load_rule(preset: str | None, config: str | None) -> MRoPEPositions:
+def load_rule(preset: str | None, config: str | None) -> PositionRule:
     """Return the rule of the model that --config names; raise UsageError for --preset."""
     if config is None:
         raise UsageError(

@@ -25,11 +25,10 @@ def claim_of(function):
     return next((entry for entry in CLAIMS if function.name in entry.patterns), None)
 
 
-def test_every_module_lists_functions_of_an_installable_library():
-    for name in library.SURVEYED:
-        listed = [f for f in SURVEYED if f.library.replace("-", "_").startswith(name.split("_")[0])]
-        assert listed, name
-    assert {f.library for f in SURVEYED} <= set(library.LIBRARIES)
+def test_every_module_lists_functions_of_a_library_that_can_be_installed():
+    listed = {f.library for f in SURVEYED}
+    assert len(listed) == len(library.SURVEYED)
+    assert listed <= set(library.HEAVY) <= set(library.LIBRARIES)
 
 
 def test_every_claim_names_a_function_and_a_script():
@@ -60,7 +59,10 @@ def test_a_script_needs_no_posenc_ref_and_ends_in_an_assertion(path):
 def test_a_function_conforms_or_has_a_claim(function, dtype):
     if function.expected is None:
         pytest.skip(f"no encoding describes it: {function.says}")
-    found = function.build()
+    try:
+        found = function.build()
+    except (ImportError, RuntimeError) as error:  # a part that is missing, or a GPU
+        pytest.skip(f"cannot be built: {error}")
     report = check(found, found.encoding or function.expected, dtype=dtype)
     claim = claim_of(function)
     assert (report.verdict, tuple(report.codes)) == (

@@ -10,11 +10,12 @@ from posenc_ref.conformance import check
 from posenc_ref.conformance.functions.function import PlainCall
 from posenc_ref.conformance.functions.judge import ROWS
 from posenc_ref.conformance.functions.mrope_layouts import Text, Video, batch, layouts
-from posenc_ref.conformance.functions.mrope_numbering import numbered
+from posenc_ref.conformance.functions.position_rules import kind_of
 
 NAME = "mrope_position_ids"
 MODELS = ["qwen2_vl", "qwen2_5_vl", "ernie4_5_vl_moe", "qwen3_vl", "paddleocr_vl",
           "qwen2_5_omni", "qwen3_omni_moe"]  # fmt: skip
+OTHERS = ["hunyuan_vl", "minicpmv4_7", "glm_image"]
 OMNI = pr.mrope_rule("qwen2_5_omni")
 
 
@@ -24,12 +25,13 @@ def judged(given):
     return np.pad(real, ((0, 0), (0, given.n_steps)), constant_values=True)[None]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS + OTHERS)
 def test_the_specification_agrees_with_the_loop(model):
     rule = pr.mrope_rule(model)
-    for name, rows, side, _ in layouts(rule):
-        given = batch(rule, rows, side=side)
-        mine, loop = rule.with_decoding(*given), numbered(rule, given)
+    kind = kind_of(rule)
+    for name, rows, side, _ in kind.layouts(rule):
+        given = kind.batch(rule, rows, side=side)
+        mine, loop = rule.with_decoding(*given), kind.numbered(rule, given)
         at = np.broadcast_to(judged(given), mine.shape)
         assert (mine[at] == loop[at]).all(), name
 
@@ -84,8 +86,24 @@ def test_every_mistake_differs_from_the_rule_and_from_the_others():
     assert len(kept) == len(results) >= 50
 
 
+@pytest.mark.parametrize("model", ["hunyuan_vl", "minicpmv4_7"])
+def test_every_mistake_of_other_rules_differs(model):
+    """From the rule, and in its results from the others of another code."""
+    row, rule = ROWS[NAME], pr.mrope_rule(model)
+    kind = kind_of(rule)
+    calls = [tuple(kind.batch(rule, rows, side=side)) for _, rows, side, _ in kind.layouts(rule)]
+    right = b"".join(rule.with_decoding(*c).astype(float).tobytes() for c in calls)
+    seen = {}
+    for mistake in row.mistakes(rule):
+        made = [mistake.predict(PlainCall(row, rule, c)) for c in calls]
+        key = b"".join(b"" if m is None else m.value.tobytes() for m in made)
+        assert key not in (right, b""), mistake.message
+        assert seen.setdefault(key, mistake.code) == mistake.code, mistake.message
+    assert len(seen) >= 35
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS + OTHERS)
 def test_every_mistake_is_named(model):
     row, rule = ROWS[NAME], pr.mrope_rule(model)
     named = 0
@@ -179,10 +197,16 @@ def test_sequences_that_fit_no_layout(types, message):
         OMNI.positions(types, video_grids=[(1, 2, 2)] * 2)
 
 
-@pytest.mark.parametrize("model", ["qwen2_5_vl", "qwen3_omni_moe"])
+@pytest.mark.parametrize("model", ["qwen2_5_vl", "qwen3_omni_moe", *OTHERS])
 def test_packed_documents(model):
     rule = pr.mrope_rule(model)
     assert check(rule.packed, rule, "mrope_packed").passed
+    joined = check(lambda *a: rule.packed(*a[:4], [len(a[0])]), rule, "mrope_packed")
+    assert joined.codes == ["packing"]
+
+
+def test_packed_documents_by_hand():
+    rule = pr.mrope_rule("qwen2_5_vl")
     ids = rule.packed([0, 0, 0, 1, 1, 0], [(1, 2, 4)], (), (), [2, 4])
     assert ids[2].tolist() == [0, 1, 0, 1, 2, 3]
     with pytest.raises(ValueError, match=r"lengths must add up to the 3 tokens"):

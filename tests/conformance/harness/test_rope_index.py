@@ -121,3 +121,50 @@ def test_all_arguments_are_arrays_of_the_backend_that_is_named():
     report = check(called, RULE, "mrope_position_ids", backend="torch")
     assert report.passed, report
     assert all(seen)
+
+
+def test_a_canvas_by_token_ids():
+    """Markers are token ids; mm_token_type_ids calls them text; sizes are height and width."""
+    rule, seen = pr.mrope_rule("minicpmv4_7"), set()
+    marks = {TOKEN_IDS[name]: kind for name, kind in (
+        ("image_start_id", 5), ("image_end_id", 5), ("slice_start_id", 4), ("slice_end_id", 5),
+        ("newline_id", 6),
+    )}  # fmt: skip
+
+    def called(input_ids, mm_token_type_ids, target_sizes, target_sizes_videos, attention_mask):
+        assert set(np.unique(mm_token_type_ids)) <= {0, 1, 2}
+        seen.update(np.unique(input_ids).tolist())
+        types = mm_token_type_ids + np.vectorize(lambda i: marks.get(i, 0))(input_ids)
+        images, videos = (np.insert(s, 0, 1, axis=1) for s in (target_sizes, target_sizes_videos))
+        ids = rule.positions(
+            types, image_grids=images, video_grids=videos, attention_mask=attention_mask
+        )
+        return ids, deltas_of(ids, attention_mask, attention_mask.sum(axis=1))
+
+    report = check(called, rule)
+    assert report.passed, report
+    assert set(marks) <= seen
+    swapped = check(lambda input_ids, mm_token_type_ids, target_sizes, target_sizes_videos,
+                    attention_mask: called(input_ids, mm_token_type_ids, target_sizes,
+                                           target_sizes_videos, attention_mask)[0][[0, 2, 1]],
+                    rule)  # fmt: skip
+    assert swapped.codes == ["axis-order"]
+
+
+def test_images_to_come_need_a_function_of_the_surface():
+    with pytest.raises(ValueError, match="for images to come, write a function of token_types"):
+        check(by_types, pr.mrope_rule("glm_image"))
+
+
+def test_four_axes():
+    rule = pr.mrope_rule("hunyuan_vl")
+
+    def called(mm_token_type_ids, image_grid_thw, attention_mask):
+        return rule.positions(
+            mm_token_type_ids, image_grids=image_grid_thw, attention_mask=attention_mask
+        )
+
+    assert check(called, rule).passed
+    three = check(lambda mm_token_type_ids, image_grid_thw, attention_mask: called(
+        mm_token_type_ids, image_grid_thw, attention_mask)[1:], rule)  # fmt: skip
+    assert three.codes == ["shape"]

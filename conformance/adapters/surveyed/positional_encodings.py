@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import Sinusoidal, Sinusoidal2D, Sinusoidal3D
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
-
-from .library import LibraryFunction, functions_of
 
 _LIBRARY = "positional-encodings"
 _DIM = 48

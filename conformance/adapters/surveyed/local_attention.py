@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import RoPE, XPos
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .calls import captured, from_zero, require_equal_lengths
-from .library import LibraryFunction, functions_of
 
 _LIBRARY = "local-attention"
 _HALF = RoPE(64, layout="half")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import RoPE, Sinusoidal, TransformerXL
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .calls import captured, from_zero, require_equal_lengths, rows_of
-from .library import LibraryFunction, functions_of
 
 _HEADS, _DIM = 2, 16
 

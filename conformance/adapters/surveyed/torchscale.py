@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import GivenFrequencies, RoPE, T5Bias, XPos
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .calls import gathered
-from .library import LibraryFunction, functions_of
 
 _LIBRARY = "torchscale"
 #: The fastest pair turns by 1 radian per position, the slowest by 1/10000.

@@ -1,4 +1,4 @@
-"""Models of transformers as functions of surface ``mrope_position_ids``.
+"""A model of transformers that runs without weights, and the position ids that it rotates by.
 
 The model is built without weights, and runs: its own ``forward``, and its own ``generate``.  Only
 the parts that compute are replaced: the embedding, the layers and the head return zeros, and the
@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import MRoPEPositions, mrope_rule
+from posenc_ref import mrope_rule
 from posenc_ref.conformance.functions.mrope_layouts import AUDIO, VIDEO, Batch
-from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.rope_index import PADDING, TOKEN_IDS, WORD, token_ids
 
 #: The size of the vocabulary of generated tokens.
 _VOCABULARY = WORD + 1
-#: The ways in which a model makes position ids.
-MODES = ("forward", "generate")
 #: Models that rotate the keys of all tokens again in every call, by the ids from the start.
 _FROM_THE_START = ("qwen4_exp",)
 #: The start and end of an image or video, which no configuration class of Omni has by default.
@@ -38,44 +35,39 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "qwen2_5_vl": {"vision_config": {"tokens_per_second": 2}},
     "qwen2_5_omni": _VISION,
     "qwen3_omni_moe": {**_VISION, "position_id_per_seconds": 13},
+    "hunyuan_vl": {
+        "text_config": {
+            "num_hidden_layers": 1,
+            "head_dim": 128,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [16] * 4,
+            },
+        }
+    },
+    "minicpmv4_7": {
+        name: TOKEN_IDS[name]
+        for name in (
+            "image_token_id",
+            "video_token_id",
+            "image_start_id",
+            "image_end_id",
+            "slice_start_id",
+            "slice_end_id",
+            "newline_id",
+        )
+    },
+    "qwen3_omni_moe_talker": {
+        "position_id_per_seconds": 13,
+        "spatial_merge_size": 2,
+        "text_config": {"shared_expert_intermediate_size": 768},
+    },
     "qwen4_exp": {"text_config": {f"indexer_{name}": n for name, n in _INDEXER.items()}},
 }
 
 
-def mrope_model(model_type: str, mode: str = "forward") -> Implementation:
-    """Return a model of the installed transformers as a function of surface ``mrope_position_ids``.
-
-    Parameters
-    ----------
-    model_type : str
-        A model whose rule :func:`posenc_ref.mrope_rule` knows, such as "qwen2_5_vl".
-    mode : {"forward", "generate"}
-        "forward" calls the model with the prompt, then with each token and the cache.  "generate"
-        calls its ``generate``, which takes no prompts padded on the right.
-
-    Returns
-    -------
-    Implementation
-
-    Raises
-    ------
-    ValueError
-        The model type or the mode is unknown.
-    """
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
-    model = _Model(model_type)
-    call = model.forward if mode == "forward" else model.generate
-    return Implementation(
-        call=lambda *arguments: call(Batch(*arguments)),
-        surface="mrope_position_ids",
-        name=f"{type(model.model).__name__}.{mode}",
-        encoding=model.rule,
-        problems=lambda: sorted(model.problems),
-    )
-
-
-class _Model:
+class Model:
     """A model without weights, and the position ids that reach its rotary embedding."""
 
     def __init__(self, model_type: str) -> None:
@@ -88,7 +80,7 @@ class _Model:
         with torch.device("meta"):
             self.model: Any = owner(config).eval()
         self.config = self.model.config
-        self.rule: MRoPEPositions = mrope_rule({**config.to_dict(), "model_type": model_type})
+        self.rule: Any = mrope_rule({**config.to_dict(), "model_type": model_type})
         #: The number of tokens and the position ids of each call of the text model.
         self.noted: list[tuple[int, np.ndarray]] = []
         self.problems: set[tuple[str, str]] = set()
@@ -98,8 +90,8 @@ class _Model:
         """Replace all parts that need weights."""
         torch = self.torch
         inner = self.model.model
-        text = inner.language_model
-        for owner in (self.model, inner):
+        text = self._text()
+        for owner in (self.model, inner) if inner is not text else (self.model,):
             for name, part in owner.named_children():
                 if part is not inner and part is not text:
                     setattr(owner, name, torch.nn.Identity())
@@ -112,17 +104,25 @@ class _Model:
         for name, part in text.named_children():
             if name not in ("layers", "rotary_emb") and any(True for _ in part.parameters()):
                 setattr(text, name, _stand_in(torch, lambda x, *args, **more: x))
-        text.embed_tokens = _stand_in(torch, lambda ids: torch.zeros(*ids.shape, 4))
+        embed = _stand_in(torch, lambda ids: torch.zeros(*ids.shape, 4))
+        text.embed_tokens = text.codec_embedding = embed
         text.layers = torch.nn.ModuleList([layer])
-        text.rotary_emb = _stand_in(torch, self._note)
+        rotary = _stand_in(torch, self._note)
+        rotary.mrope_section = getattr(text.rotary_emb, "mrope_section", None)
+        text.rotary_emb = rotary
         text.register_forward_pre_hook(lambda *_: self.noted.append((0, np.zeros(0))))
-        self.model.lm_head = _stand_in(torch, self._logits)
-        self.model.lm_head.weight = torch.nn.Parameter(torch.zeros(1))
+        head = "lm_head" if hasattr(self.model, "lm_head") else "codec_head"
+        setattr(self.model, head, _stand_in(torch, self._logits))
+        getattr(self.model, head).weight = torch.nn.Parameter(torch.zeros(1))
+
+    def _text(self) -> Any:
+        """Return the part with the layers: a talker has no other."""
+        return getattr(self.model.model, "language_model", self.model.model)
 
     def _note(self, x: Any, position_ids: Any, *layer_type: Any) -> Any:
         before = sum(size for size, _ in self.noted[:-1]) if self.type in _FROM_THE_START else 0
         self.noted[-1] = (x.shape[1], position_ids.numpy().copy())
-        if position_ids.shape[-1] != before + x.shape[1]:
+        if position_ids.shape[-1] > before + x.shape[1]:
             self.problems.add((
                 "a call with a cache and an attention mask of the whole length rotates by the "
                 "position ids of all tokens, not of the new one",
@@ -151,19 +151,19 @@ class _Model:
         """Return the position ids of ``forward``: the prompt, then token by token with a cache."""
         from transformers import DynamicCache
 
-        torch, given = self.torch, self._inputs(batch)
-        cache = DynamicCache(config=self.model.model.language_model.config)
-        self.model.model.rope_deltas = None
+        torch, given = self.torch, self.inputs(batch)
+        cache = DynamicCache(config=self._text().config)
+        self.model.model.rope_deltas = self.model.rope_deltas = None
         self.noted.clear()
         mask = given["attention_mask"]
         with torch.no_grad():
             self.model(**given, past_key_values=cache)
             for _ in range(batch.n_steps):
                 mask = torch.nn.functional.pad(mask, (0, 1), value=1)
-                ids = torch.full((mask.shape[0], 1), WORD)
                 self.model(
-                    input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True
-                )
+                    **self.next_inputs(len(mask)), attention_mask=mask, past_key_values=cache,
+                    use_cache=True,
+                )  # fmt: skip
         return self._found(batch)
 
     def generate(self, batch: Batch) -> np.ndarray:
@@ -173,23 +173,33 @@ class _Model:
         self.noted.clear()
         with self.torch.no_grad():
             self.model.generate(
-                **self._inputs(batch), max_new_tokens=batch.n_steps + 1, do_sample=False,
+                **self.prompt_to_generate(batch), max_new_tokens=batch.n_steps + 1, do_sample=False,
                 pad_token_id=PADDING, eos_token_id=None,
             )  # fmt: skip
         return self._found(batch)
 
     def _found(self, batch: Batch) -> np.ndarray:
-        """Return the noted position ids (3, B, S + n_steps)."""
+        """Return the noted position ids (A, B, S + n_steps)."""
         rows, size = np.asarray(batch.token_types).shape
         parts = [
-            np.broadcast_to(ids[..., -tokens:], (3, rows, tokens))
+            np.broadcast_to(ids[..., -tokens:], (self.rule.num_axes, rows, tokens))
             for (_, ids), tokens in zip(self.noted, [size, *[1] * batch.n_steps], strict=True)
         ]
-        return np.concatenate(parts, axis=2)
+        found = np.concatenate(parts, axis=2)
+        # The dtype is without effect: the rotary embedding converts the ids to float32.
+        return found.astype(np.float64) if getattr(self.rule, "fractional", False) else found
 
     # -- inputs --------------------------------------------------------------------------------
 
-    def _inputs(self, batch: Batch) -> dict[str, Any]:
+    def next_inputs(self, rows: int) -> dict[str, Any]:
+        """Return the token of a later call."""
+        return {"input_ids": self.torch.full((rows, 1), WORD)}
+
+    def prompt_to_generate(self, batch: Batch) -> dict[str, Any]:
+        """Return the arguments of ``generate``."""
+        return self.inputs(batch)
+
+    def inputs(self, batch: Batch) -> dict[str, Any]:
         """Return the arguments of the model for a batch."""
         torch = self.torch
         types, mask = (np.asarray(a) for a in (batch.token_types, batch.attention_mask))
@@ -204,11 +214,11 @@ class _Model:
             if len(grids):
                 found[name] = torch.tensor(np.asarray(grids))
         seconds = torch.tensor(np.asarray(batch.seconds_per_grid), dtype=torch.float32)
-        if self.rule.audio:
+        if getattr(self.rule, "audio", False):
             found |= self._audio(types, seconds)
         else:
             found["mm_token_type_ids"] = torch.tensor(types)
-            if self.rule.tokens_per_second is not None and len(seconds):
+            if getattr(self.rule, "tokens_per_second", None) is not None and len(seconds):
                 found["second_per_grid_ts"] = seconds
         found["input_ids"] = torch.tensor(ids)
         return found
@@ -241,7 +251,7 @@ class _Model:
         if size is None:  # Qwen2.5-Omni: two halvings
             counts = ((lengths - 1) // 2 + 1 - 2) // 2 + 1
         else:
-            counts = size(lengths, self.config.audio_config.n_window)
+            counts = size(lengths)
         return int(lengths[counts == tokens][0])
 
 
@@ -257,7 +267,8 @@ def _stand_in(torch: Any, call: Callable[..., Any]) -> Any:
 
 def _owner(model_type: str) -> Any:
     """Return the class that generates text with a model of this type."""
-    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    talks, name = model_type.endswith("_talker"), model_type.removesuffix("_talker")
+    module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
     named = [
         cls
         for name, cls in vars(module).items()
@@ -265,8 +276,8 @@ def _owner(model_type: str) -> Any:
         and isinstance(cls, type)
         and cls.__module__ == module.__name__
     ]
-    thinker = [cls for cls in named if "Thinker" in cls.__name__]
-    return (thinker or named)[0]
+    part = "TalkerForConditionalGeneration" if talks else "Thinker"
+    return next((cls for cls in named if part in cls.__name__), named[0])
 
 
 def _config(config_class: Any, model_type: str) -> Any:

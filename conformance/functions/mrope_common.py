@@ -1,0 +1,145 @@
+"""What the rules of position ids have in common: how they are called, and mistakes of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+
+from .function import Function, several
+from .mrope_layouts import Batch
+from .mrope_numbering import decode
+
+#: Return the positions (A, B, S + n_steps), given a rule, a batch and changed steps.
+Numbered = Callable[..., np.ndarray]
+GRID, EXTENT, MERGE, TIME = "media-grid", "media-extent", "merge-size", "media-time"
+
+
+class Kind(NamedTuple):
+    """How the rules of a class are judged."""
+
+    #: Yield (name, rows of segments, side of the padding, required) of each call.
+    layouts: Callable[[Any], Iterator[tuple[str, list[list[Any]], str, bool]]]
+    #: Return rows of segments as one batch, given the rule, the rows, the steps and the side.
+    batch: Callable[..., Batch]
+    numbered: Numbered
+    mistakes: Callable[[Any], Iterator[Mistake]]
+
+
+def as_rule(number: Numbered, rule: Any, **changes: Any) -> Function:
+    """Return the function that numbers tokens with some steps replaced."""
+    return lambda *arguments: number(rule, Batch(*arguments), **changes)
+
+
+def whole(number: Numbered, rule: Any, change: Any) -> Function:
+    """Return the function that changes the right positions (A, B, S + n) of a batch."""
+
+    def made(*arguments: Any) -> np.ndarray:
+        given = Batch(*arguments)
+        return np.asarray(change(number(rule, given), given))
+
+    return made
+
+
+def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
+    """Yield what goes wrong between rows, and with padding."""
+    make, changed = partial(as_rule, number, rule), partial(whole, number, rule)
+
+    def first_row(y: np.ndarray, b: Batch) -> np.ndarray:
+        return np.repeat(y[:, :1], y.shape[1], axis=1)
+
+    def run_on(y: np.ndarray, b: Batch) -> np.ndarray:
+        first = decode(y[..., : -b.n_steps], b)[:1]
+        return np.asarray(y + np.cumsum(first, axis=1) - first)
+
+    def unmasked(*arguments: Any) -> np.ndarray:
+        given = Batch(*arguments)
+        return number(rule, given._replace(attention_mask=np.ones_like(given.attention_mask)))
+
+    def not_scattered(y: np.ndarray, b: Batch) -> np.ndarray:
+        mask = np.asarray(b.attention_mask) == 1
+        made = np.array(y)
+        for row, real in enumerate(mask):
+            made[:, row, : len(real)] = 0
+            made[:, row, : real.sum()] = y[:, row, : len(real)][:, real]
+        return made
+
+    def plain(y: np.ndarray, b: Batch) -> np.ndarray:
+        if (np.asarray(b.attention_mask) == 0).any():
+            return y
+        return np.broadcast_to(np.arange(y.shape[-1]), y.shape)
+
+    yield from several(
+        (GRID, "batches without padding are numbered one by one, like text: only those with "
+         "padding have grids", changed(plain),
+         "Number images and videos whether or not there is an attention mask."),
+        ("row-offset", "every row has the positions of the first one", changed(first_row)),
+        ("row-offset", "positions go on from one row to the next", changed(run_on)),
+        ("row-offset", "every row takes the sizes of images and videos from the first one on",
+         make(restart=True)),
+        ("padding", "padding is counted like text", unmasked,
+         "Number the tokens whose attention mask is 1, and write them back to their places."),
+        ("padding", "the positions of the real tokens are not written back to their places: they "
+         "start at the first column", changed(not_scattered)),
+    )  # fmt: skip
+
+
+def last_token(ids: np.ndarray, b: Batch) -> np.ndarray:
+    """Return one more than the position of the last real token, on each axis."""
+    mask = np.asarray(b.attention_mask)
+    last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)
+    return np.take_along_axis(ids, last.reshape(1, -1, 1), axis=2) + 1
+
+
+def first_at(number: Numbered, rule: Any, change: Any) -> Function:
+    """Return the function whose generated tokens start at ``change(first, length, padding)``.
+
+    The three are (1, B, 1): the right start, the number of real tokens, and of padding.
+    """
+
+    def start(ids: np.ndarray, b: Batch) -> np.ndarray:
+        real = np.sum(b.attention_mask, axis=1).reshape(1, -1, 1)
+        made = change(decode(ids, b)[:1], real, b.attention_mask.shape[1] - real)
+        return np.broadcast_to(made, (len(ids), ids.shape[1], 1))
+
+    return as_rule(number, rule, decode=start)
+
+
+def repeated(y: np.ndarray, b: Batch) -> np.ndarray:
+    """Return positions in which all generated tokens have that of the first."""
+    first = y[..., -b.n_steps :][..., :1]
+    return np.concatenate([y[..., : -b.n_steps], np.repeat(first, b.n_steps, axis=2)], axis=2)
+
+
+def decode_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
+    """Yield what goes wrong with the positions of generated text."""
+    first = partial(first_at, number, rule)
+
+    code, delta = "decode-offset", "rope_deltas = largest position + 1 - length, for each row."
+    yield from several(
+        (code, "generated tokens go on at the number of tokens: rope_deltas is left out",
+         first(lambda at, real, pad: real), delta),
+        (code, "generated tokens go on at the length of the row, padding included",
+         first(lambda at, real, pad: real + pad), delta),
+        (code, "the first generated token has the largest position of the prompt",
+         first(lambda at, real, pad: at - 1), delta),
+        (code, "the first generated token is one position late",
+         first(lambda at, real, pad: at + 1), delta),
+        (code, "every generated token has the position of the first",
+         whole(number, rule, repeated)),
+        (code, "generated tokens are counted from 0", first(lambda at, real, pad: 0 * at)),
+        ("row-offset", "every row goes on where the first row does: rope_deltas is that of row 0",
+         first(lambda at, real, pad: real + (at - real)[:, :1]), delta),
+        ("row-offset", "every row goes on at the same position, that of the first row",
+         first(lambda at, real, pad: at[:, :1] + 0 * at), delta),
+        ("row-offset", "every row goes on after the largest position of the batch",
+         first(lambda at, real, pad: at.max() + 0 * at), delta),
+        ("padding", "rope_deltas counts padding, but the length does not",
+         first(lambda at, real, pad: at - pad), delta),
+        ("padding", "the length counts padding, but rope_deltas does not",
+         first(lambda at, real, pad: at + pad), delta),
+    )  # fmt: skip
