@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 PATH = Path(__file__).resolve().parents[1] / "benchmarks" / "history.py"
 SPEC = importlib.util.spec_from_file_location("benchmark_history", PATH)
@@ -49,8 +48,8 @@ def test_half_as_fast_is_named():
     for seed in range(5, 25):
         ((found, now, before),) = history.slower(report(seed, **{name: 2.1}), earlier)
         assert found == f"float32: {name}"
-        assert now == pytest.approx(2.1, rel=0.1)
-        assert before == pytest.approx(1.4, rel=0.1)
+        assert 1.9 < now < 2.3
+        assert 1.26 < before < 1.54
 
 
 def test_reports_are_kept_and_compared_on_one_machine_only(tmp_path):

@@ -11,6 +11,7 @@ code differs from the report.
 """
 
 import argparse
+import datetime
 import fnmatch
 import json
 import os
@@ -134,24 +135,14 @@ def _packages(*lists: Iterable[str]) -> tuple[str, ...]:
 def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     """Make the environment of a row in ``folder`` and return what is found there."""
     environment = {"library": row.library, "release": row.release, "versions": {}}
+    environment["judged"] = datetime.date.today().isoformat()
     blank = Outcome("library", row.library, row.release)
-    begin = time.perf_counter()
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    release = f"{row.library}=={row.release}"
-    wanted = [*row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
-    install = [*uv, "pip", "install", "--quiet", "--python", str(python)]
-    made = [
-        [*uv, "venv", "--quiet", "--python", row.python, str(folder)],
-        [*install, *wanted] if row.alone else [*install, release, *wanted],
-        *([[*install, "--no-deps", release]] if row.alone else []),
-    ]
+    begin = time.perf_counter()
     try:
-        for command in made:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-            if done.returncode:
-                why = " ".join(done.stderr.split())[:600]
-                skipped = blank.replace(reason=f"cannot be installed: {why}")
-                return Judged(environment | {"install_seconds": 0.0, "seconds": 0.0}, [skipped])
+        if why := _install(row, folder, python, wheel, uv):
+            skipped = blank.replace(reason=f"cannot be installed: {why}")
+            return Judged(environment | {"install_seconds": 0.0, "seconds": 0.0}, [skipped])
         names = ["numpy", "torch", *(p.partition("==")[0].partition("[")[0] for p in row.packages)]
         environment["versions"] = _versions(python, uv, names)
         environment["install_seconds"] = round(time.perf_counter() - begin, 1)
@@ -162,6 +153,23 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
         outcomes = [blank.replace(verdict="error", reason=f"took longer than {LIMIT} s")]
         environment.setdefault("install_seconds", LIMIT)
     return Judged(environment | {"seconds": round(time.perf_counter() - begin, 1)}, outcomes)
+
+
+def _install(row: Row, folder: Path, python: Path, wheel: Path, uv: list[str]) -> str:
+    """Make the environment of a row; return why it cannot be made, or an empty text."""
+    release = f"{row.library}=={row.release}"
+    wanted = [*row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
+    install = [*uv, "pip", "install", "--quiet", "--python", str(python)]
+    commands = [
+        [*uv, "venv", "--quiet", "--python", row.python, str(folder)],
+        [*install, *wanted] if row.alone else [*install, release, *wanted],
+        *([[*install, "--no-deps", release]] if row.alone else []),
+    ]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+        if done.returncode:
+            return " ".join(done.stderr.split())[:600] or f"exit code {done.returncode}"
+    return ""
 
 
 def _versions(python: Path, uv: list[str], names: list[str]) -> dict[str, str]:

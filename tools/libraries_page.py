@@ -127,7 +127,7 @@ def _section(
             reason = escaped(shorten(o.reason, 200))
             reasons.setdefault(f"{escaped(o.label)}: {reason}", []).append(o.version)
     if reasons:
-        lines = [f"- {why} ({_range(own, releases)})" for why, own in reasons.items()]
+        lines = [f"- {why} ({spanned(own, releases)})" for why, own in reasons.items()]
         parts.append("Not judged:\n\n" + "\n".join(lines))
     return parts
 
@@ -153,7 +153,7 @@ def _deviation(
     return lines
 
 
-def _range(versions: list[str], releases: list[str]) -> str:
+def spanned(versions: list[str], releases: list[str]) -> str:
     """Return releases as one range if they are without gaps, else as a list."""
     first, last = releases.index(versions[0]), releases.index(versions[-1])
     if last - first + 1 == len(versions) > 2:

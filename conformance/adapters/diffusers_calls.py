@@ -36,11 +36,11 @@ def image(*sizes: int) -> Any:
     return torch.zeros(1, 1, *sizes)
 
 
-def turned(x: Any, cos: Any, sin: Any, half: bool = False) -> Any:
-    """Return x (B, H, S, D) rotated by tables (S, D)."""
+def turned(x: Any, tables: Any, half: bool = False) -> Any:
+    """Return x (B, H, S, D) rotated by tables of cosines and sines (S, D)."""
     from diffusers.models.embeddings import apply_rotary_emb
 
-    return apply_rotary_emb(x, (cos, sin), use_real_unbind_dim=-2 if half else -1)
+    return apply_rotary_emb(x, tables, use_real_unbind_dim=-2 if half else -1)
 
 
 def turned_complex(x: Any, table: Any) -> Any:

@@ -29,7 +29,8 @@ _function = functions_of(LIBRARY, "")
 #: The side of the only grid of functions whose positions depend on its size.
 _SQUARE = 8
 #: A square grid that is the crop from row and column 6 to 22 of a larger one: 2 per patch.
-_CROP, _CROPPED = ((6, 6), (22, 22)), {"offset": 3.0, "position_scale": 2.0}
+_CROP = ((6, 6), (22, 22))
+_CROPPED: dict[str, Any] = {"offset": 3.0, "position_scale": 2.0}
 #: The axis of each of 32 pairs if the column comes first.
 _COLUMN_FIRST = (1,) * 16 + (0,) * 16
 
@@ -82,7 +83,7 @@ def _hunyuan_image() -> Implementation:
     from diffusers.models.transformers.transformer_hunyuanimage import HunyuanImageRotaryPosEmbed
 
     module = HunyuanImageRotaryPosEmbed((1, 1), (64, 64))
-    return on_grids(LIBRARY, lambda x, sizes: turned(x, *module(image(*sizes))), 128)
+    return on_grids(LIBRARY, lambda x, sizes: turned(x, module(image(*sizes))), 128)
 
 
 def _glm() -> Implementation:
@@ -92,7 +93,7 @@ def _glm() -> Implementation:
 
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
         height, width = sizes
-        return turned(x, *module(image(2 * height, 2 * width)), half=True)
+        return turned(x, module(image(2 * height, 2 * width)), half=True)
 
     return on_grids(LIBRARY, call, 40)
 
@@ -150,7 +151,7 @@ def _hunyuan_dit() -> Implementation:
     from diffusers.models.embeddings import get_2d_rotary_pos_embed
 
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
-        return turned(x, *get_2d_rotary_pos_embed(64, _CROP, sizes))
+        return turned(x, get_2d_rotary_pos_embed(64, _CROP, sizes))
 
     return on_grids(LIBRARY, call, 64, Grid(2, own=(_SQUARE, _SQUARE)))
 
@@ -159,6 +160,6 @@ def _cogvideo() -> Implementation:
     from diffusers.models.embeddings import get_3d_rotary_pos_embed
 
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
-        return turned(x, *get_3d_rotary_pos_embed(64, _CROP, sizes, 1))
+        return turned(x, get_3d_rotary_pos_embed(64, _CROP, sizes, 1))
 
     return on_grids(LIBRARY, call, 64, Grid(2, own=(_SQUARE, _SQUARE)))

@@ -80,7 +80,7 @@ def _wan_like(model: str, cls: str, grid: Grid) -> Implementation:
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
         frames, height, width = sizes
         cos, sin = module(image(frames, 2 * height, 2 * width))
-        return turned(x, cos[0, :, 0], sin[0, :, 0])
+        return turned(x, (cos[0, :, 0], sin[0, :, 0]))
 
     return on_grids(LIBRARY, call, 128, grid)
 
@@ -117,7 +117,7 @@ def _hunyuan(model: str, cls: str, grid: Grid) -> Implementation:
 
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
         frames, height, width = sizes
-        return turned(x, *module(image(frames, 2 * height, 2 * width)))
+        return turned(x, module(image(frames, 2 * height, 2 * width)))
 
     return on_grids(LIBRARY, call, 128, grid)
 
@@ -130,7 +130,7 @@ def _framepack(model: str, cls: str, grid: Grid) -> Implementation:
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
         frames, height, width = sizes
         tables = module(torch.arange(frames), 2 * height, 2 * width, torch.device("cpu"))
-        return turned(x, *tables)
+        return turned(x, tables)
 
     return on_grids(LIBRARY, call, 128, grid)
 
@@ -226,7 +226,7 @@ def _cosmos() -> Implementation:
 
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
         frames, height, width = sizes
-        return turned(x, *module(image(frames, 2 * height, 2 * width)), half=True)
+        return turned(x, module(image(frames, 2 * height, 2 * width)), half=True)
 
     return on_grids(LIBRARY, call, 128, VIDEO)
 

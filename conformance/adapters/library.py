@@ -67,9 +67,9 @@ MODULES = (
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
 SURVEYED = (
-    "timm", "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
+    "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
     *(f"surveyed.{name}" for name in (
-        "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
+        "timm", "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
         "open_clip", "vit_pytorch", "espnet", "mlx_lm",

@@ -115,7 +115,7 @@ def library_tables(found: Verification) -> list[TextTable]:
                 o.dtype,
                 NONE if o.worst is None else EQUAL if not o.worst else short_score(o.worst),
                 *(f"{o.errors[p]:.0e}" if p in o.errors else NONE for p in REPORTED),
-                _visible(o),
+                visible(o),
                 o.precision.replace(" angles", "") or NONE,
                 (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
@@ -127,7 +127,7 @@ def library_tables(found: Verification) -> list[TextTable]:
     return tables
 
 
-def _visible(o: Outcome) -> str:
+def visible(o: Outcome) -> str:
     """Return the first position with a visible error, or the largest that it can be."""
     if o.degrades_at is None:
         return "never" if o.errors else NONE

@@ -21,4 +21,5 @@ print("dtype of the result:", got.dtype)
 print("expected", [round(v, 6) for v in right[5, :4].tolist()])
 print("got     ", [round(v, 6) for v in got[5, :4].tolist()])
 print("every number is a bfloat16:", torch.equal(got, got.bfloat16().float()))
-assert got.dtype == torch.float32 and torch.equal(got, got.bfloat16().float())
+assert got.dtype == torch.float32
+assert torch.equal(got, got.bfloat16().float())

@@ -17,6 +17,7 @@ q, k = (torch.randn(2, 1, positions.shape[1], 96, generator=drawn) for _ in rang
 
 
 def logits(q, k, positions):
+    """Return the logits (B, S, S) of queries and keys at positions (B, S)."""
     tables = rope(q, positions)
     q, k = (apply_rotary_emb(x, tables, use_real_unbind_dim=-2) for x in (q, k))
     return (q @ k.transpose(-1, -2))[:, 0] / 96**0.5

@@ -15,12 +15,12 @@ from posenc_ref import (
     MultiAxisRoPE,
     Sinusoidal2D,
 )
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.adapters.rotations import on_grids, row_by_row
 from posenc_ref.conformance.calling.grids import Grid
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import timm_bias
-from .library import LibraryFunction, functions_of
-from .rotations import on_grids, row_by_row
 
 LIBRARY = "timm"
 _SINCOS = "layers/pos_embed_sincos.py: "
@@ -48,7 +48,7 @@ def _rotary() -> list[LibraryFunction]:
 
     periods = 0.5 * 180 ** np.linspace(0, 1, 16)
     pixels = 2.0 ** np.linspace(0, np.log2(224) - 1, 16) * np.pi
-    centred = {"offset": -(_SQUARE - 1) / 2}
+    centred: dict[str, Any] = {"offset": -(_SQUARE - 1) / 2}
     mixed = "RotaryEmbeddingMixed, apply_rot_embed_cat"
     return [
         _function("RotaryEmbedding", f"{_SINCOS}RotaryEmbedding, apply_rot_embed", _tuple, _PAIRS),

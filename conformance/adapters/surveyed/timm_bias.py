@@ -17,9 +17,8 @@ from posenc_ref import (
     LogCPB,
     SwinBias,
 )
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.harness.implementation import Implementation
-
-from .library import LibraryFunction, functions_of
 
 #: The window of all modules: its sides differ, which shows which one is used.
 _WINDOW, _HEADS = (4, 6), 3
@@ -32,7 +31,7 @@ def functions() -> list[LibraryFunction]:
     swin, beit = SwinBias(_zeros(7 * 11), window=_WINDOW), BEiTBias(_zeros(80), window=_WINDOW)
     levit = LeViTBias(_zeros(24), window=_WINDOW)
     square = LeViTBias(_zeros(25), window=(5, 5))
-    network = LogCPB(*map(np.zeros, ((128, 2), 128, (_HEADS, 128))), window=_WINDOW)
+    network = LogCPB(np.zeros((128, 2)), np.zeros(128), np.zeros((_HEADS, 128)), window=_WINDOW)
 
     def entry(
         name: str, source: str, build: Any, expected: Encoding, says: str = ""
