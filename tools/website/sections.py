@@ -64,8 +64,8 @@ SECTIONS = (
         "How it is judged",
         "The unit of every error in one worked example, and the tests of the judge itself.",
         (
-            "judging", "generated/kill-matrix", "generated/mutation-testing", "generated/verdicts",
-            "generated/half-precision", "generated/onnx-rotary-tests",
+            "unit", "judging", "generated/kill-matrix", "generated/mutation-testing",
+            "generated/verdicts", "generated/half-precision", "generated/onnx-rotary-tests",
         ),
     ),
     Section(
