@@ -15,12 +15,12 @@ from posenc_ref import (
     MultiAxisRoPE,
     Sinusoidal2D,
 )
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.adapters.rotations import on_grids, row_by_row
 from posenc_ref.conformance.calling.grids import Grid
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import timm_bias
-from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
-from posenc_ref.conformance.adapters.rotations import on_grids, row_by_row
 
 LIBRARY = "timm"
 _SINCOS = "layers/pos_embed_sincos.py: "

@@ -17,9 +17,8 @@ from posenc_ref import (
     LogCPB,
     SwinBias,
 )
-from posenc_ref.conformance.harness.implementation import Implementation
-
 from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.harness.implementation import Implementation
 
 #: The window of all modules: its sides differ, which shows which one is used.
 _WINDOW, _HEADS = (4, 6), 3
