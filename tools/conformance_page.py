@@ -2,7 +2,7 @@
 
 FOLDER gets index.html, which needs no other file, and a badge for each library in badges/.  The
 reports are files of `python tools/libraries.py` or `posenc verify --ndjson`; the default is
-`docs/generated/libraries.ndjson`.  It needs jinja2.
+`docs/generated/libraries.ndjson`.  It needs ``pip install -e ".[site]"``.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 """The page of libraries in a browser: with and without JavaScript, in the dark, on a phone."""
 
 import io
-import shutil
 
 import pytest
 from PIL import Image
@@ -13,19 +12,6 @@ pytestmark = pytest.mark.nightly
 made = tool("conformance_page")
 #: A desktop, a phone, and the phone in the dark.
 SCREENS = {"desktop": (1280, "light"), "phone": (375, "light"), "dark": (375, "dark")}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Return a headless Chromium."""
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no chromium is installed")
-    with sync.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +74,7 @@ def test_it_loads_without_errors_and_fits(opened, folder, screen):
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("name", ["folder", "made_up"])
 def test_axe_finds_no_fault(opened, request, name, screen):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
-    )
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe")
     page = opened(request.getfixturevalue(name), screen=screen)
     # One row of each kind open; all of them take axe minutes.
     page.evaluate(

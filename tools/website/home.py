@@ -4,6 +4,11 @@ from .sections import sections
 
 #: Sections whose index another module writes, or is a page of the repository.
 OWN = {"start", "book", "models", "codes", "api", "tutorials"}
+#: What an index begins with.
+BEGINS = {
+    "conformance": '**<a href="libraries/index.html">The page of libraries</a>**: every function in '
+    "every release that was judged, with filters, time lines, claims and badges.\n\n"
+}
 HOME = """# posenc-ref
 
 The executable specification of Transformer positional encodings, and a suite that judges other
@@ -34,7 +39,7 @@ def made():
     found = {"index": HOME.format(blocks=blocks, names=names)}
     for section in shown:
         if section.name not in OWN:
-            found[f"{section.name}/index"] = index(section)
+            found[f"{section.name}/index"] = index(section, BEGINS.get(section.name, ""))
     return found
 
 
