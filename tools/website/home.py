@@ -6,8 +6,8 @@ from .sections import sections
 OWN = {"start", "book", "models", "codes", "api", "tutorials"}
 #: What an index begins with.
 BEGINS = {
-    "conformance": '**<a href="libraries/index.html">The page of libraries</a>**: every function in '
-    "every release that was judged, with filters, time lines, claims and badges.\n\n"
+    "conformance": '**<a href="libraries/index.html">The page of libraries</a>**: every function '
+    "in every release that was judged, with filters, time lines, claims and badges.\n\n"
 }
 HOME = """# posenc-ref
 
