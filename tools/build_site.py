@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.conformance_page import write  # noqa: E402
+from tools import conformance_page  # noqa: E402
 from tools.website.stage import stage  # noqa: E402
 
 CONFIGURATION = ROOT / "tools/website"
@@ -27,10 +27,10 @@ def build(folder, *options):
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     command += ["--builder", "html", "--jobs", "auto", "--conf-dir", str(CONFIGURATION)]
     command += ["--doctree-dir", str(folder / "doctrees"), *options]
-    code = subprocess.run([*command, str(source), str(folder / "html")], cwd=ROOT).returncode
-    # The page of libraries, to which conformance/index links, is no page of Sphinx.
-    write(folder / "html/conformance/libraries", home="../../index.html")
-    return code
+    failed = subprocess.run([*command, str(source), str(folder / "html")], cwd=ROOT).returncode
+    if not failed:
+        conformance_page.write(folder / "html/conformance/libraries", home="../../index.html")
+    return failed
 
 
 if __name__ == "__main__":

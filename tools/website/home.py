@@ -4,10 +4,13 @@ from .sections import sections
 
 #: Sections whose index another module writes, or is a page of the repository.
 OWN = {"start", "book", "models", "codes", "api", "tutorials"}
-#: What an index begins with.
-BEGINS = {
-    "conformance": '**<a href="libraries/index.html">The page of libraries</a>**: every function '
-    "in every release that was judged, with filters, time lines, claims and badges.\n\n"
+#: What the index of a section says besides its purpose.
+TEXTS = {
+    "conformance": """<a href="libraries/index.html">Libraries, release by release</a>: a matrix
+with filters, a time line for each library, and every claim with the script that shows it. The pages
+below have the same as text, and the surveys of transformers.
+
+"""
 }
 HOME = """# posenc-ref
 
@@ -39,7 +42,7 @@ def made():
     found = {"index": HOME.format(blocks=blocks, names=names)}
     for section in shown:
         if section.name not in OWN:
-            found[f"{section.name}/index"] = index(section, BEGINS.get(section.name, ""))
+            found[f"{section.name}/index"] = index(section, TEXTS.get(section.name, ""))
     return found
 
 

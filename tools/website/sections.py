@@ -76,9 +76,9 @@ SECTIONS = (
         "Conformance",
         "What the functions of real libraries compute.",
         (
-            "libraries", "conformance-page", "generated/identity-cards",
-            "generated/transformers-sweep", "generated/transformers-sweep-other",
-            "generated/whole-models",
+            "libraries", "generated/libraries", "generated/claims", "conformance-page",
+            "generated/identity-cards", "generated/transformers-sweep",
+            "generated/transformers-sweep-other", "generated/whole-models",
         ),
     ),
 )  # fmt: skip
