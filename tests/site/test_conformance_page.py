@@ -1,7 +1,5 @@
 """The page of libraries in a browser: with and without JavaScript, in the dark, on a phone."""
 
-import shutil
-
 import pytest
 
 from tests import survey_rows
@@ -11,19 +9,6 @@ pytestmark = pytest.mark.nightly
 made = tool("conformance_page")
 #: A desktop, a phone, and the phone in the dark.
 SCREENS = {"desktop": (1280, "light"), "phone": (375, "light"), "dark": (375, "dark")}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Return a headless Chromium."""
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no chromium is installed")
-    with sync.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
