@@ -75,8 +75,7 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
 
     x and ``out`` must be contiguous along their last axis; their other axes may have any strides.
     """
-    by, same = library(x, tables), out is x
-    parts = count(threads, x.nbytes)
+    by, same, parts = library(x, tables), out is x, count(threads, x.nbytes)
     if parts == 1:
         _rotate(x, tables, out, by, same)
         return
@@ -151,9 +150,10 @@ def _scratch(
     The half-split layout needs one for x times the sines.  If x is narrower than the tables, two
     more hold x and the result in the dtype of the tables.
     """
+    if len(factors) == 2 and x.dtype == factors[0].dtype:
+        return (np.empty(shape, x.dtype),)
     wide = factors[0].real.dtype
-    need = len(factors) == 2
-    return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
+    return tuple([np.empty(shape, wide) for _ in range(len(factors) + 1)])
 
 
 def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
@@ -202,7 +202,7 @@ def _tile(
     np.multiply(wide, cos, out=result)
     halves = (*x.shape[:-1], 2, half)
     ends = _reshaped(result, halves)
-    np.add(ends, _reshaped(crossed, halves)[..., ::-1, :], out=ends)
+    np.add(ends, crossed.reshape(halves)[..., ::-1, :], out=ends)
     if result is not out:
         np.copyto(out, result, casting="unsafe")
 

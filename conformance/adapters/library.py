@@ -51,13 +51,18 @@ LIBRARIES = {
     "open-clip-torch": "open-clip-torch",
     "vit-pytorch": "vit-pytorch",
     "espnet": "espnet",
+    "timm": "timm",
+    "keras-hub": "keras-hub keras",
+    "equinox": "equinox",
+    "mlx-vlm": "mlx-vlm",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = (
     "mlx-lm", "litgpt", "torchtune", "speechbrain", "torchscale", "positional-encodings",
     "local-attention", "timesfm", "chronos-forecasting", "moshi", "fla-core", "performer-pytorch",
     "transformer-lens", "esm", "torchtitan", "megatron-core", "perceiver-pytorch",
-    "axial-positional-embedding", "open-clip-torch", "vit-pytorch", "espnet",
+    "axial-positional-embedding", "open-clip-torch", "vit-pytorch", "espnet", "timm",
+    "keras-hub", "equinox", "mlx-vlm",
 )  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
@@ -65,13 +70,15 @@ MODULES = (
     "litgpt", "torchtune", "diffusers", "onnx", "mlx",
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
-SURVEYED = tuple(
-    f"surveyed.{name}" for name in (
-        "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
+SURVEYED = (
+    "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
+    *(f"surveyed.{name}" for name in (
+        "timm", "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
-        "open_clip", "vit_pytorch", "espnet",
-    )
+        "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "equinox",
+        "mlx_vlm", "onnx_attention",
+    )),
 )  # fmt: skip
 
 
@@ -95,6 +102,12 @@ class LibraryFunction:
     def __post_init__(self) -> None:
         if (self.expected is None) != bool(self.unknown):
             raise ValueError(f"{self.name}: give either `expected` or `unknown`, not both")
+
+    @property
+    def own_dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes in which ``posenc verify --library`` judges it."""
+        rotation = self.expected is not None and self.expected.family == "rotary"
+        return self.dtypes or (VECTORS if rotation else TABLES)
 
     @property
     def label(self) -> str:

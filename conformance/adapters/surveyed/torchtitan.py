@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from posenc_ref import Llama3Scaling, MultiAxisRoPE, RoPE, Sinusoidal, YaRN
+from posenc_ref import Llama3Scaling, MultiAxisRoPE, RoPE, Sinusoidal, YaRN, preset
 from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
@@ -41,6 +41,10 @@ def functions() -> list[LibraryFunction]:
         common("ComplexRoPE, DeepSeek-V3", "ComplexRoPE, _yarn_inv_freq",
                partial(_rope, **_DEEPSEEK), _PAIRS(scaling=yarn()), dtypes=("float32",),
                says=split),
+        models("DeepSeek-V3 16B, softmax_scale", "deepseek_v3/__init__.py: _16b; "
+               "deepseek_v3/model.py: Attention", _softmax_scale, _PAIRS(scaling=yarn()),
+               dtypes=("float32",),
+               says="mscale is 0.70 in the configuration that is DeepSeek-V2-Lite's otherwise"),
         common("CosSinRoPE", "CosSinRoPE", partial(_rope, "CosSinRoPE"), _HALF(), dtypes=vectors),
         common("CosSinRoPE, gpt-oss", "CosSinRoPE, _yarn_inv_freq",
                partial(_rope, "CosSinRoPE", theta=150000.0, **_GPT_OSS),
@@ -83,6 +87,17 @@ def _rope(name: str = "ComplexRoPE", **settings: Any) -> Implementation:
         return module(x, x, rows)[0]
 
     return _APPLY(apply, tensor_layout="bshd", head_dim=64)
+
+
+def _softmax_scale() -> Implementation:
+    import torch
+    from torchtitan.models import deepseek_v3
+
+    with torch.device("meta"):
+        config = deepseek_v3._16b(attn_backend="flex", moe_comm_backend="standard")
+        scale = config.layers[0].attention.build().softmax_scale
+    declared = preset("deepseek-v2-lite")
+    return Implementation(lambda: scale, "softmax_scale", _LIBRARY, declared, backend="torch")
 
 
 def _mrope() -> Implementation:
