@@ -27,6 +27,8 @@ LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
 LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
 #: Published beta_fast and beta_slow of YaRN.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
+#: Numbers of turns that may be written in place of these.
+_TURNS = (128.0, 64.0, 48.0, 40.0, 32.0, 24.0, 20.0, 16.0, 10.0, 8.0, 4.0, 3.0, 2.0, 1.0, 0.5, 0.25)
 #: The formula of a scaling, and its wrong forms.
 SHAPES = {pr.YaRN: YARN_SHAPES, pr.Llama3Scaling: LLAMA3_SHAPES, pr.NTKScaling: NTK_SHAPES}
 
@@ -189,8 +191,9 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
         for n in LENGTHS:
             yield from _changed(encoding, "", **{length: n})
     if "beta_fast" in fields:
-        for fast, slow in BETAS:
-            yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
+        for fast, slow in dict.fromkeys((*BETAS, *product(_TURNS, _TURNS))):
+            if fast > slow:
+                yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
     if "fraction" in fields:
         yield from _slice_denominators(encoding)
         for fraction in (0.25, 0.5, 0.75, 1.0):
