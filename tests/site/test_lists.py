@@ -44,9 +44,7 @@ def test_a_page_of_the_book_has_its_parts(staged):
 def test_only_a_model_without_positions_is_said_to_have_none(staged):
     """A model whose settings are not public is another thing."""
     for name in presets():
-        said = "no positional encoding" in (staged / f"models/{name}.md").read_text(
-            encoding="utf-8"
-        )
+        page = (staged / f"models/{name}.md").read_text(encoding="utf-8")
         try:
             encodings = posenc_ref.preset(name).encodings.values()
         except ValueError:  # facts must be given
