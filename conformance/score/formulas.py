@@ -7,40 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import (
-    TUPE,
-    Bias,
-    CoPE,
-    DeBERTa,
-    DecomposedRelative,
-    ESPnetLegacy,
-    GatedBias,
-    LieRE,
-    PaTH,
-    PoPE,
-    PRoPE,
-    Score,
-    SelectiveRoPE,
-    Shaw,
-    TransformerXL,
-    XPos,
-)
+from posenc_ref import Bias, Score
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.steps import changes, computed, plain_steps
 from posenc_ref.conformance.oracle.scores import Scored
 
-from . import camera_formula, liere_formula, offset_formulas, other_formulas, path_formulas
-from .formula_parts import Terms
-
-Formula = Callable[[Scored, Steps], Terms]
-
-
-def formula_of(declared: Any) -> Formula | None:
-    """Return the formula of the class of an encoding, or None if there is none here."""
-    return next((of for form, of in _FORMS if isinstance(declared, form)), None)
+from .registered import Formula, formula_of
 
 
 def changed_steps(first: Scored) -> Iterator[Mistake]:
@@ -93,21 +68,3 @@ def _predict(formula: Formula, change: Any) -> Callable[[Scored], Truth]:
         return Truth(value, np.maximum(whole, size), np.broadcast_to(angle, value.shape))
 
     return predict
-
-
-_FORMS: tuple[tuple[type, Formula], ...] = (
-    (DeBERTa, offset_formulas.deberta),
-    (Shaw, offset_formulas.shaw),
-    (ESPnetLegacy, offset_formulas.espnet),
-    (TransformerXL, offset_formulas.transformer_xl),
-    (GatedBias, other_formulas.gated),
-    (TUPE, other_formulas.tupe),
-    (CoPE, other_formulas.cope),
-    (DecomposedRelative, other_formulas.decomposed),
-    (PoPE, other_formulas.pope),
-    (LieRE, liere_formula.liere),
-    (PaTH, path_formulas.path),
-    (PRoPE, camera_formula.prope),
-    (SelectiveRoPE, path_formulas.selective),
-    (XPos, other_formulas.xpos),
-)
