@@ -13,6 +13,7 @@ from posenc_ref.angles import decimal_context
 from posenc_ref.conformance.exact.schedules import examples
 from posenc_ref.schedules.scaling import standard_schedule
 from tests.night import by_day
+from tests.tool import tool
 
 FACTORS = st.sampled_from([1.0, 2.0, 3.7, 8.0, 40.0]) | st.floats(1, 1e4)
 BASES = st.sampled_from([1e4, 1.5e5, 5e5, 1e6]) | st.floats(10, 1e8)
@@ -223,3 +224,10 @@ def test_given_frequencies_are_those_of_the_schedule_they_came_from():
     given_rope = pr.RoPE(64, layout="half", scaling=pr.GivenFrequencies(yarn.frequencies()))
     assert (given_rope.frequencies() == yarn.frequencies()).all()
     assert (given_rope.replace(base=7.0).frequencies() == yarn.frequencies()).all()
+
+
+def test_the_table_of_the_page_is_that_of_the_entries():
+    module = tool("schedules_table")
+    text = module.PAGE.read_text("utf-8")
+    assert module.renewed(text) == text
+    assert module.renewed(text.replace("| `RIFLEx(k, L)`", "| `?`")) == text
