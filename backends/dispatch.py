@@ -15,19 +15,22 @@ from posenc_ref import _validate as validate
 from .fused_rotary import FusedRotary
 from .fused_table import FusedTable
 from .kernels.tensor_layouts import TENSOR_LAYOUTS
+from .kernels.threads import checked
 from .toeplitz import FusedBias
 
 
 @overload
-def fused(encoding: Rotary, *, tensor_layout: str = "bhsd") -> FusedRotary: ...
+def fused(
+    encoding: Rotary, *, tensor_layout: str = "bhsd", threads: int | None = None
+) -> FusedRotary: ...
 @overload
-def fused(encoding: Sinusoidal) -> FusedTable: ...
+def fused(encoding: Sinusoidal, *, threads: int | None = None) -> FusedTable: ...
 @overload
-def fused(encoding: Bias) -> FusedBias: ...
+def fused(encoding: Bias, *, threads: int | None = None) -> FusedBias: ...
 
 
 def fused(
-    encoding: Encoding, *, tensor_layout: str = "bhsd"
+    encoding: Encoding, *, tensor_layout: str = "bhsd", threads: int | None = None
 ) -> FusedRotary | FusedTable | FusedBias:
     """Return a callable that applies an encoding by the fastest correct path.
 
@@ -45,6 +48,11 @@ def fused(
         For rotary encodings, the order of the axes of x: batch, heads, sequence, head dimension;
         ``t`` is the packed sequence, and ``(hd)`` one axis for heads and channels.  Positions stay
         (S,) or (B, S).
+    threads : int, optional
+        The most threads that a call on NumPy arrays uses; small arrays take fewer. By default as
+        many as ``OMP_NUM_THREADS`` (or ``OPENBLAS_NUM_THREADS``, ``MKL_NUM_THREADS``) says, or else
+        one for every core of the process; one in a worker process. The results do not depend on
+        it. Other libraries have their own settings.
 
     Returns
     -------
@@ -56,7 +64,7 @@ def fused(
     ------
     TypeError, ValueError
         The encoding is of another family, tensor_layout is unknown, or it is given for an encoding
-        that is not rotary.
+        that is not rotary; threads is no positive integer.
 
     Examples
     --------
@@ -70,19 +78,20 @@ def fused(
     'numpy: a view of 65528 numbers'
     """
     validate.choice("tensor_layout", tensor_layout, TENSOR_LAYOUTS)
+    threads = checked(threads)
     if isinstance(encoding, XPos):
         raise TypeError(
             "encoding must rotate queries and keys alike, which XPos does not: call its "
             "apply_queries and apply_keys, which accept arrays of every library"
         )
     if isinstance(encoding, Rotary):
-        return FusedRotary(encoding, tensor_layout)
+        return FusedRotary(encoding, tensor_layout, threads)
     if tensor_layout != "bhsd":
         raise ValueError(f"tensor_layout is for rotary encodings, got {encoding!r}")
     if isinstance(encoding, Sinusoidal):
-        return FusedTable(encoding)
+        return FusedTable(encoding, threads)
     if isinstance(encoding, Bias):
-        return FusedBias(encoding)
+        return FusedBias(encoding, threads)
     raise TypeError(
         "encoding must be a rotary encoding, a Sinusoidal or a bias, got "
         f"{type(encoding).__name__}{_instead(encoding)}"

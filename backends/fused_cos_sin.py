@@ -20,6 +20,7 @@ def cos_sin(
     seq_len: int | None,
     dtype: Any,
     out: tuple[np.ndarray, np.ndarray] | None,
+    threads: int | None,
 ) -> tuple[tuple[Array, Array], str]:
     """Return the cos and sin tables, and the name of the path that made them."""
     p = encoding._positions(positions)
@@ -48,6 +49,7 @@ def cos_sin(
         axes,
         offset=encoding.offset,
         amplitude=float(encoding.attention_factor(length)),
+        threads=threads,
     )
     return (cos, sin), f"{by}: angle addition, {cos.dtype}"
 

@@ -25,24 +25,32 @@ from .rotation import rotate, rotate_cupy
 class FusedRotary:
     """A rotary encoding with fast paths and cached tables: :func:`posenc_ref.backends.fused`."""
 
-    def __init__(self, encoding: Rotary, tensor_layout: str, inverse: bool = False) -> None:
+    def __init__(
+        self,
+        encoding: Rotary,
+        tensor_layout: str,
+        threads: int | None = None,
+        inverse: bool = False,
+    ) -> None:
         self.encoding = encoding
         self.tensor_layout = tensor_layout
+        self.threads = threads
         self._inverse = inverse
-        self._tables = RotaryTables(encoding, inverse)
+        self._tables = RotaryTables(encoding, inverse, threads)
 
     def __repr__(self) -> str:
-        shown = f"fused({self.encoding!r}, tensor_layout={self.tensor_layout!r})"
+        threads = "" if self.threads is None else f", threads={self.threads}"
+        shown = f"fused({self.encoding!r}, tensor_layout={self.tensor_layout!r}{threads})"
         return f"{shown}.inverse" if self._inverse else shown
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copies, and workers that receive one, make their own tables.
-        return type(self), (self.encoding, self.tensor_layout, self._inverse)
+        return type(self), (self.encoding, self.tensor_layout, self.threads, self._inverse)
 
     @cached_property
     def inverse(self) -> FusedRotary:
         """The fast form of ``encoding.inverse``, with the same methods."""
-        return type(self)(self.encoding, self.tensor_layout, not self._inverse)
+        return type(self)(self.encoding, self.tensor_layout, self.threads, not self._inverse)
 
     def __call__(
         self,
@@ -89,7 +97,7 @@ class FusedRotary:
             result, path = self._specification(x, view, positions, seq_len, out), reason
         else:
             found = source.of(view, positions, seq_len)
-            result = rotate(x, view, found, layout, out)
+            result = rotate(x, view, found, layout, out, self.threads)
             path = path_name(found, x) if explain else ""
         return (result, path) if explain else result
 
@@ -154,7 +162,7 @@ class FusedRotary:
         library, ``encoding.cos_sin`` makes the tables in that library.  ``inverse.cos_sin`` returns
         the same tables.
         """
-        made, path = cos_sin(self.encoding, positions, seq_len, dtype, out)
+        made, path = cos_sin(self.encoding, positions, seq_len, dtype, out, self.threads)
         return (made, path) if explain else made
 
     def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
@@ -181,7 +189,7 @@ class FusedRotary:
             )
         length = self.encoding._seq_len(seq_len, p)
         tables = self._tables.make(values, length, like)
-        return Prepared(repr(self), self.tensor_layout, tables, like)
+        return Prepared(repr(self), self.tensor_layout, tables, like, self.threads)
 
     def _specification(
         self, x: Array, view: Array, positions: Any, seq_len: int | None, out: Array | None
@@ -207,4 +215,4 @@ def _rotate_chunk(
 @functools.lru_cache(maxsize=16)
 def _of_worker(encoding: Rotary, inverse: bool) -> FusedRotary:
     """Return the instance that rotates all chunks in this worker process, cached."""
-    return FusedRotary(encoding, "bhsd", inverse)
+    return FusedRotary(encoding, "bhsd", 1, inverse)  # Dask has a thread for every core

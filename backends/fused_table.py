@@ -16,11 +16,13 @@ from .kernels.phasors import write
 class FusedTable:
     """A sinusoidal encoding whose tables are made fast; see :func:`posenc_ref.backends.fused`."""
 
-    def __init__(self, encoding: Sinusoidal) -> None:
+    def __init__(self, encoding: Sinusoidal, threads: int | None = None) -> None:
         self.encoding = encoding
+        self.threads = threads
 
     def __repr__(self) -> str:
-        return f"fused({self.encoding!r})"
+        threads = "" if self.threads is None else f", threads={self.threads}"
+        return f"fused({self.encoding!r}{threads})"
 
     def __call__(
         self,
@@ -55,6 +57,7 @@ class FusedTable:
             Columns(flat, sin_at),
             offset=encoding.offset,
             amplitude=encoding.scale,
+            threads=self.threads,
         )
         if encoding.odd == "zero-pad" and encoding.dim % 2:
             flat[:, -1] = 0

@@ -35,10 +35,12 @@ class Prepared:
 
     # jax.jit needs a weak reference to the function that it traces.
     __slots__ = ("__weakref__", "_dtype", "_kind", "_layout", "_library", "_name", "_plain",
-                 "_rows", "_tables")  # fmt: skip
+                 "_rows", "_tables", "_threads")  # fmt: skip
 
-    def __init__(self, name: str, layout: str, tables: Tables, like: Array) -> None:
-        self._name, self._layout, self._tables = name, layout, tables
+    def __init__(
+        self, name: str, layout: str, tables: Tables, like: Array, threads: int | None
+    ) -> None:
+        self._name, self._layout, self._tables, self._threads = name, layout, tables, threads
         self._library, self._dtype = library(like), like.dtype
         # Tables made with a Parameter as ``like`` accept plain tensors.
         self._kind = tensor_type() if self._library == "torch" else type(like)
@@ -95,4 +97,4 @@ class Prepared:
         tables = tables.window(start, start + count)
         if isinstance(x, np.ndarray) and x.strides[-1] != x.itemsize:
             raise ValueError("x must be contiguous along its last axis, got other strides")
-        return rotate(x, view, tables, self._layout, out)
+        return rotate(x, view, tables, self._layout, out, self._threads)

@@ -41,8 +41,8 @@ class RotaryTables:
         property ``encoding.num_axes``.
     """
 
-    def __init__(self, encoding: Rotary, inverse: bool) -> None:
-        self.encoding, self.inverse = encoding, inverse
+    def __init__(self, encoding: Rotary, inverse: bool, threads: int | None = None) -> None:
+        self.encoding, self.inverse, self.threads = encoding, inverse, threads
         own = type(encoding)
         plain = own.apply is Rotary.apply and own._tables is Rotary._tables
         plain = plain and own.inverse is Rotary.inverse
@@ -132,8 +132,9 @@ class RotaryTables:
     def _phasors(self, values: np.ndarray, length: int | None, kind: str) -> np.ndarray:
         axes = self.encoding.axes()
         return rotary_phasors(
-            self.encoding, values, length, dtype=np.dtype(kind), axes=axes, inverse=self.inverse
-        )
+            self.encoding, values, length, dtype=np.dtype(kind), axes=axes, inverse=self.inverse,
+            threads=self.threads,
+        )  # fmt: skip
 
 
 def on_host(p: Positions) -> np.ndarray:
@@ -155,4 +156,5 @@ def path_name(tables: Tables, x: Array) -> str:
         made = ", from a table" if tables.table else ", angles made in the kernel"
     elif isinstance(tables, TorchTables):
         made = torch_rotary.kernel(x)
-    return f"{library(x)}: {' and '.join(kinds)}, {inside}{made}"
+    by = numpy_rotary.library(x, tables) if isinstance(tables, NumpyTables) else library(x)
+    return f"{by}: {' and '.join(kinds)}, {inside}{made}"

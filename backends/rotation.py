@@ -18,7 +18,14 @@ from .kernels.torch_rotary import TorchTables
 from .rotary_tables import Tables
 
 
-def rotate(x: Array, view: Array, tables: Tables, layout: str, out: Array | None) -> Array:
+def rotate(
+    x: Array,
+    view: Array,
+    tables: Tables,
+    layout: str,
+    out: Array | None,
+    threads: int | None = None,
+) -> Array:
     """Return ``x`` rotated, in its own layout; ``view`` is x with heads first."""
     if isinstance(tables, TorchTables):
         return _rotate_torch(x, view, tables, layout, out)
@@ -32,7 +39,7 @@ def rotate(x: Array, view: Array, tables: Tables, layout: str, out: Array | None
         out = np.empty(x.shape, x.dtype)
     elif checked_like(out, x) is not x and np.may_share_memory(out, x):
         # x and out may overlap in part: rotate into a new array and copy it.
-        out[...] = rotate(x, view, tables, layout, None)
+        out[...] = rotate(x, view, tables, layout, None, threads)
         return out
     if out is x:
         into = view
@@ -41,7 +48,7 @@ def rotate(x: Array, view: Array, tables: Tables, layout: str, out: Array | None
     if x.size:
         # Without the class of a memory-mapped array, whose every slice takes Python code.
         given = np.asarray(view)
-        numpy_rotary.rotate(given, tables, given if into is view else np.asarray(into))
+        numpy_rotary.rotate(given, tables, given if into is view else np.asarray(into), threads)
     return out
 
 

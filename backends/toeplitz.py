@@ -13,16 +13,19 @@ from posenc_ref._namespace import class_of, finish, is_array, library
 
 from .kernels import numba_loops
 from .kernels.output import checked_shape, empty_floats
+from .kernels.threads import count, cuts, share
 
 
 class FusedBias:
     """A bias with a fast way to make its matrix; see :func:`posenc_ref.backends.fused`."""
 
-    def __init__(self, encoding: Bias) -> None:
+    def __init__(self, encoding: Bias, threads: int | None = None) -> None:
         self.encoding = encoding
+        self.threads = threads
 
     def __repr__(self) -> str:
-        return f"fused({self.encoding!r})"
+        threads = "" if self.threads is None else f", threads={self.threads}"
+        return f"fused({self.encoding!r}{threads})"
 
     def __call__(
         self,
@@ -57,10 +60,13 @@ class FusedBias:
         view = toeplitz_view(row, q_len, k_len)
         if out is None:
             return (view, f"numpy: a view of {row.size} numbers") if explain else view
+        parts = count(self.threads, out.nbytes)
         if by_numba := numba_loops.writes_toeplitz(out):
-            numba_loops.write_toeplitz(row, out)
+            numba_loops.write_toeplitz(row, out, cuts(len(row) * q_len, parts))
+        elif len(row) >= parts:
+            share(lambda at: np.copyto(out[at], view[at]), cuts(len(row), parts))
         else:
-            np.copyto(out, view)
+            share(lambda at: np.copyto(out[:, at], view[:, at]), cuts(q_len, parts))
         by = "numba" if by_numba else "numpy"
         return (out, f"{by}: {row.size} numbers, copied into the full matrix") if explain else out
 

@@ -1,4 +1,4 @@
-"""Time rotary embeddings of posenc_ref and other libraries on one CPU thread.
+"""Time rotary embeddings of posenc_ref and other libraries on one CPU thread, some on two.
 
     python benchmarks/rope.py                         # [1, 32, 4096, 128], a few minutes
     python benchmarks/rope.py --shape 1,8,512,64 --rounds 5 --markdown out.md --json out.json
@@ -31,12 +31,13 @@ from timing import (
     record,
     table,
 )
+from ways import CORES, NUMBA, SEVERAL, by, multiply
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
 
 LAYOUTS = ("interleaved", "half")
-PACKAGES = ("numpy", "torch", "transformers", "x-transformers", "rotary-embedding-torch",
+PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers", "rotary-embedding-torch",
             "onnxruntime", "mlx", "jax")  # fmt: skip
 
 
@@ -75,19 +76,30 @@ class Case:
 
 
 def limits(case):
-    out, k = np.empty_like(case.x), np.float32(1.01)
+    out = np.empty_like(case.x)
     case.add("limit: np.copyto", lambda: np.copyto(out, case.x))
     if case.dtype == "float32":
-        case.add("limit: one-pass multiply", lambda: np.multiply(case.x, k, out=out))
+        case.add("limit: one-pass multiply", lambda: multiply(case.x, out))
+        if CORES >= SEVERAL:
+            name = f"limit: one-pass multiply, {SEVERAL} threads"
+            case.add(name, lambda: multiply(case.x, out, SEVERAL))
         case.add("limit: fresh copy", lambda: case.x.copy())
 
 
 def ours_numpy(case):
     out = np.empty_like(case.x)
     for layout, encoding in case.encodings.items():
-        ready = fused(encoding).prepare(range(case.length), like=case.x)
-        case.add(f"ours NumPy {layout}, out=", lambda r=ready: r(case.x, out=out), layout)
-        case.add(f"ours NumPy {layout}, fresh", lambda r=ready: r(case.x), layout)
+        # Numba has no loop for wide pairs side by side: NumPy needs one pass.
+        one_pass = case.dtype == "float32" and layout == "interleaved"
+        for several in range(1, 1 + min(CORES, SEVERAL)):
+            ready = fused(encoding, threads=several).prepare(range(case.length), like=case.x)
+            ending = "" if several == 1 else f", {several} threads"
+            for numba in (False, True)[: 1 + (NUMBA and not one_pass)]:
+                name = f"ours {'Numba' if numba else 'NumPy'} {layout}"
+                there = by(numba, lambda r=ready: r(case.x, out=out))
+                case.add(f"{name}, out={ending}", there, layout)
+                if several == 1:
+                    case.add(f"{name}, fresh", by(numba, lambda r=ready: r(case.x)), layout)
 
 
 def ours_torch(case, compiled):
@@ -96,6 +108,7 @@ def ours_torch(case, compiled):
     x = case.tensor()
     out = torch.empty_like(x)
     torch.set_grad_enabled(False)
+    case.add("limit: torch fresh copy", lambda: x.clone())
     for layout, encoding in case.encodings.items():
         ready = fused(encoding).prepare(range(case.length), like=x)
         name = f"ours torch {layout}"
@@ -104,6 +117,20 @@ def ours_torch(case, compiled):
         if compiled:
             whole = torch.compile(lambda x, r=ready: r(x), fullgraph=True)
             case.add(f"{name}, compiled", lambda w=whole: w(x), layout, _torch)
+            case.add(f"{name}, compiled, and backward", _both(whole, x))
+
+
+def _both(whole, x):
+    """Return a call forward and backward; its gradient is a new tensor."""
+    import torch
+
+    some, upstream = x.clone().requires_grad_(), torch.ones_like(x)
+
+    def run():
+        with torch.enable_grad():
+            return torch.autograd.grad(whole(some), some, upstream)
+
+    return run
 
 
 def transformers(case, compiled):
@@ -129,6 +156,7 @@ def transformers(case, compiled):
     if compiled:
         whole = torch.compile(llama)
         case.add("transformers Llama (half), compiled", lambda: whole(x), "half", _torch)
+        case.add("transformers Llama (half), compiled, and backward", _both(whole, x))
     table = create_sinusoidal_positions(case.length, case.dim)
     sine, cosine = table[None].to(x.dtype).chunk(2, dim=-1)
     swapped = x.transpose(1, 2).contiguous()  # GPT-J has (B, S, H, D)

@@ -11,7 +11,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import importlib.util
 import sys
 
 import numpy as np
@@ -26,32 +25,20 @@ from timing import (
     record,
     table,
 )
+from ways import NUMBA, by
 
 import posenc_ref as pr
 from posenc_ref.backends import fused, toeplitz_view
-from posenc_ref.backends.kernels import numba_loops
 
 PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
-NUMBA = importlib.util.find_spec("numba") is not None
-#: With Numba imported, large tables use it; this threshold leaves them to NumPy.
-USUAL, NEVER = numba_loops.LEAST, 2**62
 
 
 def both_ways(call, kinds=("out=", "fresh")):
     """Return candidates with Numba and with NumPy only; ``call`` takes whether to use ``out``."""
-
-    def timed(least, there):
-        def run():
-            numba_loops.LEAST = least
-            return call(there)
-
-        return run
-
     found = []
-    for name, least in (("ours with Numba", USUAL), ("ours NumPy alone", NEVER)):
-        if least == USUAL and not NUMBA:
-            continue
-        found += [Candidate(f"{name}, {kind}", timed(least, kind == "out=")) for kind in kinds]
+    for name, numba in (("ours with Numba", True), ("ours NumPy alone", False))[not NUMBA :]:
+        for kind in kinds:
+            found.append(Candidate(f"{name}, {kind}", by(numba, lambda k=kind: call(k == "out="))))
     return found
 
 
@@ -221,9 +208,6 @@ def main():
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-
-    if NUMBA:
-        import numba  # noqa: F401
 
     def scaled(n):
         return max(64, round(n * options.scale))

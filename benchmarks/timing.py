@@ -139,6 +139,9 @@ def environment(*packages):
         found["cpu"] = line.split(":", 1)[1].strip()
     except (OSError, StopIteration):
         found["cpu"] = platform.processor() or "unknown"
+    found["cores"] = os.cpu_count()
+    if hasattr(os, "getloadavg"):  # not on Windows; other work makes all numbers worse
+        found["load"] = f"{os.getloadavg()[0]:.1f}"
     found["threads"] = os.environ.get("OMP_NUM_THREADS", "as the libraries choose")
     for package in packages:
         try:

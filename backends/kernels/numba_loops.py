@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .threads import share
+
 #: Below this many numbers, NumPy takes less time than compiling a loop would.
 LEAST = 2**22
 
@@ -50,15 +52,23 @@ def _supports(out: np.ndarray) -> bool:
     return known and "numba" in sys.modules
 
 
-def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
-    """Write ``out[h, i, j] = row[h, j - i + Q - 1]``."""
-    _compiled(_toeplitz)(row, out)
+def write_toeplitz(row: np.ndarray, out: np.ndarray, shares: list[slice]) -> None:
+    """Write ``out[h, i, j] = row[h, j - i + Q - 1]`` for shares of the rows ``h Q + i``."""
+    loop = _compiled(_toeplitz)
+    share(lambda at: loop(row, out, at.start, at.stop), shares)
 
 
 def write_phasors(
-    coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
+    coarse: np.ndarray,
+    fine: np.ndarray,
+    index: np.ndarray,
+    cos: Columns,
+    sin: Columns,
+    shares: list[slice],
 ) -> None:
     """Write the real parts of phasors to ``cos`` and their imaginary parts to ``sin``.
+
+    Each of the ``shares`` of the rows is written by one thread.
 
     Row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``.
     """
@@ -70,9 +80,13 @@ def write_phasors(
         # two thirds of the time.
         a, b, d, cos, sin = b, a, -d, sin, cos
     one, two = cos.range, sin.range
-    _compiled(loop)(
-        a, b, c, d, index, cos.array, one.start, len(one), sin.array, two.start, len(two)
-    )
+    compiled = _compiled(loop)
+
+    def rows_of(at: slice) -> None:
+        re, im = cos.array[at], sin.array[at]
+        compiled(a, b, c, d, index[at], re, one.start, len(one), im, two.start, len(two))
+
+    share(rows_of, shares)
 
 
 def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
@@ -120,18 +134,26 @@ def _adjacent(
             row[2 * k + 1] = ar[k] * dr[k] + br[k] * cr[k]
 
 
-def _toeplitz(row: Any, out: Any) -> None:
-    heads, queries, keys = out.shape
-    for h in range(heads):
-        for i in range(queries):
-            numbers, goal = row[h, queries - 1 - i :], out[h, i]
-            for j in range(keys):
-                goal[j] = numbers[j]
+def _toeplitz(row: Any, out: Any, start: int, stop: int) -> None:
+    queries, keys = out.shape[1:]
+    for r in range(start, stop):
+        h, i = r // queries, r % queries
+        numbers, goal = row[h, queries - 1 - i :], out[h, i]
+        for j in range(keys):
+            goal[j] = numbers[j]
 
 
 @functools.cache
 def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
+    # A fused multiply-add rounds once, and takes half the instructions.
+    return jit(loop, fastmath={"contract"})
+
+
+def jit(loop: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Return a loop that is compiled at its first call, and kept on disk if possible."""
     import numba
 
-    # A fused multiply-add rounds once, and takes half the instructions.
-    return numba.njit(fastmath={"contract"}, nogil=True)(loop)  # type: ignore[no-any-return]
+    try:
+        return numba.njit(nogil=True, cache=True, **options)(loop)  # type: ignore[no-any-return]
+    except RuntimeError:  # no folder for the cache can be written
+        return numba.njit(nogil=True, **options)(loop)  # type: ignore[no-any-return]

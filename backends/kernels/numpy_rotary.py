@@ -10,17 +10,23 @@ rotated, and rounded once.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from .caches import second_level
 from .pair_runs import PairRun, unrotated
+from .threads import count, cuts, share
 
-#: Bytes of a tile, and of each of the three tiles for float16 and bfloat16: less than 1 MiB in all.
-_TILE, _WIDENED = 512 * 1024, 256 * 1024
+#: An array of fewer numbers is rotated before a compiled loop is read from disk.
+_COMPILED = 2**16
 #: An array of at most this many bytes is one tile.
 _SMALL = 64 * 1024
+#: The heads of a tile, if there are so many: its rows of the tables are a quarter of the others.
+_HEADS = 4
 #: NumPy 2.0, whose reshape has no ``copy``.
 _NUMPY_2_0 = np.__version__.startswith("2.0.")
 
@@ -64,21 +70,70 @@ def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> Num
     return NumpyTables(runs, unrotated(runs, dim), tuple(factors), dim)
 
 
-def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray) -> None:
+def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | None = None) -> None:
     """Rotate ``x`` (..., S, dim) into ``out``; ``out`` is x itself or does not overlap x.
 
     x and ``out`` must be contiguous along their last axis; their other axes may have any strides.
     """
+    by, same, parts = library(x, tables), out is x, count(threads, x.nbytes)
+    if parts == 1:
+        _rotate(x, tables, out, by, same)
+        return
+    # The first axis that is long enough: each thread writes memory of its own.
+    lengths = x.shape[:-1]
+    axis = next((a for a, n in enumerate(lengths) if n >= parts), int(np.argmax(lengths)))
+
+    def work(at: slice) -> None:
+        index = (slice(None),) * axis + (at,)
+        cut = _cut(tables, axis - x.ndim, at)
+        _rotate(x[index], cut, out[index], by, same)
+
+    share(work, cuts(lengths[axis], parts))
+
+
+def library(x: np.ndarray, tables: NumpyTables) -> str:
+    """Return the library that rotates ``x``: numba, if one of the runs takes its loop, or numpy."""
+    if x.size < _COMPILED or "numba" not in sys.modules:
+        return "numpy"
+    pieces = zip(tables.runs, tables.factors, strict=True)
+    return "numpy" if all(_is_product(x, *piece) for piece in pieces) else "numba"
+
+
+def _is_product(x: np.ndarray, run: PairRun, factors: tuple[np.ndarray, ...]) -> bool:
+    """Return whether NumPy rotates a run in one pass: as complex numbers of the dtype of x."""
+    return run.interleaved and x.itemsize * 2 == factors[0].itemsize
+
+
+def _cut(tables: NumpyTables, axis: int, at: slice) -> NumpyTables:
+    """Return the tables of a part of x; ``axis`` is negative."""
+
+    def part(table: np.ndarray) -> np.ndarray:
+        if -axis > table.ndim or table.shape[axis] == 1:
+            return table  # for every index of this axis
+        index: list[Any] = [slice(None)] * table.ndim
+        index[axis] = at
+        found: np.ndarray = table[tuple(index)]
+        return found
+
+    factors = tuple(tuple(map(part, f)) for f in tables.factors)
+    return NumpyTables(tables.runs, tables.unrotated, factors, tables.dim)
+
+
+def _rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: bool) -> None:
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
         kind = factors[0].dtype
-        if run.interleaved and x.itemsize * 2 == kind.itemsize:
+        if _is_product(x, run, factors):
             np.multiply(part.view(kind), factors[0], out=into.view(kind))
+        elif by == "numba":
+            from . import numba_rotary
+
+            numba_rotary.rotate(part, factors, into)
         elif part.size * kind.itemsize <= _SMALL:
             _tile(part, factors, into, _scratch(part, factors, part.shape))
         else:
             _tiled(part, factors, into)
-    if out is not x:
+    if not same:
         for kept in tables.unrotated:
             out[..., kept] = x[..., kept]
 
@@ -95,24 +150,26 @@ def _scratch(
     The half-split layout needs one for x times the sines.  If x is narrower than the tables, two
     more hold x and the result in the dtype of the tables.
     """
+    if len(factors) == 2 and x.dtype == factors[0].dtype:
+        return (np.empty(shape, x.dtype),)
     wide = factors[0].real.dtype
-    need = len(factors) == 2
-    return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
+    return tuple([np.empty(shape, wide) for _ in range(len(factors) + 1)])
 
 
 def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
     wide = factors[0].real.dtype
-    room = _TILE if x.dtype == wide else _WIDENED
+    room = second_level() // 8  # x, out, scratch and tables fit in the cache together
     scratch: tuple[np.ndarray, ...] = ()
     for heads, into, tables in _planes(x, factors, out):
-        count, rows, width = heads.shape
-        tall = max(1, min(rows, room // (width * wide.itemsize)))
-        many = max(1, min(count, room // (width * wide.itemsize * tall)))
+        rows, width = heads.shape[1:]
+        row = width * wide.itemsize
+        tall = max(1, min(rows, room // (row * min(heads.shape[0], _HEADS))))
+        many = max(1, min(heads.shape[0], room // (row * tall)))
         if not scratch:
             scratch = _scratch(x, factors, (many, tall, width))
         for p in range(0, rows, tall):
             here = tuple(t[..., p : p + tall, :] for t in tables)
-            for h in range(0, count, many):
+            for h in range(0, heads.shape[0], many):
                 tile, goal = heads[h : h + many, p : p + tall], into[h : h + many, p : p + tall]
                 mine = tuple(t[h : h + many] if t.ndim == 3 else t for t in here)
                 work = tuple(s[: tile.shape[0], : tile.shape[1]] for s in scratch)
@@ -145,7 +202,7 @@ def _tile(
     np.multiply(wide, cos, out=result)
     halves = (*x.shape[:-1], 2, half)
     ends = _reshaped(result, halves)
-    np.add(ends, _reshaped(crossed, halves)[..., ::-1, :], out=ends)
+    np.add(ends, crossed.reshape(halves)[..., ::-1, :], out=ends)
     if result is not out:
         np.copyto(out, result, casting="unsafe")
 

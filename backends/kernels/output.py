@@ -21,10 +21,13 @@ def checked_like(out: Any, x: Array) -> Any:
             f"{tuple(out.shape)} and {dtype_name(out)}"
         )
     if isinstance(out, np.ndarray):
-        _check_writeable(out)
+        flags = out.flags
+        _check_writeable(flags)
+        if flags.c_contiguous:
+            return out
         if out.size and out.strides[-1] != out.itemsize:
             raise ValueError("out must be contiguous along its last axis, got other strides")
-        _check_overlap(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
+        _check_overlap(out.shape, out.strides, False, out.itemsize)
     elif library(out) == "torch":
         _check_overlap(out.shape, out.stride(), out.is_contiguous(), 1)
     elif library(out) == "cupy":
@@ -66,7 +69,7 @@ def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         raise ValueError(f"out must have shape {shape}, got {out.shape}")
     if dtype is not None and out.dtype != _numpy_dtype(dtype):
         raise ValueError(f"out must have the dtype given as dtype=, {dtype}, got {out.dtype}")
-    _check_writeable(out)
+    _check_writeable(out.flags)
     _check_overlap(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
     return out
 
@@ -125,6 +128,6 @@ def _check_overlap(
         reach = step * (size - 1) + reach
 
 
-def _check_writeable(out: np.ndarray) -> None:
-    if not out.flags.writeable:
+def _check_writeable(flags: Any) -> None:
+    if not flags.writeable:
         raise ValueError("out must be writeable, got a read-only array")

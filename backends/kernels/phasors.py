@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,11 @@ from posenc_ref import Rotary
 from posenc_ref.angles import Turns, cos_sin
 
 from . import numba_loops
+from .caches import second_level
 from .numba_loops import Columns
+from .threads import count, cuts, share
 
-#: Bytes of a block that fits in the second-level cache.
+#: The most bytes of the small table of neighbouring positions.
 _BLOCK = 1024 * 1024
 #: Entries of a block of exact angles: its thirty intermediate arrays fit in that cache too.
 _FEW = 8192
@@ -44,6 +47,7 @@ def rotary_phasors(
     dtype: np.dtype,
     axes: np.ndarray | None,
     inverse: bool,
+    threads: int | None = None,
 ) -> np.ndarray:
     """Return the :func:`phasors` of a rotary encoding, including its factor and sign."""
     amplitude, sign = factor_and_sign(encoding, length, inverse)
@@ -55,6 +59,7 @@ def rotary_phasors(
         axes=axes,
         amplitude=amplitude,
         sign=sign,
+        threads=threads,
     )
 
 
@@ -67,6 +72,7 @@ def phasors(
     axes: np.ndarray | None = None,
     amplitude: float = 1.0,
     sign: int = 1,
+    threads: int | None = None,
 ) -> np.ndarray:
     """Return ``amplitude * e^(i sign (p + offset) w)`` (..., pairs) for float64 positions p (...).
 
@@ -77,7 +83,10 @@ def phasors(
     out = np.empty((int(np.prod(shape)), turns.t1.size), dtype)
     numbers = out.view(out.real.dtype)
     cos, sin = (Columns(numbers, slice(part, None, 2)) for part in (0, 1))
-    write_axes(positions, turns, cos, sin, axes, offset=offset, amplitude=amplitude, sign=sign)
+    write_axes(
+        positions, turns, cos, sin, axes,
+        offset=offset, amplitude=amplitude, sign=sign, threads=threads,
+    )  # fmt: skip
     return out.reshape(*shape, turns.t1.size)
 
 
@@ -91,11 +100,14 @@ def write_axes(
     offset: float,
     amplitude: float,
     sign: int = 1,
+    threads: int | None = None,
 ) -> str:
     """Call :func:`write` for positions (...), or (A, ...) where pair k uses ``axes[k]``."""
     if axes is None:
         flat = positions.reshape(-1)
-        return write(flat, turns, cos, sin, offset=offset, amplitude=amplitude, sign=sign)
+        return write(
+            flat, turns, cos, sin, offset=offset, amplitude=amplitude, sign=sign, threads=threads
+        )
     cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
     for axis in np.unique(axes):
         columns = np.flatnonzero(axes == axis)
@@ -103,8 +115,14 @@ def write_axes(
         part = Turns(t1, t2, t3, turns.fastest)
         p = positions[axis].reshape(-1)
         found = _factors(p, part, offset, amplitude, sign)
-        for rows, block in _blocks(p, part, offset, amplitude, sign, found):
-            cosines[rows, columns], sines[rows, columns] = block.real, block.imag
+
+        def rows_of(
+            at: slice, p: Any = p, part: Any = part, columns: Any = columns, found: Any = found
+        ) -> None:
+            for rows, block in _blocks(p, part, offset, amplitude, sign, found, at):
+                cosines[rows, columns], sines[rows, columns] = block.real, block.imag
+
+        share(rows_of, _shares(p, part, found, threads, cosines.itemsize))
     return "numpy"
 
 
@@ -117,20 +135,34 @@ def write(
     offset: float,
     amplitude: float,
     sign: int = 1,
+    threads: int | None = None,
 ) -> str:
     """Write cos and sin of float64 positions (n,) and return the library that wrote them.
 
     If there are fewer columns than pairs, the last pairs are not written.
     """
     found = _factors(p, turns, offset, amplitude, sign)
+    shares = _shares(p, turns, found, threads, cos.array.itemsize)
     if found is not None and numba_loops.writes_phasors(cos, sin):
-        numba_loops.write_phasors(found.coarse, found.fine, found.index, cos, sin)
+        numba_loops.write_phasors(found.coarse, found.fine, found.index, cos, sin, shares)
         return "numba"
     cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
-    for rows, block in _blocks(p, turns, offset, amplitude, sign, found):
-        cosines[rows] = block.real[:, : cosines.shape[1]]
-        sines[rows] = block.imag[:, : sines.shape[1]]
+
+    def rows_of(at: slice) -> None:
+        for rows, block in _blocks(p, turns, offset, amplitude, sign, found, at):
+            cosines[rows] = block.real[:, : cosines.shape[1]]
+            sines[rows] = block.imag[:, : sines.shape[1]]
+
+    share(rows_of, shares)
     return "numpy"
+
+
+def _shares(
+    p: np.ndarray, turns: Turns, found: _Factors | None, threads: int | None, itemsize: int
+) -> list[slice]:
+    """Return the rows of each thread, which begin at multiples of the rows of the fine table."""
+    step = 1 if found is None else len(found.fine)
+    return cuts(p.size, count(threads, 2 * p.size * turns.t1.size * itemsize), step)
 
 
 @dataclass(frozen=True)
@@ -179,23 +211,28 @@ def _blocks(
     amplitude: float,
     sign: int,
     found: _Factors | None,
+    at: slice,
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield a few rows at a time, complex128 (rows, pairs); the next block overwrites them."""
-    n, pairs = p.size, turns.t1.size
-    if n == 0 or pairs == 0:
+    """Yield a few of the rows ``at``, complex128 (rows, pairs); the next block overwrites them."""
+    pairs = turns.t1.size
+    if at.start == at.stop or pairs == 0:
         return
-    rows = len(found.fine) if found is not None and found.consecutive else _rows(pairs)
+    rows = max(1, second_level() // 8 // (16 * pairs))
+    few = 1 if found is None else len(found.fine)
     block = np.empty((rows, pairs), np.complex128)
-    for m, a in enumerate(range(0, n, rows)):
-        cut = slice(a, min(a + rows, n))
+    cut = slice(at.start, at.start)
+    while (a := cut.stop) < at.stop:
+        cut = slice(a, min(a + rows, at.stop))
+        if found is not None and found.consecutive:  # one row of the coarse table
+            cut = slice(a, min(cut.stop, a - a % few + few))
         here = block[: cut.stop - a]
         if found is None:
             here[...] = _exact(p[cut], turns, offset, amplitude, sign)
         elif found.consecutive:
-            np.multiply(found.fine[: len(here)], found.coarse[m], out=here)
+            np.multiply(found.fine[a % few :][: len(here)], found.coarse[a // few], out=here)
         else:
-            many, few = np.divmod(found.index[cut], len(found.fine))
-            np.multiply(found.fine[few], found.coarse[many], out=here)
+            high, low = np.divmod(found.index[cut], few)
+            np.multiply(found.fine[low], found.coarse[high], out=here)
         yield cut, here
 
 

@@ -10,6 +10,7 @@ from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import LibraryFunction, functions_of
+from .rotations import row_by_row
 
 LIBRARY = "diffusers"
 _EMBEDDINGS = "models/embeddings.py: "
@@ -78,18 +79,8 @@ def _tables() -> list[LibraryFunction]:
 
 def _apply(call: Any, head_dim: int = 64, axes: int = 1) -> Implementation:
     """Adapt a function with (S, D) tables by calling it once per row of the batch."""
-    import torch
-
-    def rotate(x: Any, positions: Any) -> Any:
-        if positions.ndim == (1 if axes == 1 else 2):
-            return call(x, positions)
-        if not len(x):
-            return x
-        rows = positions.unbind(-2)
-        return torch.cat([call(one[None], row) for one, row in zip(x, rows, strict=True)])
-
     return Implementation(
-        call=rotate, surface="apply", name=LIBRARY, backend="torch", head_dim=head_dim, axes=axes
+        row_by_row(call, axes), "apply", LIBRARY, backend="torch", head_dim=head_dim, axes=axes
     )
 
 

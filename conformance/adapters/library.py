@@ -9,6 +9,7 @@ import fnmatch
 import functools
 import importlib
 import importlib.metadata
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +37,32 @@ LIBRARIES = {
     "torchscale": "torchscale",
     "positional-encodings": "positional-encodings",
     "local-attention": "local-attention",
+    "timesfm": "timesfm",
+    "chronos-forecasting": "chronos-forecasting",
+    "moshi": "moshi",
+    "fla-core": "fla-core packaging triton",
+    "performer-pytorch": "performer-pytorch",
+    "transformer-lens": "transformer-lens",
+    "esm": "esm",
+    "torchtitan": "torchtitan flash-linear-attention transformers",
+    "megatron-core": "megatron-core",
+    "perceiver-pytorch": "perceiver-pytorch",
+    "axial-positional-embedding": "axial-positional-embedding",
+    "open-clip-torch": "open-clip-torch",
+    "vit-pytorch": "vit-pytorch",
+    "espnet": "espnet",
+    "timm": "timm",
+    "keras-hub": "keras-hub keras",
+    "equinox": "equinox",
+    "mlx-vlm": "mlx-vlm",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = (
     "mlx-lm", "litgpt", "torchtune", "speechbrain", "torchscale", "positional-encodings",
-    "local-attention",
+    "local-attention", "timesfm", "chronos-forecasting", "moshi", "fla-core", "performer-pytorch",
+    "transformer-lens", "esm", "torchtitan", "megatron-core", "perceiver-pytorch",
+    "axial-positional-embedding", "open-clip-torch", "vit-pytorch", "espnet", "timm",
+    "keras-hub", "equinox", "mlx-vlm",
 )  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
@@ -48,7 +70,16 @@ MODULES = (
     "litgpt", "torchtune", "diffusers", "onnx", "mlx",
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
-SURVEYED = ("speechbrain", "torchscale", "positional_encodings", "local_attention")
+SURVEYED = (
+    "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
+    *(f"surveyed.{name}" for name in (
+        "timm", "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
+        "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
+        "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
+        "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "equinox",
+        "mlx_vlm", "onnx_attention",
+    )),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +104,12 @@ class LibraryFunction:
             raise ValueError(f"{self.name}: give either `expected` or `unknown`, not both")
 
     @property
+    def own_dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes in which ``posenc verify --library`` judges it."""
+        rotation = self.expected is not None and self.expected.family == "rotary"
+        return self.dtypes or (VECTORS if rotation else TABLES)
+
+    @property
     def label(self) -> str:
         """Return the name without the library."""
         return self.name.removeprefix(f"{self.library} ")
@@ -95,7 +132,7 @@ def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
 
 def functions() -> tuple[LibraryFunction, ...]:
     """Return every function, including those of libraries that are not installed."""
-    return _of((*MODULES, *SURVEYED))
+    return (*carded(), *_of(SURVEYED))
 
 
 def carded() -> tuple[LibraryFunction, ...]:
@@ -120,5 +157,9 @@ def version(library: str) -> str | None:
 
 
 def missing() -> dict[str, str]:
-    """Return the libraries that are not installed, each with the distribution to install."""
-    return {name: pip for name, pip in LIBRARIES.items() if version(name) is None}
+    """Return the libraries that lack a distribution, each with the distributions to install."""
+    return {
+        name: pip
+        for name, pip in LIBRARIES.items()
+        if any(version(re.split(r"[^\w.-]", word)[0]) is None for word in (name, *pip.split()))
+    }

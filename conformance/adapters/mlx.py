@@ -72,10 +72,10 @@ def _mlx_rope(
             x, dims, traditional=traditional, base=base, scale=scale, offset=offset, freqs=given
         )
 
-    return _apply(call)
+    return adapt_offset(call)
 
 
-def _apply(call: Any, head_dim: int = 64) -> Implementation:
+def adapt_offset(call: Any, head_dim: int = 64) -> Implementation:
     """Adapt a function that takes an offset instead of positions."""
     import mlx.core as mx
 
@@ -167,4 +167,4 @@ def _initialize_rope(
     from mlx_lm.models.rope_utils import initialize_rope
 
     rope = initialize_rope(dims, base, layout == "interleaved", config, longest)
-    return _apply(rope, dims)
+    return adapt_offset(rope, dims)

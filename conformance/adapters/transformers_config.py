@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from posenc_ref import RoPE, from_config
@@ -12,6 +13,32 @@ from posenc_ref.conformance.harness.rotated import rotated_channels
 def file_of(model: str, kind: str = "modeling") -> Any:
     """Return the modeling or configuration file of a model in ``transformers``."""
     return importlib.import_module(f"transformers.models.{model}.{kind}_{model}")
+
+
+def configured(model: str, name: str, settings: Mapping[str, Any]) -> Any:
+    """Return a configuration with ``settings``, in every release of transformers."""
+    import transformers
+
+    file = file_of(model, "configuration")
+    # Models of text and images first had one configuration for both.
+    cls = getattr(file, name, None) or getattr(file, name.replace("Text", ""))
+    old = int(transformers.__version__.partition(".")[0]) < 5
+    return cls(**before_5(settings) if old else settings)
+
+
+def before_5(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which ``rope_parameters`` is as in transformers 4, which ignores it."""
+    rest = {key: value for key, value in settings.items() if key != "rope_parameters"}
+    rope = dict(settings.get("rope_parameters", {}))
+    if any(isinstance(value, dict) for value in rope.values()):
+        raise ValueError("transformers has rope_parameters for each layer type since 5.0")
+    kind = rope.pop("rope_type", "default")
+    alone = ("rope_theta", "partial_rotary_factor")
+    rest |= {key: rope.pop(key) for key in alone if key in rope}
+    scaling = {key: value for key, value in rope.items() if key not in settings}
+    if scaling or kind != "default":
+        rest["rope_scaling"] = {"type": "mrope" if "mrope_section" in scaling else kind} | scaling
+    return rest
 
 
 def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | None) -> RoPE | None:

@@ -5,6 +5,7 @@ Settings are those of released checkpoints; sizes that do not affect positions a
 
 from __future__ import annotations
 
+import inspect
 import math
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import VECTORS, LibraryFunction, functions_of
 from .transformers import from_transformers
-from .transformers_config import file_of
+from .transformers_config import configured, file_of
 
 #: Configurations with four heads of 64, 96 or 128 channels.
 _64, _96, _128 = (
@@ -76,8 +77,11 @@ def _build(
     import torch
 
     box = torch.nn.Module()
-    box.config = getattr(file_of(model, "configuration"), config)(**settings)
-    box.inside = getattr(file_of(model), module)(box.config)
+    box.config = configured(model, config, settings)
+    cls = getattr(file_of(model), module)
+    # Before transformers 4.48 it is not the first parameter.
+    named = "config" in inspect.signature(cls).parameters
+    box.inside = cls(config=box.config) if named else cls(box.config)
     return from_transformers(box.eval(), layer_type=layer_type, surface=surface)
 
 
@@ -178,7 +182,9 @@ def _scaled() -> list[LibraryFunction]:
         _function("gpt-oss, YaRN", "gpt_oss", "GptOss", _HEAD_64 | _GPT_OSS,
                   RoPE(64, layout="half", base=150000.0,
                        scaling=YaRN(32.0, 4096, truncate=False)), rule("yarn")),
-        _function("DeepSeek-V3, YaRN", "deepseek_v3", "DeepseekV3", _DEEPSEEK,
+        # transformers 4 takes the factor from the two lengths.
+        _function("DeepSeek-V3, YaRN", "deepseek_v3", "DeepseekV3",
+                  {"max_position_embeddings": 163840} | _DEEPSEEK,
                   RoPE(64, layout="interleaved", output_layout="half",
                        scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0)),
                   rule("yarn").replace(_APPLY, f"{_APPLY}_interleave"),

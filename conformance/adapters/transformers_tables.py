@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,9 @@ def _tables() -> list[LibraryFunction]:
                   halves(denominator="half-1"), dtypes=TABLES),
         fairseq("M2M-100", "m2m_100", "M2M100SinusoidalPositionalEmbedding"),
         fairseq("Speech2Text", "speech_to_text", "Speech2TextSinusoidalPositionalEmbedding"),
-        fairseq("FSMT", "fsmt", "SinusoidalPositionalEmbedding"),
+        _function("FSMT", "fsmt", "SinusoidalPositionalEmbedding.get_embedding", _fsmt,
+                  halves(denominator="half-1", offset=2),
+                  says="the first token is padding_idx + 1 = 2"),
         _function("MusicGen", "musicgen", f"{music}.get_embedding",
                   partial(_table, "musicgen", music, 1024, 64),
                   halves(denominator="half-1", first="cos"), says="cosines first"),
@@ -66,6 +69,15 @@ def _tables() -> list[LibraryFunction]:
 
 def _table(model: str, cls: str, *arguments: Any) -> Implementation:
     return from_transformers(getattr(file_of(model), cls)(*arguments), surface="table")
+
+
+def _fsmt() -> Implementation:
+    """Build the table as the model does: since transformers 5 it fills the module's weight."""
+    module = file_of("fsmt").SinusoidalPositionalEmbedding(1024, 64, 1)
+    if "past_key_values_length" not in inspect.signature(module.forward).parameters:
+        raise ValueError("its forward takes no offset in this release: it counts from token 0")
+    module.make_weight(1024, 64, 1)
+    return from_transformers(module, surface="table")
 
 
 def _opt() -> Implementation:
@@ -91,7 +103,11 @@ def _filled(module: Any, table: Any, rows: Any) -> Implementation:
 
 def _marian() -> Implementation:
     made = file_of("marian").MarianSinusoidalPositionalEmbedding(1536, 64)
-    return _filled(made, made, made.create_weight())
+    if hasattr(made, "create_weight"):  # since transformers 5
+        return _filled(made, made, made.create_weight())
+    if not inspect.signature(made._init_weight).parameters:  # before 4.48 it is a static method
+        made._init_weight()
+    return from_transformers(made, surface="table")
 
 
 def _whisper() -> Implementation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,14 +15,20 @@ from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
+from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.diagnosis.steps import Change
+from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
 from .cases import BiasCase
-from .formulas import step_changes
+from .formulas import changed, formula_of, plain_of, step_changes
+from .head_fits import of_heads
 from .mistakes import bias_mistakes
+from .rows_read import rows_read
 
 
 def diagnose_other(
@@ -41,7 +48,13 @@ def diagnose_other(
     clipped = (
         [] if cases[0].up_to_constant else [limited(declared.predict, "the bias", "bias-scale")]
     )
-    found = chain([declared, *others], likely(run, calls, _steps(run.encoding)), clipped)
+    steps = partial(_steps, run.encoding, _sizes(run, calls))
+    of_values = whole_values(declared.predict, "the bias", "bias-scale", OF_BIAS)
+    measured = rows_read(run.encoding, by_rule=True)
+    measured += _constants(run.encoding)
+    measured += of_heads(declared.predict, cases[0].up_to_constant)
+    unfitted = likely(run, calls, chain(steps(), of_values))
+    found = chain([declared, *others], unfitted, clipped, measured)
     more = None if further is None else lambda: _judged(declared, list(further()))
     if not match(run, calls, found, further=more) and not run.report.codes:
         if not cases[0].up_to_constant and report_coarse(
@@ -51,7 +64,8 @@ def diagnose_other(
             lambda case: (declared.predict(case), np.zeros(())),  # type: ignore[arg-type,return-value]
         ):
             return
-        report_in_part(run, calls, _steps(run.encoding))
+        if not report_in_part(run, calls, steps()):
+            match(run, calls, rows_read(run.encoding, by_rule=False))
 
 
 def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
@@ -61,10 +75,27 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
     """
     declared = next(iter(bias_mistakes(run.encoding)))
     calls = _judged(_of_cases(declared), cases)
-    for mistake in likely(run, calls, _steps(run.encoding)):
+    steps = partial(_steps, run.encoding, _sizes(run, calls))
+    for mistake in likely(run, calls, steps()):
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
-    return report_in_part(run, calls, _steps(run.encoding))
+    return report_in_part(run, calls, steps())
+
+
+def _constants(declared: Bias) -> list[Mistake]:
+    """Return the mistake that one constant of the formula has another value."""
+    if formula_of(declared) is None:
+        return []
+
+    def predicted(change: Change) -> Callable[[BiasCase], Truth | None]:
+        values = changed(declared, change)
+        return _of_cases(Mistake("", "", lambda places: values(*places))).predict
+
+    return [measured_constants(plain_of(declared), predicted)]
+
+
+def _sizes(run: Run, calls: Sequence[JudgedCall]) -> Sizes:
+    return sizes_of(run, calls, lambda case: -case.offsets)
 
 
 def _judged(declared: Mistake, cases: Sequence[BiasCase]) -> list[JudgedCall]:
@@ -76,7 +107,7 @@ def _judged(declared: Mistake, cases: Sequence[BiasCase]) -> list[JudgedCall]:
     return calls
 
 
-def _steps(declared: Bias) -> Iterator[Mistake]:
+def _steps(declared: Bias, sizes: Sizes) -> Iterator[Mistake]:
     """Yield the declared formula with each of its steps changed, without a fitted factor."""
     remedy = "Add the declared bias."
     none = (
@@ -85,7 +116,9 @@ def _steps(declared: Bias) -> Iterator[Mistake]:
         remedy,
         lambda q, k: exactly(0 * declared.truth(q, k).value),
     )
-    for code, message, remedy, values in chain([none], step_changes(declared), _tiles(declared)):
+    for code, message, remedy, values in chain(
+        [none], step_changes(declared, sizes), _tiles(declared)
+    ):
         mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)
 

@@ -10,38 +10,117 @@ import numpy as np
 from posenc_ref import FIRE, ALiBi, DynamicBias, ForgettingBias, Kerple, Sandwich, T5Bias
 from posenc_ref.conformance.diagnosis.steps import Steps
 
-from .formula_parts import looked_up, of_heads
+from .formula_parts import distances, looked_up, of_heads
 from .network_formula import network
+
+#: Bases that are used in place of the declared one.
+_BASES = (1e2, 1e3, 1e4, 1e5, 5e5, 1e6)
 
 
 def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of KERPLE."""
-    distance = np.abs(s.number("the offset query - key", q - k)).astype(np.float64)
-    r1, r2 = of_heads(s.factor("r1", e.r1, sign="bias-sign")), of_heads(s.factor("r2", e.r2))
-    if e.form == "power":
-        return np.asarray(-r1 * distance**r2)
-    return np.asarray(
-        -r1
-        * s.within(
-            "r2",
-            r2,
-            lambda x: s.log("the logarithm", x, 1.0, "e"),
-            distance,
-            of="the logarithm",
-            what="the distance",
-        )
+    distance = distances(s, s.number("the offset query - key", q - k))
+    of = "Use r1 and r2 themselves: they are no parameters of another function."
+    r1, r2 = s.pick(
+        "r1 and r2",
+        (np.asarray(e.r1, np.float64), np.asarray(e.r2, np.float64)),
+        *(
+            ("score-term", f"go through {name}", (f(np.asarray(e.r1)), f(np.asarray(e.r2))))
+            for name, f in (
+                ("exp", np.exp),
+                ("softplus", lambda x: np.logaddexp(0, x)),
+                ("a sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+                ("a square", np.square),
+            )
+        ),
+        right=of,
     )
+    r1, r2 = of_heads(s.factor("r1", r1, sign="bias-sign")), of_heads(s.factor("r2", r2))
+    if e.form == "power":
+        power = distance**r2
+        return np.asarray(
+            s.pick(
+                "the bias",
+                -r1 * power,
+                (
+                    "position-scale",
+                    "is -(r1 d) ** r2: r1 is raised to r2 too",
+                    lambda: -((r1 * distance) ** r2),
+                ),
+                ("position-scale", "is -r1 (d ** r2 - 1)", lambda: -r1 * (power - 1)),
+                ("position-scale", "is -r1 r2 d, without the power", lambda: -r1 * r2 * distance),
+                ("position-scale", "is -r1 d ** (1 / r2)", lambda: -r1 * distance ** (1 / r2)),
+                right="Compute -r1 * distance ** r2.",
+            )
+        )
+    logged = s.within(
+        "r2",
+        r2,
+        lambda x: s.log("the logarithm", x, 1.0, "e"),
+        distance,
+        of="the logarithm",
+        what="the distance",
+    )
+    inside = np.log1p(r2 * distance)
+    return np.asarray(
+        s.pick(
+            "the bias",
+            -r1 * logged,
+            ("position-scale", "is -log(1 + r1 r2 d): r1 is inside the logarithm",
+             lambda: -np.log1p(r1 * r2 * distance)),
+            ("position-scale", "is -r1 / r2 log(1 + r2 d)", lambda: -r1 / r2 * inside),
+            ("position-scale", "is -r1 r2 log(1 + r2 d)", lambda: -r1 * r2 * inside),
+            ("position-scale", "is -r2 log(1 + r2 d)", lambda: -r2 * inside),
+            ("position-scale", "is -r1 log(1 + r1 d)", lambda: -r1 * np.log1p(r1 * distance)),
+            ("position-scale", "is -r1 log(1 + d ** r2)", lambda: -r1 * np.log1p(distance**r2)),
+            ("position-scale", "is -(log(1 + r2 d)) ** r1", lambda: -(inside**r1)),
+            ("position-scale", "is -r1 r2 d, without the logarithm", lambda: -r1 * r2 * distance),
+            right="Compute -r1 * log(1 + r2 * distance).",
+        )
+    )  # fmt: skip
 
 
 def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of Sandwich."""
     first = int(s.number("the first index of a frequency", 1, "exponent"))
-    index = np.arange(first, first + e.dim // 2)
-    waves = e.base ** -(2 * index / s.factor("the divisor of the exponent", e.dim, "denominator"))
+    n = e.dim // 2
+    base = s.pick(
+        "the base",
+        e.base,
+        *(("base", f"is {b:g}", b) for b in _BASES if b != e.base),
+        right=f"Use the base {e.base:g}.",
+    )
+    count = s.pick(
+        "the number of frequencies",
+        n,
+        *(("exponent", f"is {c}, not dim/2 = {n}", c) for c in (n // 2, e.dim, n - 1, n + 1)),
+        right=f"Sum dim/2 = {n} cosines.",
+    )
+    index = np.arange(first, first + count)
+    waves = base ** -(2 * index / s.factor("the divisor of the exponent", e.dim, "denominator"))
     r = s.number("the offset query - key", q - k)
-    total = np.cos(r[..., None] * waves).sum(axis=-1)
+    angle = r[..., None] * waves
+    total = s.pick(
+        "the sum of cosines",
+        np.cos(angle).sum(axis=-1),
+        ("phase-order", "is one of sines", lambda: np.sin(angle).sum(axis=-1)),
+        ("phase-order", "contains the sines too",
+         lambda: (np.cos(angle) + np.sin(angle)).sum(axis=-1)),
+        right="Sum the cosines of all frequencies.",
+    )  # fmt: skip
     total = total - s.term("the constant dim/2", e.dim / 2, "amplitude")
-    ratios = s.array("the ratio 8h/H", 8.0 * np.arange(1, e.num_heads + 1) / e.num_heads, ("head",))
+    one = np.arange(1, e.num_heads + 1)
+    ratios = s.array("the ratio 8h/H", 8.0 * one / e.num_heads, ("head",))
+    ratios = s.pick(
+        "the ratio of a head",
+        ratios,
+        ("slopes", "is 8 (h - 1) / H + 1", 8.0 * (one - 1) / e.num_heads + 1),
+        ("slopes", "is 8 h // H, at least 1", np.maximum(8 * one // e.num_heads, 1.0)),
+        ("slopes", "is 8 for every head", 0 * one + 8.0),
+        ("slopes", "is 2 ** (8h / H)", 2.0 ** (8 * one / e.num_heads)),
+        ("slopes", "is 8 (H + 1 - h) / H", 8.0 * (e.num_heads + 1 - one) / e.num_heads),
+        right=f"Divide head h, h = 1 .. {e.num_heads}, by 8h / {e.num_heads}.",
+    )
     ratio = s.factor("the ratio 8h/H of a head", ratios, "slopes", "bias-sign")
     return np.asarray(total / of_heads(ratio))
 
@@ -62,7 +141,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("position-scale", "is the query's position plus 1", q + 1),
         ("position-scale", "is the offset of the key, not the query's position", distance),
         right="Use the query's own position in the denominator.")  # fmt: skip
-    c = float(s.factor("c in the denominator", e.c))
+    both = float(s.factor("c", e.c))
+    c = float(s.factor("c in the denominator", both))
 
     def log(name: str) -> Callable[[Any], Any]:
         return lambda x: s.log(name, x, 1.0, "e")
@@ -72,13 +152,16 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         np.maximum(place, s.factor("the threshold on the length", e.length)),
         ("position-scale", "is not raised to the threshold on the length", place),
         ("position-scale", "is the smaller of position and threshold", np.minimum(place, e.length)),
+        ("position-scale", "is the sum of position and threshold", place + e.length),
+        ("position-scale", "is the threshold for every query", 0.0 * place + e.length),
         right=f"Use max(position of the query, {e.length:g}) in the denominator: the "
         "position is raised to the threshold.",
     )
-    norm = log("the logarithm of the denominator")(c * place) + e.eps
+    eps = float(s.term("eps", e.eps, "position-scale")) if e.eps else 0.0
+    norm = log("the logarithm of the denominator")(c * place) + eps
     x = s.within(
-        "c",
-        e.c,
+        "c in the numerator",
+        both,
         log("the logarithm of the distance"),
         distance * 1.0,
         of="the logarithm",
@@ -121,7 +204,7 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
 
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
-    gates = np.asarray(e.log_gates, np.float64)
+    gates = s.array("the array of log gates", e.log_gates, ("head",), "wrong-row")
     sums = np.cumsum(gates, axis=-1)
     before = sums - gates
     code = "position-origin"
@@ -134,9 +217,26 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
+        ("wrong-row", "is that of the gates in reverse order",
+         (np.cumsum(gates[:, ::-1], axis=-1),) * 2),
+        ("head-order", "runs over the heads, not over the tokens", (np.cumsum(gates, axis=0),) * 2),
          right="Sum the log gates from the key after the key's position up to the "
          "query: F[query] - F[key], F being the running sum.")  # fmt: skip
-    return np.asarray(up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :])
+    total = up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :]
+    return np.asarray(
+        s.pick(
+            "the sum of the gates from key to query",
+            total,
+            ("position-scale", "is divided by their number",
+             lambda: total / np.maximum(np.abs(q - k), 1)),
+            ("position-scale", "is divided by the query's position + 1", lambda: total / (q + 1)),
+            ("position-scale", "is the query's gate times their number",
+             lambda: gates[:, q[:, 0], None] * (q - k)),
+            ("position-scale", "is the key's gate times their number",
+             lambda: gates[:, k[0]][:, None, :] * (q - k)),
+            right="Sum the log gates: do not average them.",
+        )
+    )  # fmt: skip
 
 
 def t5(e: T5Bias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
@@ -146,7 +246,8 @@ def t5(e: T5Bias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
 
 def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
     """Return T5's bucket of offsets key - query."""
-    r = s.number("the offset key - query", offset)
+    among = ", or to another one of the same bucket"
+    r = s.number("the offset key - query", offset, among=among)
     both = e.bidirectional
     size = e.num_buckets // 2 if both else e.num_buckets
     exact = size // 2
@@ -180,6 +281,15 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
                      ("bucket-clamp", words, np.clip(free, exact, last)), right=right)  # fmt: skip
     start = s.number("the first distance with a logarithmic bucket", exact, "bucket-spacing")
     bucket = np.where(distance < start, np.minimum(distance, size - 1), far)
+    last = bucket == size - 1
+    code, words = "bucket-clamp", f"is never used: {size - 2} is in its place"
+    bucket = s.pick(
+        f"the last bucket, {size - 1},",
+        bucket,
+        (code, f"of earlier keys {words}", bucket - (last & (r < 0))),
+        *([(code, f"of later keys {words}", bucket - (last & (r > 0)))] if both else []),
+        right=f"Clamp the bucket to {size - 1} on both sides.",
+    )
     if both:
         later = s.pick(
             "the half of the buckets",
@@ -197,5 +307,5 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
 def alibi(e: ALiBi, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of ALiBi."""
     slopes = s.array("the slope", e.slopes(), ("head",), "slopes")
-    distance = np.abs(s.number("the offset query - key", q - k))
+    distance = distances(s, s.number("the offset query - key", q - k))
     return np.asarray(-of_heads(slopes) * distance)

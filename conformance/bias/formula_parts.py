@@ -14,7 +14,30 @@ def of_heads(values: Any) -> np.ndarray:
     return np.asarray(values, np.float64)[:, None, None]
 
 
+def distances(s: Steps, r: Any) -> np.ndarray:
+    """Return the distances |r| of offsets r (Q, K)."""
+    d = np.abs(r)
+    largest = max(s.sizes.bounds, default=0)
+    narrow = (
+        (
+            "position-range",
+            f"is stored in {kind}, which wraps round",
+            lambda kind=kind: np.asarray(d).astype(kind).astype(np.int64),
+        )
+        for kind in ("int8", "uint8", "int16")
+        if largest >= np.iinfo(kind).max
+    )
+    return np.asarray(s.pick(
+        "the distance", d, *narrow,
+        right="Hold the distance in integers of at least 32 bits."), np.float64)  # fmt: skip
+
+
 def looked_up(s: Steps, table: Any, row: Any) -> np.ndarray:
-    """Return the bias (H, Q, K) of rows (Q, K) of a table; rows wrap round."""
+    """Return the bias (H, Q, K) of rows (Q, K) of a table; negative rows count from its end.
+
+    A row past the end, or before the first, gives NaN.
+    """
     rows = s.array("the table", table, ("row", "head"))
-    return np.moveaxis(rows[np.asarray(row).astype(int) % len(rows)], -1, 0)
+    at = np.asarray(row).astype(int)
+    inside = (at >= -len(rows)) & (at < len(rows))
+    return np.moveaxis(np.where(inside[..., None], rows[at % len(rows)], np.nan), -1, 0)

@@ -26,7 +26,14 @@ from posenc_ref import (
     T5Bias,
 )
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
+from posenc_ref.conformance.diagnosis.steps import (
+    Change,
+    Steps,
+    changes,
+    computed,
+    plain_steps,
+)
 
 from . import distance_formulas, residue_formulas, window_formulas
 
@@ -41,25 +48,50 @@ def formula_of(declared: Bias) -> Formula | None:
 
 def step_changes(
     declared: Bias,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
 ) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
-    """Yield the code, message, remedy and values (q, k) of every changed step of the formula."""
-    formula = formula_of(declared)
-    if formula is None:
+    """Yield the code, message, remedy and values (q, k) of every changed step of the formula.
+
+    ``sizes`` are those of the bounds and tiles that offsets may have.
+    """
+    if formula_of(declared) is None:
         return
-    n = getattr(declared, "tokens", None) or 4
+    window = getattr(declared, "window", None)
+    if window is not None:  # the offsets of rows and of columns are few
+        sizes = Sizes(tuple(range(1, max(window) - 1)), (2,))
+    for code, message, remedy, change in changes(plain_of(declared, sizes)):
+        yield code, message, remedy, changed(declared, change, sizes)
 
-    def run(q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
-        return lambda steps: formula(declared, q[:, None], k[None, :], steps)
 
-    at = np.arange(n)
-    for code, message, remedy, change in changes(plain_steps(run(at, at))):
+def plain_of(
+    declared: Bias,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Steps:
+    """Return the steps of the unchanged formula of a bias, which has one."""
+    at = np.arange(getattr(declared, "tokens", None) or 4)
+    return plain_steps(_steps(declared, at, at), sizes)
 
-        def values(q: np.ndarray, k: np.ndarray, change: Any = change) -> Truth:
-            truth = declared.truth(q, k)
-            value = np.broadcast_to(computed(run(q, k), change), truth.value.shape)
-            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
-        yield code, message, remedy, values
+def changed(
+    declared: Bias,
+    change: Change,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Callable[[np.ndarray, np.ndarray], Truth]:
+    """Return the bias of positions (q, k) by the formula with a change."""
+
+    def values(q: np.ndarray, k: np.ndarray) -> Truth:
+        truth = declared.truth(q, k)
+        value = computed(_steps(declared, q, k), change, sizes)
+        value = np.broadcast_to(value, truth.value.shape)
+        return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+
+    return values
+
+
+def _steps(declared: Bias, q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
+    formula = formula_of(declared)
+    assert formula is not None
+    return lambda steps: formula(declared, q[:, None], k[None, :], steps)
 
 
 _FORMS: tuple[tuple[type[Bias], Formula], ...] = (

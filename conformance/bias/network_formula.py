@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,10 @@ from posenc_ref.conformance.diagnosis.steps import Steps
 _EPS = 1e-5
 
 
+#: The error function of every element.
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 def network(
     s: Steps, x: np.ndarray, weights: Any, biases: Any, gains: Any, shifts: Any, activation: str
 ) -> np.ndarray:
@@ -21,6 +26,7 @@ def network(
     def active(v: np.ndarray) -> np.ndarray:
         relu, silu = np.maximum(v, 0), v / (1 + np.exp(-v))
         gelu = v * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v**3)))
+        exact = 0.5 * v * (1 + _erf(v / np.sqrt(2)))
         own, other = (relu, silu) if activation == "relu" else (silu, relu)
         return np.asarray(
             s.pick(
@@ -28,7 +34,18 @@ def network(
                 own,
                 ("score-term", "is SiLU, not ReLU" if activation == "relu" else "is ReLU, not SiLU",
                  other),
-                ("score-term", f"is GELU, not {activation}", gelu),
+                ("score-term", f"is GELU, not {activation}", exact),
+                ("score-term", f"is GELU by tanh, not {activation}", gelu),
+                *(
+                    ("score-term", f"is leaky ReLU with slope {a:g}, not {activation}",
+                     np.where(v > 0, v, a * v))
+                    for a in (0.01, 0.1, 0.2)
+                ),
+                ("score-term", f"is ELU, not {activation}", np.where(v > 0, v, np.expm1(v))),
+                ("score-term", f"is ReLU squared, not {activation}", relu * relu),
+                ("score-term", f"is ReLU6, not {activation}", np.minimum(relu, 6)),
+                ("score-term", f"is softplus, not {activation}", np.logaddexp(0, v)),
+                ("score-term", f"is a sigmoid, not {activation}", 1 / (1 + np.exp(-v))),
                 ("score-term", f"is tanh, not {activation}", np.tanh(v)),
                 ("score-term", "is left out", v),
                 right=f"Use the declared activation, {activation}, between the layers.")

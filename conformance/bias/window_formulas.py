@@ -76,6 +76,10 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
          np.maximum(np.array([h, w]) - 1.0, 1)),
         (code, "is the size n of the window, not n - 1", sides),
         (code, "is half of n - 1", largest / 2),
+        (code, "is that of the height for both", largest[[0, 0]]),
+        (code, "is that of the width for both", largest[[1, 1]]),
+        (code, "is the larger one for both", 0 * largest + largest.max()),
+        (code, "is 2n - 2, the number of offsets less 1", 2 * largest),
         (code, "is left out", np.ones(2)),
         ("axis-order", "has height and width exchanged", largest[::-1]),
         right="Divide the offsets by the size of the pretrained window (of the window "
@@ -115,9 +119,13 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
             ("bias-scale", "and the factor 16 are left out", y),
             ("bias-scale", "is left out: the network's output is multiplied by 16", 16 * y),
             ("bias-scale", "is replaced by tanh", 16 * np.tanh(y)),
+            ("bias-scale", "is a hard sigmoid, clip(x / 6 + 1/2, 0, 1)",
+             16 * np.clip(y / 6 + 0.5, 0, 1)),
+            ("bias-scale", "is replaced by clip(x, 0, 1)", 16 * np.clip(y, 0, 1)),
+            ("bias-scale", "has the opposite sign inside", 16 / (1 + np.exp(y))),
             right="Return 16 times the sigmoid of the network's output.",
         )
-    )
+    )  # fmt: skip
 
 
 def convit(e: ConViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.adapters.library import LIBRARIES
 from posenc_ref.conformance.surveys.ndjson_writer import recording
 from posenc_ref.conformance.surveys.show import parts
 from posenc_ref.conformance.surveys.verify import Options, verify
@@ -27,6 +28,13 @@ def verify_command(
     dtype: Annotated[
         list[str] | None, typer.Option(help="Only this dtype; may be given several times.")
     ] = None,
+    library: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Judge every function of this library, and nothing else; may be given several "
+            "times. Without it, a choice of functions is judged."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
@@ -41,8 +49,10 @@ def verify_command(
     nothing was executed, else 0. Deviations of other libraries do not change the exit code.
     """
     require_among("--dtype", dtype, ROUNDOFF)
-    options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
-    asked = {"full": full, "only": only, "dtypes": list(options.dtypes)}
+    require_among("--library", library, LIBRARIES)
+    chosen = tuple(library or ())
+    options = Options(full=full, only=only, dtypes=tuple(dtype or ()), libraries=chosen)
+    asked = {"full": full, "only": only, "dtypes": list(options.dtypes), "libraries": list(chosen)}
     with usage_errors(OSError), recording(ndjson, "verify", options=asked) as record:
         with progress() as bar:
             found = verify(options, processes=processes, progress=bar)

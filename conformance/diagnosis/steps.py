@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from .offset_sizes import Sizes
 from .rounding import SIGNIFICANT_BITS, significant
+from .step_options import Option, Value, along, of_learned, of_offsets
 from .step_remedies import remedy_for, remedy_for_exchange
 
-Value = Callable[[], Any]
-#: A code, words that follow the name of the step, and a function that returns the changed value;
-#: what to do about the change may follow.
-Option = tuple[str, str, Value] | tuple[str, str, Value, str]
-#: The name of a step and the words of a change, or two names of steps and EXCHANGED.
+#: The name of a step and the words of a change, or two names of steps and EXCHANGED, or the name
+#: of a constant, "is", and its digits.
 Change = tuple[str, ...]
 _EXCHANGED = "are exchanged"
 
@@ -35,11 +34,19 @@ class Steps:
         The change to make, one of :func:`changes`.
     plain : Steps, optional
         The steps of the unchanged computation, for a change that exchanges two values.
+    sizes : Sizes
+        Measured sizes of the bounds and tiles that offsets may have.
     """
 
-    def __init__(self, change: Change | None = None, plain: Steps | None = None) -> None:
+    def __init__(
+        self,
+        change: Change | None = None,
+        plain: Steps | None = None,
+        sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+    ) -> None:
         self.change = change
         self.plain = plain
+        self.sizes = sizes
         self.codes: dict[Change, str] = {}  #: the code of every possible change
         self.remedies: dict[Change, str] = {}  #: what to do about it
         self.kinds: dict[str, tuple[str, Any]] = {}  #: the kind and the value of every step
@@ -48,6 +55,8 @@ class Steps:
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
         self.kinds[name] = kind, value
+        if self.change is not None and self.change[:2] == (name, "is"):  # a measured constant
+            return np.float64(self.change[2])
         for code, words, changed, *remedy in options:
             self.codes[name, words] = code
             if self.change is None:
@@ -61,8 +70,15 @@ class Steps:
             return self.plain.kinds[two if name == one else one][1]
         return value
 
-    def number(self, name: str, v: Any, code: str = "position-origin") -> Any:
-        """Return a position, an offset or an index; its sign, size or origin may be changed."""
+    def code_of(self, name: str) -> str:
+        """Return the code of the changes of one step."""
+        return next(code for (one, *_), code in self.codes.items() if one == name)
+
+    def number(self, name: str, v: Any, code: str = "position-origin", among: str = "") -> Any:
+        """Return a position, an offset or an index; its sign, size or origin may be changed.
+
+        ``among`` says which other bounds of an offset give the same results.
+        """
         v = np.asarray(v)
         none = np.zeros_like(v)
         of_all: tuple[Option, ...] = (
@@ -97,6 +113,7 @@ class Steps:
         if v.ndim == 2:  # of queries and keys
             text = "counts queries from 0, not from the number of earlier keys"
             of_several += (("bias-alignment", text, lambda: v - v.flat[0]),)
+            of_several += tuple(of_offsets(v, self.sizes, among))
         options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
         return self._step("number", name, v, options)
 
@@ -124,7 +141,8 @@ class Steps:
                 (sign or code, "has the opposite sign", lambda: -v),
                 (code, "is at most 1", lambda: np.minimum(v, 1)),
                 (code, "is at least 1", lambda: np.maximum(v, 1)),
-                *_along(v, ("head",) * (v.ndim > 0)),
+                *along(v, ("head",) * (v.ndim > 0)),
+                *(of_learned(v, code) if v.ndim else ()),
             ),
         )
 
@@ -152,13 +170,14 @@ class Steps:
         options: list[Option] = [
             ("bias-sign", "has the opposite sign", lambda: -a),
             ("score-term", "is left out", lambda: np.zeros_like(a)),
-            *_along(a, axes, code),
+            *along(a, axes, code),
+            *of_learned(a, "score-term"),
         ]
         for kind, bits in SIGNIFICANT_BITS.items():
             right = f"Keep {{name}} in float32, not in {kind}."
             value = lambda n=bits: significant(a, n)  # noqa: E731
             options.append(("table-precision", f"is rounded to {kind}", value, right))
-        for i, j in combinations(range(a.ndim), 2):
+        for i, j in combinations(range(len(axes)), 2):
             turned = np.swapaxes(a, i, j)
             words = f"is transposed: {axes[i]} and {axes[j]} are exchanged"
             here, there = f"({axes[i]}, {axes[j]})", f"({axes[j]}, {axes[i]})"
@@ -199,6 +218,10 @@ class Steps:
                                (low + 1, high - 1), (low - 1, high + 1))),
                 (code, f"wraps round modulo {size}, in place of being clamped",
                  lambda: (v - low) % size + low),
+                *((code, f"is clamped to {a} .. {b}, not to {low} .. {high}", to(a, b))
+                  for n in self.sizes.bounds
+                  for a, b in ((-n, high), (low, n), (-n, n))
+                  if low <= a <= b <= high and (a, b) != (low, high)),
             ),
             f"Clamp {{name}} to {low} .. {high}, at both ends.",
         )  # fmt: skip
@@ -278,52 +301,16 @@ class Steps:
     def pick(self, name: str, value: Any, *others: tuple[str, str, Any], right: str = "") -> Any:
         """Return ``value``; ``others`` are (code, words, value) of values mistaken for it.
 
+        A value that takes long is given as a function that returns it.
         ``right`` says what to do about all of them; without it, a number is given as its value.
         """
-        options = ((code, words, lambda v=v: v) for code, words, v in others)
+        options = ((code, words, v if callable(v) else lambda v=v: v) for code, words, v in others)
         return self._step("pick", name, value, options, right)
-
-
-def _along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Iterator[Option]:
-    """Yield changes of the order of an array's entries along each axis."""
-    for axis, words in enumerate(axes):
-        n = a.shape[axis]
-        if n < 2:
-            continue
-        own = "head-order" if words.startswith("head") else code
-        index = np.arange(n)
-
-        right = f"Take {words} i of {{name}} for {words} i, in the declared order."
-
-        def taken(at: np.ndarray, axis: int = axis) -> Value:
-            return lambda: np.take(a, at, axis=axis)
-
-        reversed_ = f"is in reverse order: {words} i is taken from {n - 1} - i"
-        if n == 2:
-            reversed_ = f"has {words} 0 and {words} 1 exchanged"
-        yield own, reversed_, taken(index[::-1]), right
-        yield own, f"is moved by one: {words} i is taken from i + 1", taken((index + 1) % n), right
-        yield own, f"is moved by one: {words} i is taken from i - 1", taken((index - 1) % n), right
-        text = f"is moved by one, up to the last: {words} i is taken from i + 1"
-        yield own, text, taken(np.minimum(index + 1, n - 1)), right
-        yield own, f"is that of {words} 0 for every {words}", taken(0 * index), right
-        yield own, f"is that of the last {words} for every {words}", taken(0 * index + n - 1), right
-        yield own, f"is shared in twos: {words} i is taken from i // 2", taken(index // 2), right
-        for size in (2, 4, 8) if n > 2 else ():
-            if size < n:
-                text = (
-                    f"is shared in groups of {size}: {words} i is taken from {size} * (i // {size})"
-                )
-                yield own, text, taken(index // size * size), right
-        if n % 2 == 0:
-            text = f"is split in halves: {words} i is taken from i modulo {n // 2}"
-            yield own, text, taken(index % (n // 2)), right
 
 
 def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
     """Yield the code, the message and the remedy of every possible change, single ones first."""
-    # A change that makes an exception is less likely.
-    for change, code in sorted(plain.codes.items(), key=lambda item: "except for" in item[0][1]):
+    for change, code in sorted(plain.codes.items(), key=_unlikely):
         name, words = change
         yield code, f"{name} {words}", plain.remedies[change], change
     for (one, (kind, a)), (two, (other, b)) in combinations(plain.kinds.items(), 2):
@@ -334,19 +321,37 @@ def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
             yield code, f"{one} and {two} {_EXCHANGED}", right, (one, two, _EXCHANGED)
 
 
-def computed(formula: Callable[[Steps], Any], change: Change) -> Any:
-    """Return the result of the formula with the change."""
+def _unlikely(item: tuple[Change, str]) -> int:
+    """Return a larger number for changes that other ones are tried before.
+
+    These make an exception, have a measured bound, or apply a function.
+    """
+    (_, words, *_), code = item
+    if code == "position-range":
+        return 1
+    return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)
+
+
+def computed(
+    formula: Callable[[Steps], Any],
+    change: Change,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Any:
+    """Return the result of the formula with the change, one of those for these ``sizes``."""
     plain = None
     if change[-1] == _EXCHANGED:
         plain = Steps()
         formula(plain)
     with np.errstate(all="ignore"):
-        return formula(Steps(change, plain))
+        return formula(Steps(change, plain, sizes))
 
 
-def plain_steps(formula: Callable[[Steps], Any]) -> Steps:
+def plain_steps(
+    formula: Callable[[Steps], Any],
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+) -> Steps:
     """Return the steps of the unchanged formula."""
-    steps = Steps()
+    steps = Steps(sizes=sizes)
     with np.errstate(all="ignore"):
         formula(steps)
     return steps

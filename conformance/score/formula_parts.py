@@ -24,12 +24,17 @@ def of_rows(table: np.ndarray) -> np.ndarray:
 
 
 def at_rows(by_row: np.ndarray, row: Any) -> np.ndarray:
-    """Return ``by_row[..., i, row[i, j]]`` for rows (Q, K); rows wrap round."""
-    rows = np.asarray(row).astype(int) % by_row.shape[-1]
-    rows = np.broadcast_to(rows, (by_row.shape[-2], rows.shape[-1]))
-    return np.take_along_axis(
+    """Return ``by_row[..., i, row[i, j]]`` for rows (Q, K).
+
+    Negative rows count from the end. A row past the end, or before the first, gives NaN.
+    """
+    n = by_row.shape[-1]
+    at = np.asarray(row).astype(int)
+    rows = np.broadcast_to(at % n, (by_row.shape[-2], at.shape[-1]))
+    found = np.take_along_axis(
         by_row, np.broadcast_to(rows, (*by_row.shape[:-1], rows.shape[-1])), -1
     )
+    return np.where((at >= -n) & (at < n), found, np.nan)
 
 
 def offsets(call: Scored, s: Steps, name: str = "the offset query - key") -> Any:

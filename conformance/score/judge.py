@@ -18,8 +18,9 @@ from posenc_ref.conformance.bias.future_mask import MASKED, masked
 from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.limited import limited
-from posenc_ref.conformance.diagnosis.match import fits, likely, match
+from posenc_ref.conformance.diagnosis.match import fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.offset_sizes import sizes_of
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
@@ -33,7 +34,7 @@ from .capped import CAPPED, capped
 from .changed import mistakes_of
 from .encoding_mistakes import score_mistakes
 from .far import FAR, LONGEST, late_scale, require, rules_of
-from .formulas import changed_steps
+from .formulas import changed_constants, changed_sizes, changed_steps, measured_biases
 from .mistakes import logit_mistakes
 from .query_scales import query_scale_changes
 
@@ -316,12 +317,25 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     scales = getattr(run.encoding, "query_scale", None) or {}
     factors = query_scale_changes(next(iter(scales.values()))) if scales else ()
     known = chain(known, mistakes_of(declared, factors))
-    steps = likely(run, calls, changed_steps(calls[0].facts))
+    sizes = sizes_of(run, calls, _offsets)
+    first = calls[0].facts
+    whole, of_each = measured_biases(first)
+    others = chain(changed_steps(first, sizes), whole, changed_sizes(first))
+    steps = likely(run, calls, others)
     limits = [] if calls[0].facts.up_to_constant else [limited(Scored.truth, "the logit", CAPPED)]
-    every = chain(known, steps, capped() if calls[0].facts.up_to_constant else limits)
-    match(run, calls, every, further=partial(_further, run))
-    if isinstance(declared, Bias) and not run.report.codes and not calls[0].facts.up_to_constant:
+    constants = [*changed_constants(first), *of_each]
+    every = chain(known, steps, constants, capped() if calls[0].facts.up_to_constant else limits)
+    if match(run, calls, every, further=partial(_further, run)) or run.report.codes:
+        return
+    if report_in_part(run, calls, changed_steps(calls[0].facts, sizes)):
+        return
+    if isinstance(declared, Bias) and not calls[0].facts.up_to_constant:
         report_coarse(run, calls, "the bias", lambda call: (call.bias(), call.dot().value))
+
+
+def _offsets(call: Scored) -> np.ndarray:
+    q_at, k_at = call.grid
+    return np.asarray(q_at - k_at)
 
 
 def _further(run: Run) -> Iterator[JudgedCall]:

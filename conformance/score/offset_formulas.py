@@ -89,11 +89,36 @@ def shaw(call: Scored, s: Steps) -> Terms:
     r = r if e.counted == "key-query" else -r
     last = keys.shape[-2] - 1 - e.before
     row = s.clip("the relative position", r, -e.before, last) + e.before
-    by_row = call.q @ of_rows(s.array("the table", keys, axes))
-    return {
-        "content-content": content(call),
-        "content-position": at_rows(by_row, row) * call.scale,
-    }
+    row = s.pick(
+        "the row of the table",
+        row,
+        (
+            "table-offset",
+            f"is the relative position modulo {last + e.before + 1}",
+            r % (last + e.before + 1),
+        ),
+        right=f"Clamp the relative position to -{e.before} .. {last} and add {e.before}.",
+    )
+    table = of_rows(s.array("the table", keys, axes))
+    term = at_rows(call.q @ table, row) * call.scale
+
+    def of_key() -> np.ndarray:
+        """Return the term with the keys in place of the queries."""
+        by_key = at_rows(call.k @ table, np.swapaxes(row, 0, 1))
+        return np.asarray(np.swapaxes(by_key, -1, -2) * call.scale)
+
+    beyond = (r < -e.before) | (r > last)
+    term = s.pick(
+        "the position term",
+        term,
+        ("score-term", "is k . a, not q . a: the rows multiply the keys", of_key),
+        ("score-term", "is (q + k) . a: the rows multiply queries and keys",
+         lambda: term + of_key()),
+        ("bucket-clamp", "is 0 beyond the table, in place of that of its last rows",
+         np.where(beyond, 0.0, term)),
+        right="Add q . a of the row of key - query, clamped to the table.",
+    )  # fmt: skip
+    return {"content-content": content(call), "content-position": term}
 
 
 @formula(TransformerXL)

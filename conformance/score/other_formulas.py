@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from posenc_ref import TUPE, CoPE, DecomposedRelative, GatedBias, PoPE, XPos
@@ -20,8 +22,24 @@ def gated(call: Scored, s: Steps) -> Terms:
     e: GatedBias = call.encoding
     weight = s.array("the weight of the gates", e.weight, ("gate", "channel"))
     c = s.array("linear_bias", e.linear_bias, ("gate",))
-    x = call.q
-    a, r = (1 / (1 + np.exp(-((x * weight[n]).sum(axis=-1) + c[n]))) for n in (0, 1))
+    inside = [(call.q * weight[n]).sum(axis=-1) + c[n] for n in (0, 1)]
+    functions: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+        ("tanh", np.tanh),
+        ("max(x, 0)", lambda x: np.maximum(x, 0)),
+        ("clip(x / 6 + 1/2, 0, 1)", lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+        ("sigmoid(-x)", lambda x: 1 / (1 + np.exp(x))),
+        ("exp", np.exp),
+        ("nothing: they are linear", lambda x: x),
+    )
+    a, r = s.pick(
+        "the function of the gates",
+        [1 / (1 + np.exp(-x)) for x in inside],
+        *(
+            ("score-term", f"is {name}, not the sigmoid", [f(x) for x in inside])
+            for name, f in functions
+        ),
+        right="Use the sigmoid of w . x + c for both gates.",
+    )
     scale = s.array("the factor on the second gate", e.scale, ("head",))[:, None]
     code = "score-term"
     gate = s.pick(
@@ -34,6 +52,11 @@ def gated(call: Scored, s: Steps) -> Terms:
         (code, "is 2 + a (s r + 1)", 2 + a * (scale * r + 1)),
         (code, "is 2 + (1 - a) (s r - 1)", 2 + (1 - a) * (scale * r - 1)),
         (code, "is 2 + r (s a - 1)", 2 + r * (scale * a - 1)),
+        (code, "is 1 + a s r", 1 + a * scale * r),
+        (code, "is 1 + a r", 1 + a * r),
+        (code, "is 2 + a (s - 1), without r", 2 + a * (scale - 1) + 0 * r),
+        (code, "is 2 + s r - 1, without a", 1 + scale * r),
+        (code, "is a s r", a * scale * r),
         right="Compute the gate as 2 + a (s r - 1): s multiplies r only.",
     )
     bias = t5(e.bias, *call.grid, s)
@@ -71,14 +94,34 @@ def cope(call: Scored, s: Steps) -> Terms:
     logits = content(call)
     q_at, k_at = call.grid
     seen = (k_at <= q_at).astype(np.float64)
-    gates = 1 / (
-        1 + np.exp(-s.factor("the scale of the gates' logits", 1.0, "softmax-scale") * logits)
-    )
+    inside = s.factor("the scale of the gates' logits", 1.0, "softmax-scale") * logits
+    gates = 1 / (1 + np.exp(-inside))
+    soft = np.exp(inside - inside.max(axis=-1, keepdims=True)) * seen
     gates = s.pick(
         "the gates",
         gates * seen,
         ("future-keys", "of keys after the query are counted", gates),
         ("score-term", "are 1: positions count keys", seen + 0 * gates),
+        (
+            "score-term",
+            "are hard sigmoids, clip(x / 6 + 1/2, 0, 1)",
+            np.clip(inside / 6 + 0.5, 0, 1) * seen,
+        ),
+        (
+            "score-term",
+            "are hard sigmoids, clip(x / 4 + 1/2, 0, 1)",
+            np.clip(inside / 4 + 0.5, 0, 1) * seen,
+        ),
+        ("score-term", "are tanh(x), not sigmoid(x)", np.tanh(inside) * seen),
+        ("score-term", "are max(x, 0), not sigmoid(x)", np.maximum(inside, 0) * seen),
+        ("score-term", "are softplus(x), not sigmoid(x)", np.logaddexp(0, inside) * seen),
+        ("score-term", "are exp(x), not sigmoid(x)", np.exp(np.minimum(inside, 50)) * seen),
+        (
+            "score-term",
+            "are a softmax over the keys, not sigmoids",
+            soft / soft.sum(-1, keepdims=True),
+        ),
+        ("score-term", "are rounded to 0 or 1", (gates > 0.5) * seen),
         right="Use sigmoid(q . k * scale) of the keys up to the query, and 0 for keys after it.",
     )
     back = np.cumsum(gates[..., ::-1], axis=-1)[..., ::-1]

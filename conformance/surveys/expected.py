@@ -43,6 +43,7 @@ class Expected:
     reach: str = ""  #: which checkpoints or settings meet it
     effect: str = ""  #: what it changes, and from which position on
     upstream: str = ""  #: the public issue, or that there is none
+    library: str = ""  #: the library that is wrong, if it is another than the one that is surveyed
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:

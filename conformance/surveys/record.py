@@ -24,7 +24,7 @@ VERIFY_KEYS = {
     for name in (
         "kind", "group", "version", "label", "surface", "device", "dtype", "verdict", "reason",
         "codes", "messages", "limits", "encoding", "worst", "budget", "precision", "errors",
-        "degrades_at", "degrades_first", "highest", "executed", "seconds",
+        "degrades_at", "degrades_first", "highest", "executed", "seconds", "source",
     )
 }  # fmt: skip
 
@@ -33,7 +33,9 @@ VERIFY_KEYS = {
 class Outcome:
     """The result of judging one function, table or surface in one dtype."""
 
-    kind: str = ""  #: "backend", "certificate" or "library"; in a sweep the kind of encoding
+    #: "backend", "certificate", "vectors", "library" or "script" (of a claim about a library); in a
+    #: sweep the kind of encoding.
+    kind: str = ""
     group: str = ""  #: the backend, library or model
     version: str = ""
     label: str = ""  #: the function, table or surface
@@ -87,7 +89,7 @@ class Outcome:
     @property
     def ours(self) -> bool:
         """Return whether the outcome is about ``posenc_ref`` itself."""
-        return self.kind != "library"
+        return self.kind not in ("library", "script")
 
     @property
     def name(self) -> str:

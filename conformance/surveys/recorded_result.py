@@ -35,6 +35,7 @@ _FOOTER: dict[str, Any] = dict.fromkeys(_CHECK_FOOTER, "") | {"crossed": {}}
 _OLDER = {"error": "", "printed": "", "crossed": {}}
 #: The field of accuracies and outcomes that they lack: no claim about smaller positions.
 _OLDER_ACCURACY = {"degrades_first": False}
+_OLDER_OUTCOME = {**_OLDER_ACCURACY, "source": ""}
 
 
 def recorded_result(
@@ -75,7 +76,7 @@ def recorded_result(
         from .verify import Verification
 
         found = Verification(
-            [_made(Outcome, _OLDER_ACCURACY | e) for e in of["outcome"]], footer["seconds"]
+            [_made(Outcome, _OLDER_OUTCOME | e) for e in of["outcome"]], footer["seconds"]
         )
     else:
         found = Batch([case_of(e) for e in of["case"]], footer["seconds"])

@@ -41,6 +41,8 @@ WHOLE = {
     "vectors": "Golden vectors: posenc_ref computes all {executed} cases here; the largest error "
     "is {worst:.2f} units of rounding. `posenc vectors --verify` also checks the files.",
 }
+#: The verdicts of what was judged.
+_JUDGED = ("conforms", "deviates", "inconclusive", "error")
 MOST_NAMES = 8  #: more names than these are counted instead
 #: The outcomes of a table by the first cells of the row, then by the column.
 _Rows = dict[tuple[str, ...], dict[str, Outcome]]
@@ -113,7 +115,7 @@ def library_tables(found: Verification) -> list[TextTable]:
                 o.dtype,
                 NONE if o.worst is None else EQUAL if not o.worst else short_score(o.worst),
                 *(f"{o.errors[p]:.0e}" if p in o.errors else NONE for p in REPORTED),
-                _visible(o),
+                visible(o),
                 o.precision.replace(" angles", "") or NONE,
                 (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
@@ -125,7 +127,7 @@ def library_tables(found: Verification) -> list[TextTable]:
     return tables
 
 
-def _visible(o: Outcome) -> str:
+def visible(o: Outcome) -> str:
     """Return the first position with a visible error, or the largest that it can be."""
     if o.degrades_at is None:
         return "never" if o.errors else NONE
@@ -152,7 +154,10 @@ def legend(tables: Sequence[TextTable]) -> str:
 def sentences(found: Verification) -> list[str]:
     """Return sentences about the outcomes that deviate, are errors or were skipped."""
     lines = []
-    titles = {"deviates": "Deviations", "inconclusive": "Inconclusive", "error": "Errors"}
+    titles = {
+        "deviates": "Deviations", "inconclusive": "Inconclusive", "error": "Errors",
+        "undrivable": "Not drivable in this release", "gap": "No encoding of posenc_ref",
+    }  # fmt: skip
     for verdict, title in titles.items():
         chosen = [o for o in found.outcomes if o.verdict == verdict]
         if chosen:
@@ -199,11 +204,14 @@ def summary(found: Verification) -> str:
     """Return the number of outcomes with each verdict in one line."""
     c = found.counts
     text = (
-        f"{sum(c.values()) - c['skipped']} judged, {c['conforms']} conforming, {c['deviates']} "
+        f"{sum(c[v] for v in _JUDGED)} judged, {c['conforms']} conforming, {c['deviates']} "
         f"deviating, {c['inconclusive']} inconclusive, {c['skipped']} skipped"
     )
-    if c["error"]:
-        text += f", {c['error']} errors"
+    for verdict, words in (
+        ("error", "errors"), ("undrivable", "not drivable"), ("gap", "without an encoding")
+    ):  # fmt: skip
+        if c.get(verdict):
+            text += f", {c[verdict]} {words}"
     ours = [o for o in found.outcomes if o.ours and o.verdict in ("deviates", "inconclusive")]
     own = f"outcomes of posenc_ref itself: {f'{len(ours)} FAILED' if ours else 'none failed'}"
     if c["error"] and not ours:

@@ -1,5 +1,7 @@
 """``verify``: judge every installed backend and every installed library.
 
+With ``Options.libraries`` it judges every function of these libraries, and nothing else.
+
 Each group (a backend or a library) runs in a separate process, so a library is imported once and a
 crash does not stop the other groups.
 """
@@ -15,7 +17,14 @@ from functools import partial
 from typing import Any
 
 from posenc_ref.backends import Backend, backends
-from posenc_ref.conformance.adapters.library import LibraryFunction, functions, missing, version
+from posenc_ref.conformance.adapters.library import (
+    LIBRARIES,
+    TABLES,
+    LibraryFunction,
+    functions,
+    missing,
+    version,
+)
 from posenc_ref.conformance.check import check, check_reduced
 from posenc_ref.conformance.harness.report import Report
 
@@ -24,6 +33,8 @@ from .record import Outcome, Survey, judged, one_line
 from .runner import Progress, run
 from .whole import CERTIFICATE, GOLDEN, NO_MPMATH, certificate, golden_vectors
 
+#: Verdicts that only functions of libraries get.
+OF_LIBRARIES = ("gap", "undrivable")
 #: The default dtypes for libraries.
 LIBRARY_DTYPES = ("float32", "bfloat16")
 
@@ -35,6 +46,7 @@ class Options:
     full: bool = False
     only: str | None = None
     dtypes: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()  #: judge these libraries, every function of theirs
 
     def wants(self, *words: str | None, dtype: str | None = None) -> bool:
         """Return whether a check with these words in its name is selected."""
@@ -48,7 +60,12 @@ class Options:
 class Verification(Survey):
     """The outcomes of ``verify``, including skipped checks with their reason."""
 
-    verdicts = ("conforms", "deviates", "inconclusive", "error", "skipped")
+    verdicts = ("conforms", "deviates", "inconclusive", "error", "skipped", *OF_LIBRARIES)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of outcomes with each verdict; those of libraries only if any."""
+        return {v: n for v, n in super().counts.items() if n or v not in OF_LIBRARIES}
 
     @property
     def exit_code(self) -> int:
@@ -86,8 +103,7 @@ def verify(
 
 
 def _order() -> list[str]:
-    libraries = dict.fromkeys(function.library for function in functions() if function.dtypes)
-    return [*(b.name for b in backends()), CERTIFICATE, GOLDEN, *libraries]
+    return [*(b.name for b in backends()), CERTIFICATE, GOLDEN, *LIBRARIES]
 
 
 def _groups(options: Options) -> list[str]:
@@ -96,11 +112,14 @@ def _groups(options: Options) -> list[str]:
     found = _backends()
 
     def wanted(name: str) -> bool:
+        if options.libraries:
+            return name in options.libraries
         if name in found:
             return bool(_dtypes(found[name], options))
         if name in (CERTIFICATE, GOLDEN):
             return options.wants(name) and not options.dtypes
-        return bool(_jobs(name, options)) or options.wants(name)
+        listed = any(function.library == name and function.dtypes for function in functions())
+        return listed and (bool(_jobs(name, options)) or options.wants(name))
 
     return sorted(filter(wanted, _order()), key=lambda name: slow.get(name, 0))
 
@@ -222,22 +241,38 @@ def _judge_library(name: str, options: Options) -> Iterator[Outcome]:
         yield blank.replace(version="", reason=why)
     else:
         for function, dtype in _jobs(name, options):
-            here = blank.replace(label=function.label, dtype=dtype)
-            yield _timed(here, partial(_judge_function, function, dtype))
+            here = blank.replace(label=function.label, dtype=dtype, source=function.source)
+            yield _timed(here, partial(_judge_function, here, function, dtype))
 
 
-def _judge_function(function: LibraryFunction, dtype: str) -> Report:
-    found = function.build()  # its encoding, if any, has the weights (T5's table)
-    return check(found, found.encoding or function.expected, dtype=dtype)
+def _judge_function(blank: Outcome, function: LibraryFunction, dtype: str) -> Report | Outcome:
+    """Return the report of a function, or why this release of its library has none.
+
+    An adapter is written for the newest release.  A class that another release lacks, or a call
+    that it does not accept, is no deviation.
+    """
+    if function.expected is None:
+        return blank.replace(verdict="gap", reason=f"no encoding describes it: {function.says}")
+    try:
+        found = function.build()  # its encoding, if any, has the weights (T5's table)
+    except Exception as error:
+        return blank.replace(verdict="undrivable", reason=f"cannot be built: {one_line(error)}")
+    report = check(found, found.encoding or function.expected, dtype=dtype)
+    if report.codes == ["raises"] and not report.executed:
+        finding = report.findings[0]
+        why = f"a required call raises: {finding.message} ({finding.evidence})"
+        return blank.replace(verdict="undrivable", reason=why)
+    return report
 
 
 def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
     """Return the functions of the library ``name``, each with every selected dtype."""
     every = options.full or options.dtypes
+    otherwise = TABLES if name in options.libraries else ()
     return [
         (function, dtype)
         for function in functions()
         if function.library == name
-        for dtype in function.dtypes
+        for dtype in function.dtypes or otherwise
         if (every or dtype in LIBRARY_DTYPES) and options.wants(name, function.label, dtype=dtype)
     ]

@@ -11,7 +11,7 @@ from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.diagnosis.match import explains, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
@@ -23,6 +23,9 @@ from posenc_ref.conformance.phases.properties import perturbation
 
 from .formulas import changed_steps
 from .remedies import columns_of, of_step
+
+#: The largest departure of a column of size 1 from a sinusoid.
+_SINUSOID = 1e-3
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
@@ -277,6 +280,27 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
             "uninitialised",
             f"{int((misfit > 0.05).sum())} of {misfit.size} columns follow no sinusoid",
             f"column {int(np.argmax(misfit))} at positions 0..63",
+        )
+        return
+    truth = encoding.truth(at).value
+    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
+    if dead.size:
+        run.add(
+            "exponent",
+            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
+            f"position: {ranges(dead.tolist())}",
+            f"column {dead[0]} is {encoding.scale * rows[0, dead[0]]:.6g} at positions 0..63",
+            remedy=columns_of(encoding),
+            equivalent=("frequency-spacing",),
+        )
+        return
+    odd = np.flatnonzero(~(misfit < _SINUSOID))
+    if odd.size:
+        run.add(
+            "inaccurate",
+            f"{odd.size} of {misfit.size} columns are no sinusoids",
+            f"column {odd[0]} at positions 0..63",
+            remedy=columns_of(encoding),
         )
         return
     sine = np.abs(rows[0]) < 0.5

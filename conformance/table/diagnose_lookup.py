@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 
 from posenc_ref import Learned
+from posenc_ref.conformance.diagnosis.match import explains, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
+from .formulas import changed_steps
 from .remedies import row_of
 from .rows_used import SeenRows, name_rows
 
@@ -20,6 +25,8 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     every = np.arange(encoding.rows - max(offset, 0))
     got = access.rows(every)
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
+    if not np.array_equal(got, weight[used]) and _changed(run, encoding, got, every):
+        return
     shift = used - every
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:
@@ -44,6 +51,17 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
             run.add("table-precision", text, evidence, remedy=remedy, values={"measured": half})
             return
     run.add("inaccurate", f"the values are not those of the table's rows{run.where()}", evidence)
+
+
+def _changed(run: Run, encoding: Learned, got: np.ndarray, every: np.ndarray) -> bool:
+    """Report the changed step that gives all rows; return whether one does."""
+    calls = [JudgedCall("all positions", got, encoding.truth(every), every)]
+    steps = (
+        m
+        for m in changed_steps(run, every)
+        if m.code != "table-precision" and explains(run, calls, m)
+    )
+    return match(run, calls, list(islice(steps, 1)), parts=False)
 
 
 def _moved(

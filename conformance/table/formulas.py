@@ -13,6 +13,7 @@ from posenc_ref import (
     DETRSine,
     FourierFeatures,
     Hybrid,
+    Learned,
     Sinusoidal,
     Sinusoidal2D,
     Sinusoidal3D,
@@ -21,15 +22,23 @@ from posenc_ref import (
     Time2Vec,
 )
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
 from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.steps import (
+    Change,
+    Steps,
+    changes,
+    computed,
+    plain_steps,
+)
+from posenc_ref.conformance.diagnosis.whole_values import OF_ROWS, whole_values
 from posenc_ref.conformance.harness.run import Run
 
 from . import other_formulas, wave_formulas
 from .remedies import of_step
 
 #: Tables with learned rows, which results must equal to the last bit.
-_LEARNED = (AxialLearned, Hybrid)
+_LEARNED = (AxialLearned, Hybrid, Learned)
 #: Returns rows (S, dim), given the table, positions (S,) or (A, S), or a grid (h, w), and steps.
 Formula = Callable[[Any, Any, Steps], np.ndarray]
 
@@ -46,37 +55,61 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     """
     declared: Table = run.encoding
     formula = formula_of(declared)
-    if formula is None:
-        return
-    yield from _of(run, formula, first)
+    if formula is not None:
+        yield from _of(run, formula, first)
     if formula is wave_formulas.of_axes:
         yield from _of(run, partial(formula, alike=True), first)
+
+    def truth(at: Any) -> Truth:
+        places = declared.grid_positions(*at) if isinstance(at, tuple) else at
+        return declared.truth(np.asarray(places))
+
+    yield from whole_values(truth, "the table", "amplitude", OF_ROWS)
+
+
+def changed_constants(run: Run, first: Any) -> list[Mistake]:
+    """Return the mistake that one constant of the formula has another value."""
+    formula = formula_of(run.encoding)
+    if formula is None:
+        return []
+    plain = plain_steps(lambda s: formula(run.encoding, first, s))
+    return [measured_constants(plain, partial(_predicted, run, formula, "amplitude"))]
 
 
 def _of(run: Run, formula: Formula, first: Any) -> Iterator[Mistake]:
     declared: Table = run.encoding
-    for code, message, remedy, change in changes(
-        plain_steps(lambda s: formula(declared, first, s))
-    ):
-
-        def predict(at: Any, change: Any = change) -> Truth | None:
-            try:
-                value = np.asarray(computed(lambda s: formula(declared, at, s), change))
-            except (IndexError, ValueError):
-                return None
-            places = declared.grid_positions(*at) if isinstance(at, tuple) else at
-            truth = declared.truth(np.asarray(places))
-            if value.shape != truth.value.shape:
-                return None
-            copied = (truth.terms == 0) & (truth.angle == 0)
-            if isinstance(declared, _LEARNED):
-                value = np.where(copied, run.driver.copied(value), value)
-                size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
-                return Truth(value, size, truth.angle, truth.amplitude)
-            angle = np.where(copied, truth.angle.max(axis=-1, keepdims=True), truth.angle)
-            return Truth(value, np.maximum(truth.terms, np.abs(value)), angle, truth.amplitude)
-
+    plain = plain_steps(lambda s: formula(declared, first, s))
+    for code, message, remedy, change in changes(plain):
+        predict = _predicted(run, formula, code, change)
         yield Mistake(code, message, predict, of_step(declared, message) or remedy)
+
+
+def _predicted(
+    run: Run, formula: Formula, code: str, change: Change
+) -> Callable[[Any], Truth | None]:
+    """Return a function that predicts the rows of a call by the formula with a change."""
+    declared: Table = run.encoding
+
+    def predict(at: Any) -> Truth | None:
+        try:
+            value = np.asarray(computed(lambda s: formula(declared, at, s), change))
+        except (IndexError, ValueError):
+            return None
+        places = declared.grid_positions(*at) if isinstance(at, tuple) else at
+        truth = declared.truth(np.asarray(places))
+        if value.shape != truth.value.shape:
+            return None
+        if np.array_equal(value, truth.value):
+            return truth  # not with a larger tolerance
+        copied = (truth.terms == 0) & (truth.angle == 0)
+        if isinstance(declared, _LEARNED) and code != "amplitude":
+            value = np.where(copied, run.driver.copied(value), value)
+            size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
+            return Truth(value, size, truth.angle, truth.amplitude)
+        angle = np.where(copied, truth.angle.max(axis=-1, keepdims=True), truth.angle)
+        return Truth(value, np.maximum(truth.terms, np.abs(value)), angle, truth.amplitude)
+
+    return predict
 
 
 _FORMS: tuple[tuple[Any, Formula], ...] = (
@@ -85,6 +118,7 @@ _FORMS: tuple[tuple[Any, Formula], ...] = (
     (FourierFeatures, other_formulas.fourier),
     (Time2Vec, other_formulas.time2vec),
     (AxialLearned, other_formulas.axial),
+    (Learned, other_formulas.learned),
     (Hybrid, other_formulas.hybrid),
     (StandardizedSinusoidal, other_formulas.standardized),
 )

@@ -24,13 +24,14 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.diagnosis.whole_values import measured_factor
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
 from .column_order import report_order
-from .formulas import changed_steps
+from .formulas import changed_constants, changed_steps
 from .half_precision_mistakes import half_positions, half_rows
 from .mistakes import Rows, changed_tables, changed_twice, looked_up
 from .places_used import name_places
@@ -59,7 +60,10 @@ def judge_table(run: Run) -> None:
     state.replay(run, lambda: _table(run, first.facts), first.actual, first.case)
     shifted = first.facts[..., ::-1].copy()
     state.kept_result(run, lambda: run.driver.call(first.facts), lambda: run.driver.call(shifted))
-    known = chain(_mistakes(run), likely(run, calls, changed_steps(run, first.facts)))
+    steps = likely(run, calls, changed_steps(run, first.facts))
+    constants = changed_constants(run, first.facts)
+    factor = measured_factor(_declared(run), "the table", "amplitude")
+    known = chain(_mistakes(run), steps, constants, [factor])
     if match(run, calls, known, further=partial(_further, run, calls)) and run.report.codes:
         return
     if run.encoding.num_axes > 1 and name_places(run, calls):

@@ -26,7 +26,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from .formulas import changed_steps
+from .formulas import changed_constants, changed_steps
 from .judge_features import read_rows, table_mistakes
 from .mistakes import looked_up
 from .places_used import name_places
@@ -171,7 +171,8 @@ def judge_grid(run: Run) -> None:
     steps = likely(run, seen, changed_steps(run, seen[0].facts))
     twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
     more = partial(_further, ask, [p for p in starmap(probe, REFUTING_GRIDS) if p])
-    if match(run, seen, chain(every, steps, twice), further=more) and run.report.codes:
+    constants = changed_constants(run, seen[0].facts)
+    if match(run, seen, chain(every, steps, twice, constants), further=more) and run.report.codes:
         return
     if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
         return

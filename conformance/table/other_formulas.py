@@ -30,6 +30,9 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
     bias = s.array("bias", e.bias, ("column",))
     wave = np.sin if e.function == "sin" else np.cos
     line = weight[:1] * t + bias[:1]
+    of_waves = s.array("the weight of the waves", weight[1:], ("column",))
+    weight = np.r_[weight[:1], of_waves]
+    bias = np.r_[bias[:1], s.array("the bias of the waves", bias[1:], ("column",))]
     angle = weight[1:] * t + bias[1:]
     code = "position-origin"
     waves = s.pick(
@@ -43,16 +46,56 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
         (code, "is subtracted", wave(weight[1:] * t - bias[1:])),
         (code, "is multiplied by the frequency", wave(weight[1:] * (t + bias[1:]))),
         ("position-scale", "and the frequency are multiplied by 2 pi", wave(2 * np.pi * angle)),
+        ("position-scale", "goes through log(1 + size) first", wave(np.log1p(np.abs(angle)))),
+        ("phase-order", "goes through tanh, not through the wave", np.tanh(angle)),
+        ("phase-order", "goes through no wave: the columns are linear", angle),
+        ("phase-order", "goes through max(x, 0), not through the wave", np.maximum(angle, 0)),
+        ("phase-order", "goes through a sigmoid, not through the wave", 1 / (1 + np.exp(-angle))),
     )
     line = s.pick(
         "the linear component",
         line,
         ("not-linear", f"goes through the {e.function} like the others", wave(line)),
         ("amplitude", "is 0", 0 * line),
+        ("not-linear", "is replaced by 0 where it is negative", np.maximum(line, 0)),
+        ("not-linear", "is replaced by its absolute value", np.abs(line)),
+        ("not-linear", "goes through tanh", np.tanh(line)),
         (code, "has no phase", weight[:1] * t),
     )
     columns = [line, waves]
     return np.concatenate(columns if e.linear == "first" else columns[::-1], axis=-1)
+
+
+def learned(e: Learned, at: Any, s: Steps) -> np.ndarray:
+    """Return the rows of a learned table."""
+    places = np.asarray(at) + e.offset
+    table = s.array("the table", e.weight, ("row", "channel"), "wrong-row")
+    size = s.factor("the factor 1 on the table", 1.0, "amplitude")
+    root = float(table.shape[-1]) ** 0.5
+    size = s.pick(
+        "the factor on the table",
+        size,
+        ("amplitude", f"is sqrt({table.shape[-1]}), not 1", root),
+        ("amplitude", f"is 1 / sqrt({table.shape[-1]}), not 1", 1 / root),
+        right="Return the rows themselves, without a factor.",
+    )
+    rows = size * table[places]
+    after = table[np.minimum(places + 1, len(table) - 1)]
+    return np.asarray(
+        s.pick(
+            "a row",
+            rows,
+            ("wrong-row", "is 0 at position 0", rows * (places > e.offset)[..., None]),
+            ("wrong-row", "is the mean of its own and the next row", (rows + after) / 2),
+            ("wrong-row", "is the sum of its own and the next row", rows + after),
+            (
+                "wrong-row",
+                "has its last column 0",
+                rows * (np.arange(rows.shape[-1]) < rows.shape[-1] - 1),
+            ),
+            right="Return the row of the position, unchanged.",
+        )
+    )
 
 
 def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
@@ -74,6 +117,12 @@ def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
         ("position-origin", "are moved by the offset after the factor, not before it",
          scale * v + e.offset),
         (code, "are not multiplied by the factor", v + e.offset),
+        (code, "are mapped from [0, 1] to [-1, 1]: 2 v - 1", 2 * moved - 1),
+        (code, "are mapped from [-1, 1] to [0, 1]: (v + 1) / 2", (moved + 1) / 2),
+        ("position-range", "are clamped to 0 .. 1", np.clip(moved, 0, 1)),
+        ("position-range", "are clamped to -1 .. 1", np.clip(moved, -1, 1)),
+        ("position-range", "are reduced modulo 1", moved % 1),
+        (code, "are rounded down", np.floor(moved)),
         ("position-origin", "are not moved by the offset", scale * v),
         *each,
     )  # fmt: skip

@@ -40,7 +40,7 @@ def _grid(e: Any, h: int, w: int, s: Steps) -> Any:
         return _detr_places(e, y, x, h, w, s)
     extent = getattr(e, "extent", None)
     if extent is None:
-        return y, x
+        return _shifted_places(y, x, h, w, s)
     code = "position-scale"
 
     def spread(size: Callable[[int], float], start: float = 0.0) -> tuple[Any, Any]:
@@ -59,6 +59,37 @@ def _grid(e: Any, h: int, w: int, s: Steps) -> Any:
         ("axis-order", "is i * extent / n with height and width exchanged",
          (y * extent / w, x * extent / h)),
     )  # fmt: skip
+
+
+def _shifted_places(y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
+    """Return rows and columns of patches, which count from 0 in steps of 1."""
+    code, number = "position-scale", y * w + x
+    largest = (max(h - 1, 1), max(w - 1, 1))
+    rows = s.pick(
+        "the positions of patches",
+        (y, x),
+        ("position-origin", "count from the middle: i - (n - 1) / 2",
+         (y - (h - 1) / 2, x - (w - 1) / 2)),
+        ("position-origin", "count from the middle: i - n // 2", (y - h // 2, x - w // 2)),
+        (code, "are divided by the size of their axis, i / n", (y / h, x / w)),
+        (code, "are divided by n - 1: from 0 to 1", (y / largest[0], x / largest[1])),
+        (code, "run from -1 to 1: 2 i / (n - 1) - 1",
+         (2 * y / largest[0] - 1, 2 * x / largest[1] - 1)),
+        (code, "run from 0 to 2 pi: 2 pi i / n", (2 * np.pi * y / h, 2 * np.pi * x / w)),
+        (code, "run to 2 pi: 2 pi (i + 1) / n", (2 * np.pi * (y + 1) / h, 2 * np.pi * (x + 1) / w)),
+        *(
+            (code, f"are divided by the size of the axis, for {name} only", place)
+            for name, place in (("rows", (y / h, x)), ("columns", (y, x / w)))
+        ),
+        ("axis-order", "are the number of the patch, for both axes", (number, number)),
+        ("axis-order", "are the number of the patch, for the columns", (y, number)),
+        ("axis-order", "are the number of the patch, for the rows", (number, x)),
+        ("axis-order", "are the row, for both axes", (y, y)),
+        ("axis-order", "are the column, for both axes", (x, x)),
+        (code, "are those of a grid of half the size: i // 2", (y // 2, x // 2)),
+        right="Give patch (y, x) the row y and the column x, counted from 0 in steps of 1.",
+    )  # fmt: skip
+    return rows
 
 
 def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
@@ -147,8 +178,19 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
          (own[0], powers((column[0], (column[1] + 1) / d))[1])),
     )  # fmt: skip
-    value[..., sines] = scales[0] * each[0] * np.sin(at * waves[0])
-    value[..., cosines] = scales[1] * each[1] * np.cos(at * waves[1])
+    sin, cos = s.pick(
+        f"the functions of the columns{of}",
+        (np.sin, np.cos),
+        ("phase-order", "are sines in all columns", (np.sin, np.sin)),
+        ("phase-order", "are cosines in all columns", (np.cos, np.cos)),
+        ("phase-order", "are sines and minus sines", (np.sin, lambda x: -np.sin(x))),
+        ("phase-order", "are sines and minus cosines", (np.sin, lambda x: -np.cos(x))),
+        ("phase-order", "are cosines and minus sines", (np.cos, lambda x: -np.sin(x))),
+        ("phase-order", "are minus sines and cosines", (lambda x: -np.sin(x), np.cos)),
+        right="Fill the declared columns with sin(angle) and with cos(angle).",
+    )
+    value[..., sines] = scales[0] * each[0] * sin(at * waves[0])
+    value[..., cosines] = scales[1] * each[1] * cos(at * waves[1])
     if e.dim % 2 and e.odd == "zero-pad":
         value = _odd(e, value, at, w, s)
     return value

@@ -12,6 +12,7 @@ import pytest
 import posenc_ref as pr
 from posenc_ref import sinusoidal
 from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import threads
 from posenc_ref.backends.kernels.guard import Guard
 
 pytestmark = [
@@ -139,3 +140,14 @@ def test_a_signal_while_tables_are_made_leaves_the_cache_usable():
     assert len(fired) == 40
     found = fast(X, range(4))
     np.testing.assert_array_equal(found, fused(pr.RoPE(8, layout="half"))(X, range(4)))
+
+
+def test_a_child_starts_threads_of_its_own(held):
+    def by_two():
+        both = threading.Barrier(2)
+        threads.share(lambda part: both.wait(1), [slice(0, 1)] * 2)
+
+    by_two()
+    time.sleep(0.05)  # until the thread of the parent waits for more
+    held(threads._guard.lock)
+    assert in_child(by_two) == 0

@@ -9,6 +9,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_rotary
 from posenc_ref.conformance import check
 from tests.backends.comparison import close
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
@@ -254,3 +255,18 @@ def test_empty_tensors_and_expanded_axes(name, rng):
         assert fast(np.zeros(shape, np.float32), range(shape[2])).shape == shape
     spread = np.broadcast_to(np.ones(D, np.float32), (1, 2, 5, D))
     assert np.array_equal(fast(spread, range(5)), fast(spread.copy(), range(5)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_new_tensors_in_large_pages_are_tensors_of_their_own(dtype, monkeypatch):
+    monkeypatch.setattr(torch_rotary, "_LARGE", 0)
+    x = torch.randn(2, 3, 16, D, dtype=getattr(torch, dtype), requires_grad=True)
+    fast = fused(ROTARY["half"])
+    made = fast(x.detach(), range(16))
+    assert made.untyped_storage().nbytes() == made.nbytes
+    assert made.data_ptr() % 64 == 0
+    y = fast(x, range(16))
+    y.mul_(2)  # autograd forbids this for a view
+    y.backward(torch.ones_like(y))
+    assert torch.equal(x.grad, fast.inverse(torch.full_like(made, 2), range(16)))
+    assert torch.equal(y.detach(), 2 * fast(x.detach(), range(16), out=torch.empty_like(made)))

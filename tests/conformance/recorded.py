@@ -26,7 +26,7 @@ def record(path, report, seconds=1.5, **facts):
 
 
 def record_verification(path, found):
-    options = {"full": False, "only": None, "dtypes": []}
+    options = {"full": False, "only": None, "dtypes": [], "libraries": []}
     with recording(path, "verify", options=options) as writer:
         writer.verification(found)
     return path

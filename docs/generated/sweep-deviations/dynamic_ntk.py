@@ -4,8 +4,9 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
-module = LlamaRotaryEmbedding(LlamaConfig(max_position_embeddings=2048, rope_parameters=rope))
+rope = {"rope_type": "dynamic", "factor": 4.0}  # transformers 4 and 5 take it under this name
+config = LlamaConfig(max_position_embeddings=2048, rope_theta=10000.0, rope_scaling=rope)
+module = LlamaRotaryEmbedding(config=config)
 x, positions = torch.zeros(1), torch.arange(3000)[None]
 before, _ = module(x, positions)
 module(x, torch.arange(8000)[None])  # somebody else's request

@@ -43,3 +43,6 @@ for tuning in (False, True):
         f"attn_temperature_tuning={tuning}: last token, first logit {alone[0, -1, 0]:+.4f} alone, "
         f"{padded[0, -1, 0]:+.4f} padded; largest difference {largest:.2g}"
     )
+    if not tuning and largest > 1e-3:
+        raise RuntimeError("padding changes the logits without the temperature, too")
+assert largest > 1e-3

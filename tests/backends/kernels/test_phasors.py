@@ -45,6 +45,7 @@ ROWS = {
 def by(request, monkeypatch):
     """The library that writes large tables; here small ones count as large."""
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks
+    monkeypatch.setattr(phasors, "second_level", lambda: 8 * 16 * 8 * 20)  # in pieces of 20 rows
     monkeypatch.setattr(numba_loops, "LEAST", 1)
     if request.param == "numpy":
         monkeypatch.delitem(sys.modules, "numba", raising=False)

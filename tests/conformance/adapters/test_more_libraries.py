@@ -1,6 +1,8 @@
 """Libraries with an environment of their own: what is listed, and each claim about them."""
 
 import ast
+from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,21 +23,25 @@ INSTALLED = [
 ]
 
 
+def named(entry):
+    """The functions that an entry names."""
+    every = library.functions()
+    return [f for f in every if any(fnmatchcase(f.name, p) for p in entry.patterns)]
+
+
 def claim_of(function):
-    return next((entry for entry in CLAIMS if function.name in entry.patterns), None)
+    return next((entry for entry in CLAIMS if function in named(entry)), None)
 
 
-def test_every_module_lists_functions_of_an_installable_library():
-    for name in library.SURVEYED:
-        listed = [f for f in SURVEYED if f.library.replace("-", "_").startswith(name.split("_")[0])]
-        assert listed, name
+def test_every_module_lists_functions_of_a_library_that_can_be_installed():
     assert {f.library for f in SURVEYED} <= set(library.LIBRARIES)
+    for name in library.SURVEYED:
+        assert import_module(f"posenc_ref.conformance.adapters.{name}").functions(), name
 
 
 def test_every_claim_names_a_function_and_a_script():
-    names = {f.name for f in SURVEYED}
     for entry in CLAIMS:
-        assert set(entry.patterns) <= names, entry.title
+        assert named(entry), entry.title
         assert (SCRIPTS / entry.script).is_file(), entry.title
     assert {path.name for path in SCRIPTS.glob("*.py")} == {entry.script for entry in CLAIMS}
 
@@ -60,7 +66,10 @@ def test_a_script_needs_no_posenc_ref_and_ends_in_an_assertion(path):
 def test_a_function_conforms_or_has_a_claim(function, dtype):
     if function.expected is None:
         pytest.skip(f"no encoding describes it: {function.says}")
-    found = function.build()
+    try:
+        found = function.build()
+    except (ImportError, RuntimeError) as error:  # a part that is missing, or a GPU
+        pytest.skip(f"cannot be built: {error}")
     report = check(found, found.encoding or function.expected, dtype=dtype)
     claim = claim_of(function)
     assert (report.verdict, tuple(report.codes)) == (

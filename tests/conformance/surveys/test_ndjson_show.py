@@ -131,7 +131,8 @@ def test_verify_on_the_command_line(tmp_path, posenc):
     shown = posenc("report", path)
     assert shown.stdout == result.stdout
     header = read_ndjson(path).header
-    assert header["options"] == {"full": False, "only": "numpy learned", "dtypes": ["float32"]}
+    asked = {"full": False, "only": "numpy learned", "dtypes": ["float32"], "libraries": []}
+    assert header["options"] == asked
 
 
 def test_a_program_that_does_not_answer_is_an_error_in_the_report(tmp_path, posenc):

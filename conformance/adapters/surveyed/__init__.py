@@ -1,0 +1,1 @@
+"""Functions of libraries that `tools/libraries.py` judges in environments of their own."""

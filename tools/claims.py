@@ -1,0 +1,172 @@
+"""Write the list of all claims about libraries: python tools/claims.py.
+
+A claim is an entry with a deviation in one of the ``*_expected.json`` of the surveys.  The
+releases are those in which `python tools/libraries.py` ran its script.
+"""
+
+import argparse
+import fnmatch
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from posenc_ref._text import markdown as escaped  # noqa: E402
+from posenc_ref.conformance.adapters.library import LIBRARIES  # noqa: E402
+from posenc_ref.conformance.surveys.document import claims as kinds  # noqa: E402
+from posenc_ref.conformance.surveys.expected import CLAIMS, Expected, expected  # noqa: E402
+from posenc_ref.conformance.surveys.ndjson import read_ndjson  # noqa: E402
+from posenc_ref.conformance.surveys.record import Outcome  # noqa: E402
+from posenc_ref.conformance.surveys.tables import markdown_table  # noqa: E402
+
+GENERATED = ROOT / "docs" / "generated"
+REPORT = GENERATED / "libraries.ndjson"
+PAGE = GENERATED / "claims.md"
+#: The files of claims, each with the folder of its scripts.  Sweeps are about transformers.
+FILES = {
+    "transformers/sweep_expected.json": "sweep-deviations",
+    "transformers_other/sweep_other_expected.json": "sweep-other-deviations",
+    "whole_models/whole_models_expected.json": "whole-model-deviations",
+    "libraries_expected.json": "library-deviations",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A deviation of a library, and the script that shows it without posenc_ref."""
+
+    library: str
+    script: str  #: the path of the script, from docs/generated on
+    entry: Expected
+
+
+def claims() -> list[Claim]:
+    """Return all claims, in the order of the files: entries with one script are one claim."""
+    found: dict[str, Claim] = {}
+    for name, folder in FILES.items():
+        file = ROOT / "conformance" / "surveys" / name
+        for entry in expected(file) if file.exists() else ():
+            if entry.outcome == "deviates":
+                sweep = folder != "library-deviations"
+                library = entry.library or ("transformers" if sweep else _library(entry))
+                script = f"{folder}/{entry.script}"
+                found.setdefault(script, Claim(library, script, entry))
+    return list(found.values())
+
+
+def claim_of(outcome: Outcome, every: list[Claim]) -> int | None:
+    """Return the number of the claim that explains the deviation of a function, or None."""
+    name = f"{outcome.group} {outcome.label}"
+    for n, claim in enumerate(every, 1):
+        fits = any(fnmatch.fnmatchcase(name, pattern) for pattern in claim.entry.patterns)
+        if claim.library == outcome.group and fits and claim.entry.codes == outcome.codes:
+            return n
+    return None
+
+
+def _library(entry: Expected) -> str:
+    """Return the library of an entry: its patterns begin with it, as the names of functions do."""
+    words = entry.patterns[0].split()[0]
+    if words not in LIBRARIES:
+        raise ValueError(
+            f"{entry.title}: the first pattern must begin with a library, got {words!r}; "
+            f"the libraries are {', '.join(LIBRARIES)}"
+        )
+    return words
+
+
+def seen(runs: list[Outcome]) -> str:
+    """Return in which releases a deviation was seen, in one sentence.
+
+    ``runs`` are the outcomes of one script or function, in the order of the releases.
+    """
+    shown = [o.version for o in runs if o.verdict == "deviates"]
+    ran = [o.version for o in runs if o.verdict in ("deviates", "conforms")]
+    if not ran:
+        return "runs in no release judged" if runs else "not run over releases"
+    if shown and len(runs) == 1:
+        return f"seen in {shown[0]}, the only release judged"
+    if not shown:
+        return f"in none of {len(ran)} releases, {ran[0]} to {ran[-1]}"
+    first, last = ran.index(shown[0]), ran.index(shown[-1])
+    if first:
+        begin = f"not in {ran[first - 1]}"
+    elif ran[0] == runs[0].version:
+        begin = "the first of the releases judged"
+    else:
+        begin = "the first that could be judged"
+    if last + 1 < len(ran):
+        end = f"not in {ran[last + 1]}"
+    else:
+        end = "the newest" + (" that could be judged" if ran[-1] != runs[-1].version else "")
+    gaps = [version for version in ran[first:last] if version not in shown]
+    text = f"first seen in {shown[0]}, {begin}; last seen in {shown[-1]}, {end}"
+    return text + (f"; not in {', '.join(gaps)}" if gaps else "")
+
+
+def page(every: list[Claim], outcomes: list[Outcome]) -> str:
+    """Return the page."""
+    runs: dict[tuple[str, str], list[Outcome]] = {}
+    for o in outcomes:
+        if o.kind == "script":
+            runs.setdefault((o.group, o.label), []).append(o)
+    counts = {kind: sum(c.entry.claim == kind for c in every) for kind in CLAIMS}
+    head = ["library", "claim", "kind", "releases"]
+    rows = [
+        [
+            claim.library,
+            f"[{escaped(claim.entry.title)}](#claim-{n})",
+            claim.entry.claim,
+            escaped(seen(runs.get((claim.library, claim.script), []))),
+        ]
+        for n, claim in enumerate(every, 1)
+    ]
+    said = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+    parts = [
+        "# Claims about libraries",
+        "Written by `python tools/claims.py` from the claims of the surveys and from "
+        "[libraries.ndjson](libraries.ndjson).",
+        f"{len(every)} claims: {said}. A library's releases are those in "
+        "[libraries.md](libraries.md); a deviation is as old as the oldest of them or older.",
+        kinds(),
+        markdown_table(head, rows),
+        *(_section(n, claim, runs) for n, claim in enumerate(every, 1)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(n: int, claim: Claim, runs: dict[tuple[str, str], list[Outcome]]) -> str:
+    entry, own = claim.entry, runs.get((claim.library, claim.script), [])
+    silent = [o for o in own if o.verdict not in ("deviates", "conforms")]
+    lines = [
+        f"## Claim {n}",
+        f"**{claim.library}: {escaped(entry.title)}** ({entry.claim}).",
+        entry.reason,
+        f"- Reach: {entry.reach}",
+        f"- Effect: {entry.effect}",
+        f"- Evidence: {entry.evidence}",
+        f"- Upstream: {entry.upstream}.",
+        f"- Releases: {escaped(seen(own))}.",
+    ]
+    if silent:
+        reasons: dict[str, list[str]] = {}
+        for o in silent:
+            reasons.setdefault(shorten(o.reason, 160), []).append(o.version)
+        why = "; ".join(f"{', '.join(own)} ({escaped(text)})" for text, own in reasons.items())
+        lines.append(f"- The script does not run in {why}.")
+    lines.append(f"- Script: [{claim.script}]({claim.script})")
+    top, bullets = lines[:3], lines[3:]
+    return "\n\n".join([*top, "\n".join(bullets)])
+
+
+def outcomes() -> list[Outcome]:
+    """Return the outcomes of the report."""
+    return list(read_ndjson(REPORT).result.outcomes) if REPORT.exists() else []
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    PAGE.write_text(page(claims(), outcomes()), encoding="utf-8")

@@ -1,0 +1,171 @@
+"""Write the page of libraries over their releases: python tools/libraries_page.py.
+
+It reads `docs/generated/libraries.ndjson`, which `python tools/libraries.py` writes.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from textwrap import shorten
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from posenc_ref._text import markdown as escaped  # noqa: E402
+from posenc_ref.conformance.harness.plural import plural  # noqa: E402
+from posenc_ref.conformance.surveys.ndjson import Recorded, read_ndjson  # noqa: E402
+from posenc_ref.conformance.surveys.record import Outcome  # noqa: E402
+from posenc_ref.conformance.surveys.tables import WORDS, markdown_table  # noqa: E402
+from tools.claims import GENERATED, REPORT, Claim, claim_of, claims, seen  # noqa: E402
+
+PAGE = GENERATED / "libraries.md"
+#: The verdicts of functions, each with the heading of its column.
+COLUMNS = {
+    "conforms": "conforming", "deviates": "deviating", "undrivable": "not drivable",
+    "gap": "no encoding", "error": "errors", "inconclusive": "inconclusive",
+}  # fmt: skip
+HEAD = """
+`ok` means that the function equals the declaration that was read in the library's own source. It is
+no certificate of a model that calls the function. A deviation is a difference from this
+declaration; [claims.md](claims.md) says which ones are faults, who meets them and where they were
+reported. `not drivable` means that the adapter, which was written for the newest release, cannot
+build or call the function in this one; nothing is known of its numbers there. `our gap` means that
+no encoding of posenc_ref describes the function.
+""".strip()
+
+
+def page(recorded: Recorded, known: list[Claim]) -> str:
+    """Return the page of a report; ``known`` are all claims."""
+    environments = recorded.header["environments"]
+    libraries = list(dict.fromkeys(one["library"] for one in environments))
+    every = [o for o in recorded.result.outcomes if o.kind == "library"]
+    newest = {one["library"]: one["release"] for one in environments}
+    latest = [o for o in every if o.version == newest[o.group]]
+    counts = _counts([o for o in latest if o.dtype != "bfloat16"])
+    seconds = sum(one["seconds"] for one in environments)
+    dates = "{posenc_ref}, specification {specification}".format(**recorded.header["versions"])
+    failed = [o for o in every if not o.label]
+    parts = [
+        "# Libraries over their releases",
+        "Written by `python tools/libraries_page.py` from [libraries.ndjson](libraries.ndjson): "
+        f"posenc_ref {dates}, {recorded.header['platform']}. Each release has an environment of "
+        "its own, made by tools/libraries.py from .ci/libraries.toml.",
+        f"**{plural(len(libraries), 'library', 'libraries')}, "
+        f"{plural(len(environments), 'release', 'releases')}, {len(every)} outcomes** in "
+        f"{seconds / 60:.0f} minutes. Of the {sum(counts.values())} functions in the newest "
+        f"releases, in float32: {_said(counts)}.",
+        HEAD,
+        _summary(libraries, environments, latest),
+    ]
+    if failed:
+        lines = [f"- {o.group} {o.version}: {escaped(o.reason)}" for o in failed]
+        parts.append("Releases that could not be judged:\n\n" + "\n".join(lines))
+    for library in libraries:
+        own = [one for one in environments if one["library"] == library]
+        parts += _section(library, own, [o for o in every if o.group == library and o.label], known)
+    return "\n\n".join(parts) + "\n"
+
+
+def _counts(outcomes: list[Outcome]) -> dict[str, int]:
+    return {v: sum(o.verdict == v for o in outcomes if o.label) for v in COLUMNS}
+
+
+def _said(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n} {COLUMNS[v]}" for v, n in counts.items() if n)
+
+
+def _summary(libraries: list[str], environments: list[dict], latest: list[Outcome]) -> str:
+    """Return a table with a row for each library, about its newest release in float32."""
+    columns = [v for v in COLUMNS if any(o.verdict == v for o in latest)]
+    rows = []
+    for library in libraries:
+        own = [one for one in environments if one["library"] == library]
+        counts = _counts([o for o in latest if o.group == library and o.dtype != "bfloat16"])
+        rows.append(
+            [
+                f"[{library}](#{library})",
+                f"{len(own)}: {own[0]['release']} to {own[-1]['release']}"
+                if len(own) > 1
+                else own[0]["release"],
+                str(sum(counts.values())),
+                *(str(counts[v]) for v in columns),
+                f"{own[-1]['seconds']:.0f}",
+                f"{sum(one['install_seconds'] for one in own):.0f}",
+            ]
+        )
+    head = ["library", "releases", "functions", *(COLUMNS[v] for v in columns)]
+    head += ["seconds", "to install all"]
+    return markdown_table(head, rows, head[2:])
+
+
+def _section(
+    library: str, environments: list[dict], outcomes: list[Outcome], known: list[Claim]
+) -> list[str]:
+    """Return the parts about one library: a row for each function, a column for each release."""
+    releases = [one["release"] for one in environments]
+    versions = environments[-1]["versions"]
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    parts = [f"## {library}", f"The newest release was judged with {named}."]
+    functions = list(dict.fromkeys(o.label for o in outcomes))
+    at = {(o.label, o.version, o.dtype): o for o in outcomes}
+    rows = []
+    for label in functions:
+        cells = (at.get((label, release, "float32")) for release in releases)
+        rows.append([escaped(label), *(_cell(o) for o in cells)])
+    parts.append(markdown_table(["function", *releases], rows))
+    half = [o for o in outcomes if o.dtype == "bfloat16"]
+    if half:
+        wrong = [f"{escaped(o.label)} ({', '.join(o.codes)})" for o in half if o.codes]
+        said = f"deviating: {'; '.join(wrong)}" if wrong else "none deviating"
+        parts.append(f"In bfloat16, {releases[-1]}: {_said(_counts(half))}; {said}.")
+    found = [line for label in functions for line in _deviation(label, outcomes, releases, known)]
+    if found:
+        parts.append("Deviations:\n\n" + "\n".join(found))
+    reasons: dict[str, list[str]] = {}
+    for o in outcomes:
+        if o.verdict in ("undrivable", "gap", "error", "inconclusive") and o.dtype != "bfloat16":
+            reason = escaped(shorten(o.reason, 200))
+            reasons.setdefault(f"{escaped(o.label)}: {reason}", []).append(o.version)
+    if reasons:
+        lines = [f"- {why} ({spanned(own, releases)})" for why, own in reasons.items()]
+        parts.append("Not judged:\n\n" + "\n".join(lines))
+    return parts
+
+
+def _cell(outcome: Outcome | None) -> str:
+    return "" if outcome is None else " ".join((WORDS[outcome.verdict], *outcome.codes))
+
+
+def _deviation(
+    label: str, outcomes: list[Outcome], releases: list[str], known: list[Claim]
+) -> list[str]:
+    """Return a line for each set of codes that the function deviates with in float32."""
+    own = [o for o in outcomes if o.label == label and o.dtype == "float32"]
+    own.sort(key=lambda o: releases.index(o.version))
+    lines = []
+    for codes in dict.fromkeys(o.codes for o in own if o.codes):
+        runs = [o if o.codes in ((), codes) else o.replace(verdict="conforms") for o in own]
+        last = next(o for o in reversed(own) if o.codes == codes)
+        text = f"- {escaped(label)}: {'; '.join(map(escaped, last.messages))}. "
+        n = claim_of(last, known)
+        claim = "no claim is made of it" if n is None else f"[claim {n}](claims.md#claim-{n})"
+        lines.append(f"{text}{_sentence(seen(runs))} (`{last.source}`); {claim}.")
+    return lines
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def spanned(versions: list[str], releases: list[str]) -> str:
+    """Return releases as one range if they are without gaps, else as a list."""
+    first, last = releases.index(versions[0]), releases.index(versions[-1])
+    if last - first + 1 == len(versions) > 2:
+        return f"{versions[0]} to {versions[-1]}"
+    return ", ".join(versions)
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    PAGE.write_text(page(read_ndjson(REPORT), claims()), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The parts of the page that `tools/conformance_page.py` writes."""
