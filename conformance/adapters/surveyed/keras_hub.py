@@ -331,7 +331,7 @@ def _alibi() -> Implementation:
 
 def _t5() -> Implementation:
     bucket = _of("models.t5.t5_multi_head_attention.T5MultiHeadAttention")._relative_position_bucket
-    return _rows(lambda offsets: bucket(None, offsets), "bucket")
+    return _rows(bucket, "bucket")
 
 
 def _swin_zeros() -> SwinBias:
