@@ -181,7 +181,10 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
             if g != 1.0:
                 of = f"YaRN's factor {g:.6g} ({what} of encoding {name})"
                 found[f"the declared scale is divided by the square of {of}"] = scale / g**2
-                found[f"the declared scale is divided by {of}"] = scale / g
+                once = f"the declared scale is divided by {of}"
+                if what == "mscale_all_dim" and weight:
+                    once = f"the scale has {of} once, declared squared"
+                found[once] = scale / g
                 found[f"the declared scale is multiplied by the square of {of}"] = scale * g**2
                 found[f"the declared scale is multiplied by {of}"] = scale * g
     for d in sorted(sizes):
