@@ -10,6 +10,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import refusals
 from posenc_ref.conformance.harness.located.record import Call
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
@@ -31,7 +32,8 @@ def judge(run: Run, dim: int) -> str:
     if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
         text = "a token of zeros does not come out as zeros"
-        run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
+        if not _copied(run, x, clean, y[0, 1, 2]):
+            run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
     for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
         scaled = run.driver.apply(x * factor, np.arange(5))
         run.count("robustness")
@@ -42,6 +44,40 @@ def judge(run: Run, dim: int) -> str:
         _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
     _memory_order(run, x, clean)
     return bent
+
+
+def _copied(run: Run, x: np.ndarray, y: np.ndarray, of_zeros: np.ndarray) -> bool:
+    """Report channels that are those of another row, head or token; return whether they are.
+
+    ``of_zeros`` is the result for a token of zeros: its channels that are not 0 come from elsewhere.
+    """
+    channels = np.flatnonzero(of_zeros)
+    out, given = y[..., channels], x[..., channels]
+    for axis, name in ((1, "head"), (0, "batch row"), (2, "token")):
+        n = out.shape[axis]
+        # The source is the index whose own channels all others have.
+        found = [
+            f"{name} {j}"
+            for j in range(n)
+            if (out == out.take([j], axis)).all() and (out == given.take([j], axis)).all()
+        ]
+        found += [
+            f"the {name} {words}"
+            for shift, words in ((1, "before"), (-1, "after"))
+            if n > 2 and np.array_equal(out, np.roll(given, shift, axis))
+        ]
+        if not found:
+            continue
+        run.add(
+            "rotary-dim",
+            f"channels {ranges(channels.tolist())} of every {name} are those of {found[0]}",
+            f"a token of zeros in row 0, head 1, token 2 comes out with "
+            f"{of_zeros[channels[0]]:.6g} in channel {channels[0]}",
+            by="robustness",
+            remedy=f"Give every {name} its own channels {ranges(channels.tolist())}.",
+        )
+        return True
+    return False
 
 
 def _hole(
