@@ -77,7 +77,7 @@ SURVEYED = (
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
         "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "equinox",
-        "mlx_vlm",
+        "mlx_vlm", "onnx_attention",
     )),
 )  # fmt: skip
 

@@ -289,7 +289,9 @@ def _get_rope_index(model: str) -> Implementation:
         found, deltas = call(holder, tokens, *grids, mx.array(kept))
         prompt = np.array(found).astype(np.int64)
         prompt = np.broadcast_to(prompt, (3, *types_.shape))
-        later = types_.shape[1] + np.arange(n_steps) + np.array(deltas).reshape(-1, 1)
+        # A cache of a batch counts the tokens of a row without its padding.
+        offsets = (kept == 1).sum(axis=1, keepdims=True) + np.array(deltas).reshape(-1, 1)
+        later = offsets + np.arange(n_steps)
         return np.concatenate([prompt, np.broadcast_to(later, (3, *later.shape))], axis=2)
 
     return Implementation(ids, SURFACE, LIBRARY)
