@@ -9,8 +9,10 @@ import itertools
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 
 from posenc_ref import _validate as validate
@@ -65,18 +67,35 @@ def cuts(length: int, parts: int, step: int = 1) -> list[slice]:
 
 
 def share(work: Callable[[slice], object], parts: Sequence[slice]) -> None:
-    """Call ``work`` with each of ``parts``, the first one in this thread; return when all ended."""
+    """Call ``work`` with each of ``parts``, in this thread and others; return when all ended.
+
+    A part is done by the first thread that is free, so a busy or missing thread costs time only.
+    """
     if len(parts) == 1:
         work(parts[0])
         return
-    pool = _of_size(len(parts) - 1)
-    # The context has the caller's np.errstate.
-    others = [pool.submit(copy_context().run, work, part) for part in parts[1:]]
-    errors = []
-    try:
-        work(parts[0])
-    finally:  # nobody writes into the arrays after this call
-        errors = [error for one in others if (error := one.exception()) is not None]
+    left, ended, errors = deque(parts), threading.Semaphore(0), list[BaseException]()
+
+    def some() -> None:
+        while left:
+            try:
+                part = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                work(part)
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                ended.release()
+
+    with suppress(RuntimeError):  # Python is ending, or the system allows no more threads
+        pool = _of_size(len(parts) - 1)
+        for _ in parts[1:]:
+            pool.submit(copy_context().run, some)  # in a context with the caller's np.errstate
+    some()
+    for _ in parts:
+        ended.acquire()
     if errors:
         raise errors[0]
 

@@ -10,25 +10,24 @@ from posenc_ref.conformance.harness.signatures import SURFACES, load
 
 from .adapted import viewed
 from .card import Card
-from .images import grid
-from .plain import models, positions
+from .plain import positions
 from .plain.vision_probes import VISION
 
 Identifier = Callable[[Run, Card], None]
 
 #: The surfaces that need more than their view or the comparison with a plain function.
-_OWN: dict[str, Identifier] = {
-    "grid": grid.identify,
-    "layers": models.layers,
-    "softmax_scale": models.softmax_scale,
-    "ids_from_tokens": models.ids_from_tokens,
+_OWN = {
+    "grid": "identify.images.grid:identify",
+    "layers": "identify.plain.models:layers",
+    "softmax_scale": "identify.plain.models:softmax_scale",
+    "ids_from_tokens": "identify.plain.models:ids_from_tokens",
 }
 
 
 def identifier(surface: str) -> Identifier:
     """Return the function that fills in the card of a surface."""
     if surface in _OWN:
-        return _OWN[surface]
+        return load(_OWN[surface])
     if surface in viewed.EVERY:
         return viewed.identify
     if surface in positions.EVERY:

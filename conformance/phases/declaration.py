@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 
 from posenc_ref import GivenFrequencies, LinearScaling, MixedRoPE, MultiAxisRoPE, RoPE, Rotary
+from posenc_ref.conformance.harness.reach import Access
 
 from .declared_formula import formula
 from .factor_mistakes import factors
 from .factor_mistakes import remedy as factor_remedy
 from .frequencies import Schedule
-from .measure import Tables
+from .measure import Tables, tables_of
 from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
 from .schedule_mistakes import scaling_mistakes
 from .schedule_steps import step_mistakes
@@ -49,6 +50,12 @@ def unit_size(
     """Return measured cos and sin, divided by the declared amplitude and sign."""
     cos, sin = tables(at)
     return cos / declared.amplitude, declared.sign * sin / declared.amplitude
+
+
+def declared_tables(access: Access, encoding: Rotary) -> Tables:
+    """Return a function that measures cos and sin, from inputs (1, 0) in every declared pair."""
+    first, _ = live(encoding, encoding.pairs())
+    return tables_of(access, first, *live(encoding, encoding.output_pairs()))
 
 
 def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:

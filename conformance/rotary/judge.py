@@ -30,11 +30,10 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases import properties
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
-from posenc_ref.conformance.phases.declaration import declare
+from posenc_ref.conformance.phases.declaration import declare, declared_tables
 from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
 
-from . import diagnose as diagnose_rotary
 from . import (
     judge_axes,
     judge_crossed,
@@ -99,7 +98,7 @@ def judge(run: Run) -> None:
         bent = judge_robustness.judge(run, dim)
     if run.encoding is not None and not _one_length_each(run, access):
         declared = declare(run.encoding)
-        tables = diagnose_rotary.declared_tables(access, run.encoding)
+        tables = declared_tables(access, run.encoding)
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
@@ -107,7 +106,10 @@ def judge(run: Run) -> None:
     held = run.report.accuracy.precision if run.report.accuracy else ""
     if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
-    run.explain(diagnose_rotary.diagnose, access, measured)
+    if run.failures:
+        from .diagnose import diagnose  # thirty files, which only failures need
+
+        run.explain(diagnose, access, measured)
     run.explain(proved.judge, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")

@@ -143,8 +143,11 @@ def test_a_signal_while_tables_are_made_leaves_the_cache_usable():
 
 
 def test_a_child_starts_threads_of_its_own(held):
-    parts = [slice(0, 1)] * 2
-    threads.share(lambda part: None, parts)  # the thread of the parent
-    time.sleep(0.05)  # until it waits for more
+    def by_two():
+        both = threading.Barrier(2)
+        threads.share(lambda part: both.wait(1), [slice(0, 1)] * 2)
+
+    by_two()
+    time.sleep(0.05)  # until the thread of the parent waits for more
     held(threads._guard.lock)
-    assert in_child(lambda: threads.share(lambda part: None, parts)) == 0
+    assert in_child(by_two) == 0

@@ -4,6 +4,7 @@ import multiprocessing.process
 import os
 import pickle
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -197,9 +198,42 @@ def test_a_call_takes_no_more_threads_than_allowed(monkeypatch):
 
 
 def test_work_inside_a_thread_of_the_pool_is_not_shared_again():
-    found = []
-    threads.share(lambda part: found.append(threads.count(4, 2**30)), [slice(0, 1)] * 3)
+    found, together = [], Barrier(3)
+
+    def work(part):
+        together.wait(10)  # each part has its own thread
+        found.append(threads.count(4, 2**30))
+
+    threads.share(work, [slice(0, 1)] * 3)
     assert sorted(found) == [1, 1, 4]
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("no new thread"), None])
+def test_without_a_free_thread_the_caller_does_the_work(raised, monkeypatch):
+    class Busy:
+        def submit(self, *call):
+            if raised:
+                raise raised
+
+    monkeypatch.setattr(threads, "_of_size", lambda size: Busy())
+    done = []
+    threads.share(done.append, [slice(0, 1), slice(1, 2), slice(2, 3)])
+    assert done == [slice(0, 1), slice(1, 2), slice(2, 3)]
+
+
+def test_all_parts_end_before_an_error_is_raised():
+    both, ended = Barrier(2), []
+
+    def work(part):
+        both.wait(10)
+        if part.start == 0:
+            raise ValueError("the first part")
+        time.sleep(0.05)
+        ended.append(part)
+
+    with pytest.raises(ValueError, match="the first part"):
+        threads.share(work, [slice(0, 1), slice(1, 2)])
+    assert len(ended) == 1
 
 
 def test_threads_raise_what_the_caller_asked_for(small_shares):
