@@ -201,9 +201,9 @@ def require_reach(surface: str, max_position: int | None) -> None:
 
 def _describe_surfaces() -> str:
     """Return the calling convention of each surface, as lines of a docstring."""
-    rows = (f"``{row.name}``: {row.call}." for row in SURFACES.values())
+    rows = (f"* ``{row.name}``: {row.call}." for row in SURFACES.values())
     indent = " " * 8
-    lines = (textwrap.fill(row, 92, subsequent_indent="    ") for row in rows)
+    lines = (textwrap.fill(row, 92, subsequent_indent="  ") for row in rows)
     return textwrap.indent("\n".join(lines), indent).strip()
 
 

@@ -54,6 +54,20 @@ class Attention(Value):
         of the keys): ``inference/model.py`` of the checkpoint, and section 2.3.3 of its report;
         ``deepseek_v4`` of transformers. Sinks: gpt-oss, arXiv:2508.10925, and its attention
         in transformers. Groups: Ainslie et al. 2023, arXiv:2305.13245.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        With l's own A and B, and v' = R(p) v or v: A = sum_j a_ij (A_j |v'_j - o_i| + A of v'_j),
+        B the same with B; rotated back, a pair has A = |cos| A_1 + |sin| A_2, and
+        B = |cos| B_1 + |sin| B_2 + |angle| hypot(o_1, o_2).
+    Traps
+        * Without the rotation back, the output depends on absolute positions, and the projection
+          after it mixes them in (AMD-AGI/Primus#928).
+        * The rotation back uses the position of the *query*, and the sign of the inverse.
+        * In DeepSeek-V4 the last channels of a head rotate, in interleaved pairs, and YaRN's
+          attention factor is 1 (Primus#928: no factor on the softmax scale either).
+        * All keys of a layer have one base: layers with compressed keys rotate queries, window and
+          compressed keys with ``compress_rope_theta`` (huggingface/transformers#45910).
+        * A compressed key has the position of the first token of its window, and is seen once the
+          window is complete: pass these positions, and a mask.
 
     Parameters
     ----------
@@ -71,22 +85,6 @@ class Attention(Value):
         The whole factor on q . k; None means the encoding's default, 1/sqrt(d) in most.
     query_scale : QueryScale, optional
         A factor on the queries.
-
-    Error unit (see :mod:`posenc_ref.accuracy`)
-        With l's own A and B, and v' = R(p) v or v: A = sum_j a_ij (A_j |v'_j - o_i| + A of v'_j),
-        B the same with B; rotated back, a pair has A = |cos| A_1 + |sin| A_2, and
-        B = |cos| B_1 + |sin| B_2 + |angle| hypot(o_1, o_2).
-
-    Traps
-        * Without the rotation back, the output depends on absolute positions, and the projection
-          after it mixes them in (AMD-AGI/Primus#928).
-        * The rotation back uses the position of the *query*, and the sign of the inverse.
-        * In DeepSeek-V4 the last channels of a head rotate, in interleaved pairs, and YaRN's
-          attention factor is 1 (Primus#928: no factor on the softmax scale either).
-        * All keys of a layer have one base: layers with compressed keys rotate queries, window and
-          compressed keys with ``compress_rope_theta`` (huggingface/transformers#45910).
-        * A compressed key has the position of the first token of its window, and is seen once the
-          window is complete: pass these positions, and a mask.
     """
 
     kind = "attention"

@@ -58,6 +58,8 @@ def test_a_generated_page_begins_with_its_command(path):
             "recorded.md",
             "scale.md",
             "signatures.md",
+            "tutorials/own-encoding.md",
+            "unit.md",
             "weights.md",
         ],
         {"models.md", "signatures.md"},

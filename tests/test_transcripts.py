@@ -22,7 +22,8 @@ from posenc_ref.conformance.cli import app
 from tests.night import by_day
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 SETTINGS = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "OMP_NUM_THREADS": "1"}
 #: The last digits of errors and durations differ between machines.
 NUMBER = r"\d[\d.]*(?:e[+-]?\d+)?"
@@ -113,7 +114,7 @@ WITH = [path for path in PAGES if "```console" in path.read_text(encoding="utf-8
 
 
 #: Pages whose commands take several seconds.
-NIGHT = {"ci.md", "compare.md", "locating.md", "onnx.md"}
+NIGHT = {"ci.md", "compare.md", "locating.md", "onnx.md", *(path.name for path in TUTORIALS)}
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ LIBRARIES = {
     "vit-pytorch": "vit-pytorch",
     "espnet": "espnet",
     "timm": "timm",
+    "keras-hub": "keras-hub keras",
+    "equinox": "equinox",
+    "mlx-vlm": "mlx-vlm",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = (
@@ -59,6 +62,7 @@ HEAVY = (
     "local-attention", "timesfm", "chronos-forecasting", "moshi", "fla-core", "performer-pytorch",
     "transformer-lens", "esm", "torchtitan", "megatron-core", "perceiver-pytorch",
     "axial-positional-embedding", "open-clip-torch", "vit-pytorch", "espnet", "timm",
+    "keras-hub", "equinox", "mlx-vlm",
 )  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
@@ -72,7 +76,8 @@ SURVEYED = (
         "timm", "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
-        "open_clip", "vit_pytorch", "espnet", "mlx_lm",
+        "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "equinox",
+        "mlx_vlm", "onnx_attention",
     )),
 )  # fmt: skip
 

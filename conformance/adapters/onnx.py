@@ -70,8 +70,10 @@ def _build_onnx(
     values = {n: helper.make_tensor_value_info(n, types[n], s) for n, s in shapes.items()}
     output = values.pop("output")
     graph = helper.make_graph([node], "rotary", list(values.values()), [output])
-    opsets = [helper.make_opsetid(name, n) for name, n in {domain: 1, "": 23}.items()]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
+    # Microsoft's operator is in releases that read no opset 23.
+    versions = {domain: 1, "": 17} if domain else {"": 23}
+    opsets = [helper.make_opsetid(name, n) for name, n in versions.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8 if domain else 11)
     session = open_session(model, evaluator)
     angle = np.outer(np.arange(_ROWS), 10000.0 ** (-np.arange(rotary_dim // 2) * 2 / rotary_dim))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)

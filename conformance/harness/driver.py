@@ -186,7 +186,10 @@ class Driver:
 def _contiguous(array: Any) -> bool:
     """Return whether an array of any library lies in one piece, in the order of its indices."""
     flags = getattr(array, "flags", None)
-    return bool(array.is_contiguous() if flags is None else flags.c_contiguous)
+    if flags is not None:
+        return bool(flags.c_contiguous)
+    # Arrays of JAX have neither: they have no strides.
+    return bool(array.is_contiguous()) if hasattr(array, "is_contiguous") else True
 
 
 def _plain(value: Any) -> bool:

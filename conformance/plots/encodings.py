@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -164,6 +165,7 @@ def _positions(e: Any, length: int | None) -> tuple[np.ndarray, str]:
     """Return the rows of the first positions, or of coordinates from 0 to 1; all axes alike."""
     parts = e.parts if isinstance(e, Hybrid) else (e,)
     own = [part.rows - part.offset for part in parts if isinstance(part, Learned)]
+    own += [math.prod(map(len, part.tables)) for part in parts if isinstance(part, AxialLearned)]
     count = _cut(length, min(own, default=None))
     at: Any = np.arange(count)
     what = "position"

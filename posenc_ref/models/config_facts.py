@@ -4,7 +4,7 @@
 modelling code of transformers 5.23.0 states, one line for each ``model_type``.  That code is in
 ``models/<file>/modeling_<file>.py``, where ``file`` is the model type unless the line has another.
 ``data/config_defaults.json`` holds the defaults of the configuration classes;
-``tools/config_defaults.py`` writes it.
+``tools/configurations/config_defaults.py`` writes it.
 
 ``data/text_models.json`` also lists the model types that are not supported (``refused``).  The keys
 in the line of a model type are:

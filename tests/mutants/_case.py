@@ -22,6 +22,7 @@ class Case:
     why: str
     kwargs: dict = field(default_factory=dict)
     held_out: bool = False
+    thing: object = None  #: what was decorated, whose source the site shows
 
 
 WRONG: list[Case] = []
@@ -45,7 +46,9 @@ def _file(cases, surface, encoding, codes, thread, held_out, kwargs):
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", thing.__name__).lower().replace("_", "-")
         why = thing.__doc__.strip().splitlines()[0]
         make = thing if isinstance(thing, type) else lambda: thing
-        cases.append(Case(name, make, surface, encoding, codes, thread, why, kwargs, held_out))
+        cases.append(
+            Case(name, make, surface, encoding, codes, thread, why, kwargs, held_out, thing)
+        )
         return thing
 
     return decorate

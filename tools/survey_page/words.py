@@ -37,6 +37,11 @@ OF_FUNCTIONS = {**WORDS, "": "no outcome"}
 OF_SCRIPTS = dict.fromkeys(MEANINGS, "does not run") | {
     "deviates": "shows it", "conforms": "does not show it", "": "was not run",
 }  # fmt: skip
+#: The marks, in the order of the page.
+MARKS = ("conforms", "deviates", "shown", "undrivable", "gap", "inconclusive", "error", "skipped",
+         "none")  # fmt: skip
+#: The most characters of a reason or limit, of which there are hundreds; the report has the rest.
+MOST = 120
 _LINK = re.compile(
     r"`(?P<code>[^`]+)`"
     r"|(?P<address>https://[^\s<>\"'`)\]]*[^\s<>\"'`)\].,;:])"
@@ -58,6 +63,16 @@ def prose(text: str) -> Markup:
             address = f"https://github.com/{match['repository']}/issues/{match['number']}"
             found += Markup('<a href="{}">{}</a>').format(address, match["issue"])
     return found + escape(text[at:])
+
+
+def short(text: str) -> str:
+    """Return text with at most :data:`MOST` characters."""
+    return text if len(text) <= MOST else f"{text[: MOST - 2].rstrip()} …"
+
+
+def limit(text: str) -> str:
+    """Return a limit of a judgement without the message of the error that it quotes."""
+    return short(re.sub(r" \(\w+(?:Error|Exception)\b.*\)(?=;|$)", "", text))
 
 
 def summed(counts: dict[str, int]) -> str:

@@ -4,7 +4,8 @@ import torch
 from speechbrain.nnet.attention import RelPosEncXL
 
 length = 5
-table = RelPosEncXL(8).make_pe(length)[0]  # row length - 1 - r is that of r = query - key
+table = RelPosEncXL(8)(torch.zeros(1, length, 8))[0]
+# Row length - 1 - r is that of r = query - key.
 offsets = length - 1 - torch.arange(2 * length - 1, dtype=torch.float64)
 frequencies = 10000 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
 angles = offsets[:, None] * frequencies

@@ -2,7 +2,8 @@
 
 Such a configuration has ``_class_name`` instead of ``model_type``.  ``data/diffusers_models.json``
 holds the facts about each class that only its code states, and ``data/diffusers_defaults.json``
-the defaults of its arguments, which ``tools/diffusers_defaults.py`` writes.  The keys of a line:
+the defaults of its arguments, which ``tools/configurations/diffusers_defaults.py`` writes.  The
+keys of a line:
 
 ===========  ===================================================================================
 kind         "axes" (MultiAxisRoPE), "rope" (RoPE), "grid" (Sinusoidal2D), "video"

@@ -1,7 +1,7 @@
 """What :func:`from_config` can read of each model type of transformers, and why not the rest.
 
 ``data/model_types.json`` describes the model types without an encoding to read;
-``tools/config_kinds.py`` writes it from the installed transformers.  The kinds are:
+``tools/configurations/config_kinds.py`` writes it from the installed transformers.  The kinds are:
 
 ===========  ===================================================================================
 encoding     The configuration states the encoding: ``from_config`` reads it.

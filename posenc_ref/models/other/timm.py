@@ -1,10 +1,10 @@
 """Positional encodings from the ``config.json`` of a model of timm.
 
 Such a configuration names its ``architecture``, and may have ``model_args``, the arguments that
-differ from those of the architecture.  ``data/timm_models.json``, which ``tools/timm_models.py``
-writes, has the architectures of each family (a module of ``timm.models``), the kind of the family's
-encoding (see :mod:`posenc_ref.models.other.kinds`), and the rotations of each architecture that
-has some, with these keys:
+differ from those of the architecture. ``data/timm_models.json``, which
+``tools/configurations/timm_models.py`` writes, has the architectures of each family (a module of
+``timm.models``), the kind of the family's encoding (see :mod:`posenc_ref.models.other.kinds`), and
+the rotations of each architecture that has some, with these keys:
 
 ============  ==================================================================================
 type          "cat" (positions are numbers of patches), "dinov3" (positions in [-1, 1]) or "mixed"

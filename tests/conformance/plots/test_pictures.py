@@ -144,3 +144,10 @@ def test_a_learned_table_ends_with_its_rows():
     weight = np.arange(12.0).reshape(6, 2)
     cells = named(posenc_ref.Learned(weight, offset=2))["rows"].cells
     assert equal(cells, weight[2:])
+
+
+def test_a_flat_grid_of_learned_rows_ends_with_them():
+    tables = (np.arange(6.0).reshape(3, 2), np.arange(10.0).reshape(5, 2))
+    cells = named(posenc_ref.AxialLearned(tables, flat=True))["rows"].cells
+    grid = [[*tables[0][i], *tables[1][j]] for i in range(3) for j in range(5)]
+    assert equal(cells, np.array(grid))

@@ -17,7 +17,7 @@ TEXT, VISION = (table(name)["models"] for name in ("text_models", "vision_models
 
 def tool():
     spec = importlib.util.spec_from_file_location(
-        "config_defaults", ROOT / "tools" / "config_defaults.py"
+        "config_defaults", ROOT / "tools" / "configurations" / "config_defaults.py"
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -28,7 +28,7 @@ def tool():
 def test_defaults_are_those_of_the_classes():
     module = tool()
     assert module.text() == module.TARGET.read_text(encoding="utf-8"), (
-        "run python tools/config_defaults.py"
+        "run python tools/configurations/config_defaults.py"
     )
 
 

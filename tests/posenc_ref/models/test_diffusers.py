@@ -155,7 +155,9 @@ def test_a_folder_is_read(tmp_path):
 
 
 def tool():
-    spec = importlib.util.spec_from_file_location("d", ROOT / "tools" / "diffusers_defaults.py")
+    spec = importlib.util.spec_from_file_location(
+        "d", ROOT / "tools" / "configurations" / "diffusers_defaults.py"
+    )
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
@@ -168,5 +170,5 @@ def test_every_class_of_diffusers_is_accounted_for():
     assert set(module.classes()) <= set(MODELS)
     assert set(MODELS) - set(module.classes()) == {"DualTransformer2DModel"}  # combines two
     assert module.text() == module.TARGET.read_text(encoding="utf-8"), (
-        "run python tools/diffusers_defaults.py"
+        "run python tools/configurations/diffusers_defaults.py"
     )

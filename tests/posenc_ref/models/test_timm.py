@@ -118,11 +118,13 @@ def test_rotations_are_those_of_timm(name):
 @pytest.mark.nightly
 def test_the_file_is_what_timm_says():
     pytest.importorskip("timm", reason=NEEDED)
-    spec = importlib.util.spec_from_file_location("t", ROOT / "tools" / "timm_models.py")
+    spec = importlib.util.spec_from_file_location(
+        "t", ROOT / "tools" / "configurations" / "timm_models.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.text() == module.TARGET.read_text(encoding="utf-8"), (
-        "run python tools/timm_models.py"
+        "run python tools/configurations/timm_models.py"
     )
 
 

@@ -1,4 +1,4 @@
-"""Write docs/generated/configurations.md: python tools/configurations_page.py.
+"""Write docs/generated/configurations.md: python tools/configurations/configurations_page.py.
 
 It says of every ``model_type`` of the installed transformers, every transformer class of diffusers
 and every family of timm whether ``from_config`` reads its encoding, or why not.
@@ -17,7 +17,7 @@ from posenc_ref.models.config_facts import table
 from posenc_ref.models.other.diffusers import READ
 from posenc_ref.models.other.kinds import KINDS, canonical, kind_of, reason
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/generated/configurations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/generated/configurations.md"
 MEANING = {
     "encoding": "the configuration states an encoding, which `from_config` returns",
     "learned": "an encoding with learned numbers, which are in the checkpoint",
@@ -29,8 +29,8 @@ MEANING = {
 HEAD = """\
 # Configurations
 
-Made by `python tools/configurations_page.py` with transformers {transformers}, diffusers
-{diffusers} and timm {timm}.
+Made by `python tools/configurations/configurations_page.py` with transformers {transformers},
+diffusers {diffusers} and timm {timm}.
 
 `from_config` reads the configurations of these libraries. Each `model_type` of transformers, each
 transformer class of diffusers and each family (module) of timm is counted once. Where it reads no

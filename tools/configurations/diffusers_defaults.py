@@ -3,8 +3,8 @@
 A ``config.json`` may omit arguments.  This program copies the defaults that positional encodings
 depend on from the installed diffusers::
 
-    python tools/diffusers_defaults.py          # write
-    python tools/diffusers_defaults.py --check  # exit with 1 if the file would change
+    python tools/configurations/diffusers_defaults.py          # write
+    python tools/configurations/diffusers_defaults.py --check  # exit with 1 if it would change
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from posenc_ref.models.config_facts import table
 from posenc_ref.models.other.diffusers_entries import POSITIONAL
 
-DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
+DATA = Path(__file__).resolve().parents[2] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "diffusers_defaults.json"
 #: Further arguments that the lines of diffusers_models.json name.
 SIZES = {

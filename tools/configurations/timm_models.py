@@ -1,12 +1,12 @@
 """Write posenc_ref/models/data/timm_models.json: the architectures of timm and their encodings.
 
-``tools/timm_families.json`` says by hand what the positions of each family of timm (a module of
-``timm.models``) are.  This program adds the names of its architectures, and builds those of the
-families that rotate, on the meta device, to read off their rotations.  It needs ``timm``, which
-needs ``torchvision``::
+``tools/configurations/timm_families.json`` says by hand what the positions of each family of timm
+(a module of ``timm.models``) are. This program adds the names of its architectures, and builds
+those of the families that rotate, on the meta device, to read off their rotations. It needs
+``timm``, which needs ``torchvision``::
 
-    python tools/timm_models.py          # write; takes about 2 minutes
-    python tools/timm_models.py --check  # exit with 1 if the file would change
+    python tools/configurations/timm_models.py          # write; takes about 2 minutes
+    python tools/configurations/timm_models.py --check  # exit with 1 if the file would change
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
+DATA = Path(__file__).resolve().parents[2] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "timm_models.json"
 FAMILIES = json.loads((Path(__file__).parent / "timm_families.json").read_text(encoding="utf-8"))
 TYPES = {

@@ -5,11 +5,11 @@
 ``model_type`` of the installed transformers this program builds the model on the meta device, from
 its default configuration, and notes which position encodings its modules make::
 
-    python tools/config_kinds.py          # write; takes about 30 seconds
-    python tools/config_kinds.py --check  # exit with 1 if the file would change
+    python tools/configurations/config_kinds.py          # write; takes about 30 seconds
+    python tools/configurations/config_kinds.py --check  # exit with 1 if the file would change
 
 Models that cannot be built, and models without a module that makes an encoding, are described by
-hand in ``tools/config_kinds.json``; a model type that is in neither is an error.
+hand in ``tools/configurations/config_kinds.json``; a model type that is in neither is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from posenc_ref.conformance.surveys.transformers_other.census import places
 from posenc_ref.models.config_facts import table
 
-DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
+DATA = Path(__file__).resolve().parents[2] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "model_types.json"
 BY_HAND = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 #: The classes of posenc_ref that take the numbers of a place, by its kind and attribute.

@@ -4,8 +4,8 @@ A ``config.json`` may omit every entry that its configuration class in transform
 for.  This script copies the defaults that positional encodings depend on from the installed
 transformers::
 
-    python tools/config_defaults.py          # write
-    python tools/config_defaults.py --check  # exit with 1 if the file would change
+    python tools/configurations/config_defaults.py          # write
+    python tools/configurations/config_defaults.py --check  # exit with 1 if the file would change
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from posenc_ref.models.config_keys import is_positional
 
-DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
+DATA = Path(__file__).resolve().parents[2] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "config_defaults.json"
 #: The entries that posenc_ref reads; aliases of the configuration classes are followed.
 ENTRIES = [
