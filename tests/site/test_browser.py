@@ -13,7 +13,8 @@ KINDS = [
     "index.html", "start/index.html", "book/index.html", "book/yarn.html", "book/t5bias.html",
     "codes/layout.html", "models/gemma-3-4b.html", "models/index.html", "surfaces/apply.html",
     "api/posenc_ref.conformance.html", "judging.html", "schedules.html", "tutorials/index.html",
-    "generated/transformers-sweep-other.html", "source/posenc_ref/rope.py.html",
+    "generated/transformers-sweep-other.html", "conformance/libraries/index.html",
+    "source/posenc_ref/rope.py.html",
 ]  # fmt: skip
 #: The most bytes of one page, and of all that a first visit loads.
 PAGE, VISIT = 1_000_000, 2_500_000

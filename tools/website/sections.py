@@ -43,6 +43,16 @@ SECTIONS = (
         ("causes", "locating", "generated/named-mistakes"),
     ),
     Section(
+        "conformance",
+        "Conformance",
+        "What the functions of real libraries compute.",
+        (
+            "libraries", "generated/libraries", "generated/claims", "conformance-page",
+            "generated/identity-cards", "generated/transformers-sweep",
+            "generated/transformers-sweep-other", "generated/whole-models",
+        ),
+    ),
+    Section(
         "guides",
         "Guides",
         "How to judge your own code: which functions, in CI, from files, against one another.",
@@ -70,16 +80,6 @@ SECTIONS = (
     ),
     Section(
         "absent", "Not here, because", "Mechanisms that have no class, and why.", ("not-here",)
-    ),
-    Section(
-        "conformance",
-        "Conformance",
-        "What the functions of real libraries compute.",
-        (
-            "libraries", "generated/libraries", "generated/claims", "conformance-page",
-            "generated/identity-cards", "generated/transformers-sweep",
-            "generated/transformers-sweep-other", "generated/whole-models",
-        ),
     ),
 )  # fmt: skip
 
