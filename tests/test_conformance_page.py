@@ -194,6 +194,28 @@ def test_foreign_text_is_text(text):
     assert re.findall(r'(?:src|href)="(?!#|badges/|https://|data:,)', text) == []
 
 
+def test_long_reasons_are_cut():
+    most = made.words.MOST
+    assert made.words.short("x" * most) == "x" * most
+    assert made.words.short("word " * 100) == ("word " * 100)[: most - 2].rstrip() + " …"
+    assert len(made.words.short("x" * 1000)) == most
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no tokens: refused (ValueError: f() got [1, (2)], too few (of 3))", "no tokens: refused"),
+        (
+            "a: refused (RuntimeError: no); judged in whole grids",
+            "a: refused; judged in whole grids",
+        ),
+        ("judged up to 4096 (its table)", "judged up to 4096 (its table)"),
+    ],
+)
+def test_a_limit_is_shown_without_the_error_that_it_quotes(text, shown):
+    assert made.words.limit(text) == shown
+
+
 def test_every_link_inside_the_page_has_its_goal_and_ids_are_unique(text):
     page = Page(text)
     assert len(page.ids) == len(set(page.ids))

@@ -115,6 +115,7 @@ def run_of(*verdicts):
         ("udd", "first seen in 2, the first that could be judged; last seen in 3, the newest"),
         ("dcdc", "first seen in 1, the first of the releases judged; last seen in 3, not in 4; "
                  "not in 2"),
+        ("d", "seen in 1, the only release judged"),
         ("cc", "in none of 2 releases, 1 to 2"),
         ("uu", "runs in no release judged"),
         ("", "not run over releases"),

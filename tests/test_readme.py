@@ -72,7 +72,7 @@ def test_the_command_that_passes_the_tests_is_what_ci_runs():
 def test_the_schedule_that_the_page_adds_works():
     """It is a value like all others, and `check` judges it."""
     text = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    block, entry = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     use = """
 import posenc_ref
 from posenc_ref.conformance import check
@@ -83,7 +83,21 @@ assert check(encoding.apply, encoding, "apply").passed
 plain = posenc_ref.RoPE(64, layout="half")
 assert check(plain.apply, encoding, "apply").codes == ["scaling-missing"]
 """
-    command = [sys.executable, "-c", block + use]
+    named = """
+from mpmath import mp
+from posenc_ref.conformance.exact.schedules import frequencies
+
+with mp.workdps(50):
+    exact = [float(w) for w in frequencies(GradualScaling(4.0), 1e4, 64, None)]
+assert exact == encoding.frequencies().tolist()
+wrong = [float(w) / 4 ** (k / 31) for k, w in enumerate(plain.frequencies())]
+given = posenc_ref.RoPE(64, layout="half", scaling=posenc_ref.GivenFrequencies(wrong))
+report = check(given.apply, encoding, "apply")
+assert report.codes == ["scaling-formula"], report
+assert report.findings[0].message.startswith("GradualScaling: the last pair"), report
+assert "f_k / 4 ** (2k/64)" in str(report), report
+"""
+    command = [sys.executable, "-c", block + use + entry + named]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
 

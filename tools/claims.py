@@ -87,6 +87,8 @@ def seen(runs: list[Outcome]) -> str:
     ran = [o.version for o in runs if o.verdict in ("deviates", "conforms")]
     if not ran:
         return "runs in no release judged" if runs else "not run over releases"
+    if shown and len(runs) == 1:
+        return f"seen in {shown[0]}, the only release judged"
     if not shown:
         return f"in none of {len(ran)} releases, {ran[0]} to {ran[-1]}"
     first, last = ran.index(shown[0]), ran.index(shown[-1])

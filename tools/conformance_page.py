@@ -2,7 +2,7 @@
 
 FOLDER gets index.html, which needs no other file, and a badge for each library in badges/.  The
 reports are files of `python tools/libraries.py` or `posenc verify --ndjson`; the default is
-`docs/generated/libraries.ndjson`.  It needs jinja2.
+`docs/generated/libraries.ndjson`.  It needs ``pip install -e ".[site]"``.
 """
 
 import argparse
@@ -58,6 +58,8 @@ def page(survey: rows.Survey, home: str = "") -> str:
         words=words.OF_FUNCTIONS,
         of_scripts=words.OF_SCRIPTS,
         marks=words.mark,
+        marked=words.MARKS,
+        most=words.MOST,
         meanings=words.MEANINGS,
         unmeasured=NONE,
         claims_of=lambda library: [
@@ -68,12 +70,13 @@ def page(survey: rows.Survey, home: str = "") -> str:
             dict.fromkeys(function.dtypes[0] for function in library.functions)
         ),
         first_visible=words.first_visible,
-        in_releases=words.in_releases,
         lines=words.lines,
+        limited=words.limit,
         link_to=_link,
         plural=plural,
         prose=words.prose,
         score=words.score,
+        short=words.short,
         slug=rows.slug,
         spanned=spanned,
         summed=words.summed,

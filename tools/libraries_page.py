@@ -149,8 +149,13 @@ def _deviation(
         text = f"- {escaped(label)}: {'; '.join(map(escaped, last.messages))}. "
         n = claim_of(last, known)
         claim = "no claim is made of it" if n is None else f"[claim {n}](claims.md#claim-{n})"
-        lines.append(f"{text}F{seen(runs)[1:]} (`{last.source}`); {claim}.")
+        lines.append(f"{text}{_sentence(seen(runs))} (`{last.source}`); {claim}.")
     return lines
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def spanned(versions: list[str], releases: list[str]) -> str:

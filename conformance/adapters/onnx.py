@@ -11,7 +11,7 @@ from posenc_ref import RoPE
 from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction
+from .library import LibraryFunction, version
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")
@@ -70,14 +70,21 @@ def _build_onnx(
     values = {n: helper.make_tensor_value_info(n, types[n], s) for n, s in shapes.items()}
     output = values.pop("output")
     graph = helper.make_graph([node], "rotary", list(values.values()), [output])
-    opsets = [helper.make_opsetid(name, n) for name, n in {domain: 1, "": 23}.items()]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
+    # Microsoft's operator is in releases that read no opset 23.
+    versions = {domain: 1, "": 17} if domain else {"": 23}
+    opsets = [helper.make_opsetid(name, n) for name, n in versions.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8 if domain else 11)
     session = open_session(model, evaluator)
+    # Before 1.25 the kernel reads beyond its tables, and may crash (microsoft/onnxruntime#27597).
+    release = tuple(map(int, (version("onnxruntime") or "99.0").split(".")[:2]))
+    unchecked = evaluator == "onnxruntime" and release < (1, 25)
     angle = np.outer(np.arange(_ROWS), 10000.0 ** (-np.arange(rotary_dim // 2) * 2 / rotary_dim))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
     def apply(x: Any, positions: Any) -> Any:
         require_indices(positions)
+        if unchecked and np.max(positions, initial=0) >= _ROWS:
+            raise ValueError(f"positions must be below {_ROWS}, the number of rows of the tables")
         rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
         feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
         return session.run(None, feeds)[0]

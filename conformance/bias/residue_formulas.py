@@ -127,6 +127,8 @@ def _around(d: np.ndarray, period: np.ndarray, s: Steps) -> np.ndarray:
             ("cyclic-offset", "is that of an open chain: the period is not used", d),
             ("cyclic-offset", "has lost the sign of the shorter way: the ends of the ring are "
              "neighbours, but in the order of the open chain", np.sign(d) * np.abs(shorter)),
+            ("cyclic-offset", "has lost its sign: it is the shorter way without a direction",
+             np.abs(shorter)),
             ("cyclic-offset", "is taken modulo the period, from 0 up, not the shorter way",
              np.where(period > 0, d % p, d)),
             right="Use i - j - period * round((i - j) / period).",

@@ -23,6 +23,8 @@ from .scored import fits, scores
 
 #: The fewest wrong elements that show a mistake.
 _FEWEST = 8
+#: The place of a mistake that is made wherever it changes a result.
+_EVERYWHERE = "for every element of every call"
 #: The highest cost of a rule that says where a mistake is made.
 _DEAREST = 3.5
 #: The names of axes in words.
@@ -69,7 +71,7 @@ def in_part(
             place = _of_elements(run, [*wrong, *right], mistake)
             place = place or _of_rules(run, wrong, right, mistake)
             if place:
-                return mistake, f"only {place}"
+                return mistake, "" if place == _EVERYWHERE else f"only {place}"
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
 from .combine import IN_PART
 from .in_part import in_part
-from .mistake import JudgedCall, Mistake
+from .mistake import Fit, JudgedCall, Mistake
 from .scored import failed, fits, scores
 
 __all__ = ["explains", "failed", "fits", "judge_call", "likely", "match", "report_in_part", "worst"]
@@ -99,11 +100,19 @@ def match(
     some = bool(left) or refuted
     if some and parts and further is not None:
         calls = [*calls, *further()]
-    if some and parts and report_in_part(run, calls, tried):
+    if some and parts and report_in_part(run, calls, chain(tried, _measured(run, wrong, fitted))):
         return True
     for mistake, found in chosen if not (whole and some) else ():
         _add(run, _in_part(mistake) if some else mistake, found)
     return not some
+
+
+def _measured(run: Run, wrong: list[JudgedCall], fits_of: Sequence[Fit]) -> Iterator[Mistake]:
+    """Yield single mistakes with the numbers that the wrong calls show."""
+    for fit in fits_of:
+        together = fit(run, wrong)
+        if len(together) == 1:
+            yield from together
 
 
 def _in_part(mistake: Mistake) -> Mistake:

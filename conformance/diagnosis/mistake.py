@@ -41,7 +41,11 @@ class Mistake:
     remedy: str = ""
     equivalent: tuple[str, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
-    fit: Callable[[Run, Sequence[JudgedCall]], Sequence[Mistake]] | None = None
+    fit: Fit | None = None
+
+
+#: Measures the free numbers of a mistake from the wrong calls.
+Fit = Callable[[Run, Sequence[JudgedCall]], Sequence[Mistake]]
 
 
 def mistakes(

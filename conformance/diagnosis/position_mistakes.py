@@ -44,6 +44,10 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
         yield text, lambda p, n=n: p // n * n  # type: ignore[misc]
         text = f"the positions of {what} start at 0 again in the last, incomplete tile of {n}"
         yield text, partial(_last_tile, n)
+        text = (
+            f"{what} of the last, incomplete tile of {n} have the positions of a whole tile that "
+        )
+        yield text + "ends where they end", partial(_ends_with, n)
         text = f"{what} from {n} on have the position {n - 1}"
         yield text, lambda p, n=n: np.minimum(p, n - 1)  # type: ignore[misc]
     for bits in (8, 16):
@@ -57,6 +61,13 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
 def _last_tile(n: int, p: np.ndarray) -> np.ndarray:
     start = (p[..., -1:] + 1) // n * n
     return np.where(p >= start, p - start, p)
+
+
+def _ends_with(n: int, p: np.ndarray) -> np.ndarray:
+    """Return positions that are too small in a last tile, after others, by the tokens it lacks."""
+    size = p[..., -1:] + 1
+    start = size // n * n
+    return np.where((p >= start) & (start > 0), p - (start + n - size), p)
 
 
 #: A code, a message, and a map from right to wrong positions (S,).

@@ -127,6 +127,7 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
     variables = combined(variables)
     for name, v in variables.items():
         yield from _of_one(name, v, used, wrong)
+    yield from _at_most(used, variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
         yield from _sums(used, one, a, two, b, lambda v, n=two: v[n])  # type: ignore[misc]
 
@@ -182,6 +183,27 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         mend = f"Do not round {name} down to a multiple of {n}: to divide it by {n}, use /, not //"
         mend = _mend(name, mend)
         yield Rule(text, lambda x, k=name, n=n: x[k] // n * n, mend=mend)  # type: ignore[misc]
+
+
+def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
+    """Yield the declared number, clamped to another variable, or to 1 less."""
+    if DECLARED not in variables or not used.size:
+        return
+    v = variables[DECLARED]
+    for name, bound in variables.items():
+        for less in (1, 0):
+            if name == DECLARED or not np.array_equal(_clamped(v, bound - less), used):
+                continue
+            words = f"{name} - 1" if less else name
+            mend = f"Do not clamp {DECLARED} to {words}: {_SUPPORT}"
+            text = f"{DECLARED}, clamped to at most {words}"
+            of = lambda x, n=name, less=less: _clamped(x[DECLARED], x[n] - less)  # noqa: E731
+            yield Rule(text, of, 0, _RANGE, mend=mend)
+
+
+def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Return the numbers, clamped to at most another one; an index is never below 0."""
+    return np.asarray(np.minimum(v, np.maximum(most, 0)))
 
 
 def _mend(name: str, words: str) -> str:

@@ -294,6 +294,8 @@ class Steps:
                 (code, f"divides {what}", lambda: function(v / factor)),
                 (code, f"is added to {what}", lambda: function(v + factor)),
                 (code, "is squared", lambda: function(factor * factor * v)),
+                (code, f"times {what} is squared inside {of}", lambda: function((factor * v) ** 2)),
+                (code, f"multiplies the square of {what}", lambda: function(factor * v**2)),
             ),
             f"Multiply {what} by {{name}} inside {of}.",
         )

@@ -14,6 +14,7 @@ import numpy as np
 from posenc_ref import FoPE, MixedRoPE
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.step_options import along
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
@@ -99,6 +100,8 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
     ):
         changed = e.replace(weight=np.broadcast_to(weight, w.shape))
         yield "head-order", text, _of(changed), remedy
+    for code, words, value, *_ in along(np.asarray(w), ("head",)):
+        yield code, f"the weight {words}", _of(e.replace(weight=value())), remedy
     if w.shape[0] == w.shape[1]:
         text, remedy = "heads and axes are exchanged", "The weight is (H, A, P): exchange its axes."
         yield "head-order", text, _of(e.replace(weight=w.swapaxes(0, 1))), remedy
@@ -229,6 +232,12 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
         ):
             changed = e.replace(cos_coef=cos[at], sin_coef=sin[at])
             yield "head-order", text, changed, "Use cos_coef[h] and sin_coef[h] for head h."
+        both = np.stack([cos, sin], axis=1)
+        for own, words, value, *_ in along(both, ("head",)):
+            moved = value()
+            changed = e.replace(cos_coef=moved[:, 0], sin_coef=moved[:, 1])
+            text = f"the table of coefficients {words}"
+            yield own, text, changed, "Use cos_coef[h] and sin_coef[h] for head h."
     text = "the rotation turns the other way"
     if d == half or not e.dropped_sin:
         yield "sign", text, e.replace(sin_coef=-sin), "y1 = x1 C - x2 S, y2 = x2 C + x1 S."

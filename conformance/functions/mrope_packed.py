@@ -67,7 +67,20 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         ids[[1, 2]] = ids[[2, 1]]
         return ids
 
+    def texts_go_on(*call: Any) -> np.ndarray:
+        ids, lengths = _numbered(kind, rule)(*call), np.asarray(call[4])
+        ends = np.cumsum(lengths)
+        last = 0  # the first position after the document before
+        for start, end in zip(ends - lengths, ends, strict=True):
+            if not np.any(call[0][start:end]):
+                ids[:, start:end] += last
+            last = int(ids[:, start:end].max(initial=last - 1)) + 1
+        return np.asarray(ids)
+
     yield from several(
+        ("packing", "a document of text alone does not start again at 0: it goes on after the "
+         "document before it", texts_go_on,
+         "Number each document by itself, those of text too, then join the results."),
         ("packing", "documents do not start again at 0: they are numbered as one sequence",
          _numbered(kind, rule, joined=True),
          "Number each document by itself, then join the results."),

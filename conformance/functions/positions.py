@@ -279,6 +279,11 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
          rows),
         ("padding", "padding gets the position of the last real token",
          lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset, rows),
+        ("padding", "real tokens are counted down the rows of the batch (axis 0), not along the "
+         "tokens of each row", lambda ids: np.cumsum(real(ids), axis=0) * real(ids)
+         + padding - offset, rows),
+        ("padding", "real tokens are counted on through all rows of the batch, not in each row",
+         lambda ids: np.cumsum(real(ids)).reshape(ids.shape) * real(ids) + padding - offset, rows),
         ("padding", "padding tokens do not get the padding row",
          lambda ids: np.where(real(ids) == 1, own(ids), 0), rows),
         ("table-offset", "the first token that is not padding gets the padding row",

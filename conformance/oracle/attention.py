@@ -69,6 +69,7 @@ class Attended:
     heads: np.ndarray  #: the key head of each query head, (H,)
     value_heads: np.ndarray  #: the value head of each query head, (H,)
     logits: Callable[[Scored], Truth | None] = sum_of_terms
+    raised: bool = False  #: whether the largest logit of a row is added to its sink
     gain: float = 1.0  #: a factor on the rotated channels of the output
 
     def replace(self, **changes: Any) -> Attended:
@@ -98,7 +99,9 @@ class Attended:
         logits = np.where(self.seen, logits, -np.inf)
         top = np.max(logits, axis=-1, keepdims=True, initial=-1e300)
         sink = None if self.sinks is None else self.sinks[:, None, None]
-        top = top if sink is None else np.maximum(top, sink)
+        if sink is not None:
+            sink = sink + top if self.raised else sink
+            top = np.maximum(top, sink)
         e = np.exp(logits - top)
         total = e.sum(axis=-1, keepdims=True)
         total = total if sink is None else total + np.exp(sink - top)

@@ -28,6 +28,7 @@ from .nonlinear import (
     diagnose_nonlinear,
     growing_errors,
     not_proportional,
+    one_right,
     squared,
     stretched_in_blocks,
 )
@@ -42,6 +43,8 @@ _STEP = 2.0**-7
 #: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
 #: another one.
 _TESTED, _OTHER = 0.1, 0.25
+#: The largest position that float16 holds, but for its rounding.
+_WHOLE = 65504
 
 
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -64,6 +67,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             phases, found, vague = finer, again, False
             w = declared.sign * phases.frequencies
     if exchanged(run, phases, found):
+        return
+    if [e.code for e in found] == ["sign"] and one_right(run, tables, declared):
         return
     if vague and phases.linear:
         text = frequency_step(w, phases.sigma, declared.frequencies)
@@ -115,7 +120,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if _strict(run) and not run.report.codes and _held(run, tables, seen):
         return
     named = list(run.report.findings)
-    if not fits and not _held(run, tables, seen):
+    if not fits and not _held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
         if not run.report.codes and not not_proportional(run, tables, phases, seen):
@@ -272,8 +277,10 @@ def _held(
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
-    if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
+    finite = (np.isfinite(cos) & np.isfinite(sin)).all(axis=1)
+    if not finite[at <= _WHOLE].all():
         return False
+    at, cos, sin = at[finite], cos[finite], sin[finite]  # float16 positions overflow
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, but float64 is required"

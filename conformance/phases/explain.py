@@ -98,7 +98,10 @@ def _of_some(
     )  # fmt: skip
     remedy = "Turn these pairs by +angle, as the others."
     sign = FrequencyMistake("sign", "pairs turn the other way, by -angle", -target, remedy=remedy)
-    for found in (sign, *_candidates(measured, sigma, declared)):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.median(measured[wrong] / target[wrong]))
+    times = [_times(target, short) for short in shorter(ratio, 7)] if np.isfinite(ratio) else []
+    for found in (sign, *_candidates(measured, sigma, declared), *times):
         here = agree(measured, found.predicted, sigma)
         if not here[wrong].all():
             continue
@@ -108,6 +111,16 @@ def _of_some(
                 remedy = f"{found.remedy} The other pairs are right."
                 return replace(found, message=text, predicted=measured, remedy=remedy.strip())
     return None
+
+
+def _times(target: np.ndarray, ratio: float) -> FrequencyMistake:
+    """Return the mistake of a factor on the angles of some pairs."""
+    text = f"the angle is {ratio:.7g} times the declared one"
+    text += ", as if these pairs were rotated twice" if ratio == 2 else ""
+    remedy = f"Divide the angle of these pairs by {ratio:.7g}."
+    remedy = "Rotate these pairs once." if ratio == 2 else remedy
+    remedy = "Rotate these pairs too." if ratio == 0 else remedy
+    return FrequencyMistake("position-scale", text, ratio * target, remedy=remedy)
 
 
 def _says(message: str, other: str) -> bool:

@@ -161,6 +161,46 @@ def squared(run: Run, tables: Tables, declared: Declaration) -> bool:
     return False
 
 
+def one_right(run: Run, tables: Tables, declared: Declaration) -> bool:
+    """Report that only one of cos and sin is right at all far positions; return whether so.
+
+    The other one is named if it is that of a - b, where the angle is the sum a + b of the angles
+    of a block of positions and of a position within it.
+    """
+    at = np.sort(GENERIC[run.ledger.highest >= GENERIC])
+    if declared.by_length is not None or at.size < _FEWEST:
+        return False
+    seen = unit_size(tables, at, declared)
+    w = declared.frequencies
+
+    def exact(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        angle = (p + declared.origin)[:, None] * w
+        return np.cos(angle), declared.sign * np.sin(angle)
+
+    true, slack = exact(at), run.budget * (ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * at)
+    off = [np.abs(a - b).max(axis=1) for a, b in zip(seen, true, strict=True)]
+    right = [bool((e <= slack).all()) for e in off]
+    if right[0] == right[1]:
+        return False
+    i = right.index(False)
+    if not (off[i] > _FAR).any() or np.abs(seen[i] + true[i]).max() <= _NEAR:
+        return False
+    name, other = ("cos", "sin")[i], ("sin", "cos")[i]
+    text = f"{other} is right at every position, {name} is not"
+    remedy = f"Compute {name} of the same angle as {other}."
+    for size in _BLOCKS:
+        if np.abs(seen[i] - exact(at // size * size - at % size)[i]).max() <= _NEAR:
+            text += f": it is {name}(a - b), where a and b are the angles of the first position of "
+            text += f"a block of {size} and of the position in the block"
+            remedy = "Use sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - "
+            remedy += "sin a sin b."
+            break
+    far = int(np.argmax(off[i] > _FAR))
+    where = f"position {at[far]}: {name} off by {off[i][far]:.3g}, {other} by {off[1 - i][far]:.2g}"
+    run.add("not-a-rotation", text, where, remedy=remedy)
+    return True
+
+
 def _remedy(declared: Declaration) -> str:
     text = "Turn every pair by the position itself times theta_k, with no power or other function "
     return f"{text}of the position. {declared.schedule.formula}".strip()

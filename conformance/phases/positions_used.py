@@ -173,24 +173,23 @@ def _proved(
     reach: int,
 ) -> tuple[Rule | None, int]:
     """Return the rule that all calls follow, and how many calls it predicted before it saw them."""
-    rule, held, left, agreed = _rule(known), 0, _TRIES, []
-    for one in _made(again) if rule is not None else ():
-        if rule is not None and _follows(run, one, rule):
-            held += 1
-            agreed.append(one)
-            continue
-        fits_declared = fits(run, one, one.truth)
-        found = _right(one) if fits_declared else _decoded(run, one, reach)
-        if found is None:
-            return None, 0
-        left -= 1
-        known.append(found)
-        rule, held, agreed = _rule(known) if left else None, 0, []
+    rule = _rule(known)
+    more: list[JudgedCall] = []
+    for tries in range(_TRIES):
         if rule is None:
             return None, 0
-    if rule is None or not all(_follows(run, one, rule) for one in calls):
-        return None, 0
-    return _closer(run, [*calls, *agreed], rule, known, agreed), held
+        more = more or _made(again)
+        refuting = next((c for c in (*more, *calls) if not _follows(run, c, rule)), None)
+        if refuting is None:
+            agreed = [one for one in more if all(one is not s.one for s in known)]
+            return _closer(run, [*calls, *agreed], rule, known, agreed), len(agreed)
+        found = _right(refuting) if fits(run, refuting, refuting.truth) else None
+        found = found or _decoded(run, refuting, reach)
+        if found is None or tries == _TRIES - 1:
+            break
+        known.append(found)
+        rule = _rule(known)
+    return None, 0
 
 
 def _closer(

@@ -14,6 +14,7 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref import RoPE
+from posenc_ref.conformance.exact.schedules import schedules
 
 from .formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
 from .frequencies import FrequencyMistake
@@ -27,6 +28,8 @@ LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
 LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
 #: Published beta_fast and beta_slow of YaRN.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
+#: Numbers of turns that may be written in place of these.
+_TURNS = (128.0, 64.0, 48.0, 40.0, 32.0, 24.0, 20.0, 16.0, 10.0, 8.0, 4.0, 3.0, 2.0, 1.0, 0.5, 0.25)
 #: The formula of a scaling, and its wrong forms.
 SHAPES = {pr.YaRN: YARN_SHAPES, pr.Llama3Scaling: LLAMA3_SHAPES, pr.NTKScaling: NTK_SHAPES}
 
@@ -47,10 +50,7 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
         plain,
         remedy=f"Apply the declared {name} where the frequencies are computed.",
     )
-    if isinstance(scaling, pr.GivenFrequencies):
-        yield from _given(encoding.frequencies(), plain)
-    if isinstance(scaling, pr.DynamicNTK) and scaling.policy == "static":
-        yield from _static(encoding, scaling)
+    yield from _own(encoding)
     yield from _parameters(encoding)
     yield from _shapes(encoding)
     for other in _formulas(scaling):
@@ -78,40 +78,18 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
         )
 
 
-def _given(given: np.ndarray, plain: np.ndarray) -> Iterator[FrequencyMistake]:
-    """Yield wrong uses of given frequencies, or of their ratios to the plain ones."""
-    for words, predicted in (
-        ("the factors of the given frequencies divide the plain frequencies, where they are to "
-         "multiply them", plain * plain / given),
-        ("the inverse of the given frequencies is used", 1 / given),
-        ("the given frequencies multiply the plain ones", given * plain),
-        ("the given frequencies divide the plain ones", plain / given),
-        ("the given frequencies come in the reverse order", given[::-1]),
-    ):  # fmt: skip
-        remedy = "Use the given frequencies as they are: pair k turns by given[k] per position."
-        yield FrequencyMistake("scaling-formula", words, predicted, remedy=remedy)
-
-
-def _static(encoding: RoPE, s: Any) -> Iterator[FrequencyMistake]:
-    """Yield static dynamic NTK with another length or another factor on the base."""
-    assert encoding.rotary_dim is not None
-    d, f, k = encoding.rotary_dim, s.factor, np.arange(encoding.rotary_dim // 2)
-    right = f * f - (f - 1)
-    for words, alpha in (
-        ("the length is the factor squared times max_position: the extended length is multiplied "
-         "by the factor once more", f**3 - (f - 1)),
-        ("the length is max_position, not factor * max_position", 1.0),
-        ("alpha is the factor alone", f),
-        ("alpha is the factor squared: factor - 1 is not subtracted", f * f),
-        ("alpha is L / max_position - (factor - 1)", 1.0),
-    ):  # fmt: skip
-        predicted = (encoding.base * alpha ** (d / (d - 2))) ** (-2 * k / d)
-        remedy = f"Use alpha = {right:g}: factor * L / max_position - (factor - 1) with "
-        remedy += f"L = {f:g} * {s.max_position}."
+def _own(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield the mistakes of the schedule's entry."""
+    entry = schedules().get(type(encoding.scaling))  # type: ignore[arg-type]
+    for one in entry.mistakes(encoding) if entry else ():
+        if one.frequencies is None:
+            yield from _changed(encoding, one.message, **dict(one.fields))
+            continue
+        told = {"declared": one.declared, "measured": one.measured}
+        values = {name: value for name, value in told.items() if value is not None}
         yield FrequencyMistake(
-            "scaling-formula", f"DynamicNTK: {words}", predicted,
-            {"declared": right, "measured": alpha}, ("base",), remedy,
-        )  # fmt: skip
+            one.code, one.message, one.frequencies, values, one.alternatives, one.remedy
+        )
 
 
 def _replaced(
@@ -189,53 +167,17 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
         for n in LENGTHS:
             yield from _changed(encoding, "", **{length: n})
     if "beta_fast" in fields:
-        for fast, slow in BETAS:
-            yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
+        for fast, slow in dict.fromkeys((*BETAS, *product(_TURNS, _TURNS))):
+            if fast > slow:
+                yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
     if "fraction" in fields:
         yield from _slice_denominators(encoding)
         for fraction in (0.25, 0.5, 0.75, 1.0):
             yield from _changed(encoding, "", fraction=fraction)
-    if "periods" in fields:
-        yield from _one_pair(encoding, s)
     if "policy" in fields:
         for policy in ("static", "current", "short", "long"):
             if policy != s.policy:
                 yield from _changed(encoding, "", policy=policy)
-
-
-def _one_pair(encoding: RoPE, s: pr.RIFLEx) -> Iterator[FrequencyMistake]:
-    """Yield RIFLEx with another pair, another part of a period, or in a video that is short."""
-    plain = encoding.replace(scaling=None).frequencies()
-    slowed, k = 2 * np.pi * s.periods / s.length, s.pair - 1
-
-    def with_pair(at: int, frequency: float) -> np.ndarray:
-        return np.where(np.arange(plain.size) == at, frequency, plain)
-
-    right = f"Pair {s.pair}, counted from 1, turns by 2 pi * {s.periods:g} / {s.length}."
-    if encoding.frequencies()[k] == plain[k]:
-        text = f"RIFLEx: pair {s.pair} is changed, although {s.length} frames are within its period"
-        remedy = (
-            "Change the frequency only in videos that are longer than the period of the pair, or "
-            "declare fine_tuned=True."
-        )
-        yield FrequencyMistake("scaling-formula", text, with_pair(k, slowed), remedy=remedy)
-        return
-    for other, why in ((s.pair + 1, ": it is counted from 0"), (s.pair - 1, "")):
-        text = f"RIFLEx: pair {other} is slowed, counted from 1, declared pair {s.pair}{why}"
-        predicted = with_pair(other - 1, slowed)
-        yield FrequencyMistake("scaling-parameter", text, predicted, remedy=right)
-    for periods in (0.9, 1.0):
-        yield from _changed(encoding, "", periods=periods)
-    for length in (2 * s.length, round(s.length / 2), 4 * s.length, 4 * s.length - 3):
-        text = f"RIFLEx: length is {length}, declared {s.length}"
-        predicted = with_pair(k, slowed * s.length / length)
-        yield FrequencyMistake("scaling-parameter", text, predicted, remedy=right)
-    for text, frequency in (
-        ("2 pi is missing from the reduced frequency", slowed / (2 * np.pi)),
-        ("the frequency is divided by the number of frames", plain[k] / s.length),
-    ):
-        text = f"RIFLEx: {text}"
-        yield FrequencyMistake("scaling-formula", text, with_pair(k, frequency), remedy=right)
 
 
 def _slice_denominators(encoding: RoPE) -> Iterator[FrequencyMistake]:

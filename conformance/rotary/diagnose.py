@@ -24,7 +24,14 @@ from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.measure import Measured
 
-from . import diagnose_axes, diagnose_length, diagnose_mixed, diagnose_state, turned
+from . import (
+    diagnose_axes,
+    diagnose_length,
+    diagnose_mixed,
+    diagnose_narrow,
+    diagnose_state,
+    turned,
+)
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
 from .structure import structure
@@ -51,7 +58,7 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
     if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
         return
-    if _rows_differ(run, encoding):
+    if _rows_differ(run, encoding) or diagnose_narrow.diagnose(run, encoding):
         return
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return

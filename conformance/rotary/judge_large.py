@@ -14,7 +14,7 @@ import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.report import NOTE
+from posenc_ref.conformance.harness.report import ERROR, NOTE
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.limits import POSITION
@@ -41,7 +41,7 @@ def seconds(position: int) -> float:
 
 
 def judge(run: Run, dim: int, quick: bool) -> None:
-    """Report positions held in float32 (float64 inputs only) or int32.
+    """Report positions held in float32 (a note unless the inputs are float64) or int32.
 
     ``quick`` is whether calls at earlier positions took no time for a table.
     """
@@ -56,13 +56,14 @@ def judge(run: Run, dim: int, quick: bool) -> None:
         if not quick or any(_slow(run, dim, position) for position in _GROWING):
             run.limit(SKIPPED)
             return
-        if run.dtype == "float64" and _equals(run, dim, 2**24 + 1, 2**24):
+        if _equals(run, dim, 2**24 + 1, 2**24):
             run.add(
                 "position-precision",
                 "positions past 2**24 are rounded to float32",
                 "position 16777217 has the angles of position 16777216",
                 by="values",
-                remedy="Hold positions in int64 or float64 for float64 x, not in float32.",
+                severity=ERROR if run.dtype == "float64" else NOTE,
+                remedy="Hold positions in int64 or float64, not in float32.",
             )
         if not _slow(run, dim, _FURTHER) and _equals(run, dim, 2**31 + 5, 5 - 2**31):
             run.add(

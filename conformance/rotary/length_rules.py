@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS, trained_field
@@ -82,6 +84,17 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         yield from _changed(
             encoding, text, remedy, short_factor=short[::-1], long_factor=long[::-1]
         )
+        for name, own in (("short_factor", short), ("long_factor", long)):
+            which = f"up to length {start}" if name == "short_factor" else f"past length {start}"
+            remedy = f"Divide the frequencies of calls {which} by {name}, number k for pair k."
+            for words, changed in (
+                ("multiplied by {}, not divided", tuple(1 / np.array(own))),
+                ("not divided by {}", (1.0,) * len(own)),
+                ("divided by {} twice", tuple(np.array(own) ** 2)),
+            ):
+                text = f"in calls {which}, frequencies are {words.format(name)}"
+                changes = {name: tuple(map(float, changed))}
+                yield from _changed(encoding, text, remedy, "scaling-formula", **changes)
     factor = getattr(scaling, "factor", None)
     values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS] if field else []
     if factor and field:
@@ -139,6 +152,7 @@ def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
         (f"factor * L / {start} - factor", lambda n: factor * n / start - factor),
         (f"factor * (L / {start} - 1)", lambda n: factor * (n / start - 1)),
         ("factor", lambda n: factor),
+        (f"alpha at length {round(start * factor)}", lambda n: factor * factor - (factor - 1)),
     ):
         for power, of in powers:
             for shortest in (start, 1):
@@ -164,10 +178,12 @@ def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
                 )
 
 
-def _changed(encoding: Any, message: str, remedy: str = "", **changes: Any) -> Iterator[Rule]:
+def _changed(
+    encoding: Any, message: str, remedy: str = "", code: str = "scaling-parameter", **changes: Any
+) -> Iterator[Rule]:
     """Yield the mistake that changes fields of the scaling, unless the new scaling is invalid."""
     try:
         changed = encoding.replace(scaling=encoding.scaling.replace(**changes))
     except (ValueError, TypeError):
         return
-    yield Rule("scaling-parameter", message, changed, remedy=remedy)
+    yield Rule(code, message, changed, remedy=remedy)

@@ -49,7 +49,7 @@ FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
-    ((4, 3, 1), _SINGLE[::-1]),
+    ((4, 3, 1), _SINGLE[::-1].copy()),  # PyTorch takes no negative strides
 )  # fmt: skip
 
 
@@ -109,6 +109,7 @@ class Turned:
                 rows[np.argmin(rows[:, 0])],
             "the largest position of this token in all rows": rows.max(axis=0),
             "the smallest position of this token in all rows": rows.min(axis=0),
+            "the largest position of the call": none + p.max(),
             "the first position of the row": p[..., :1] + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
             "the position of the token before": np.roll(p, 1, axis=-1),

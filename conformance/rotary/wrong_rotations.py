@@ -34,6 +34,8 @@ def rotations(encoding: Rotary) -> Iterator[Mistake]:
     )
     yield from other_rotations(encoding)
     yield from _reordered(encoding)
+    if encoding.num_axes == 1 and not getattr(encoding, "offset", 0):
+        yield from _two_positions(encoding)
 
 
 def other_rotations(encoding: Rotary) -> Iterator[Mistake]:
@@ -73,6 +75,45 @@ def other_rotations(encoding: Rotary) -> Iterator[Mistake]:
             lambda c, by=factor: _times(encoding, apply_truth(encoding, c.x, c.positions), by),  # type: ignore[misc]
             f"Multiply cos and sin by the declared factor {m:.9g} once.",
         )
+
+
+def _two_positions(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield rotations whose cos and sin are those of two different positions."""
+
+    def both(of_cos: Change, of_sin: Change) -> Callable[[Any], Truth]:
+        def predict(call: Any) -> Truth:
+            turned = [
+                apply_truth(encoding, call.x, p) for p in _there_and_back(of_cos(call.positions))
+            ]
+            sines = [
+                apply_truth(encoding, call.x, p) for p in _there_and_back(of_sin(call.positions))
+            ]
+            still = (turned[0].value + turned[1].value) / 2
+            return replace(turned[0], value=still + (sines[0].value - sines[1].value) / 2)
+
+        return predict
+
+    own = "Take cos and sin of the same angle, that of the token's own position."
+    others: tuple[tuple[str, Change], ...] = (
+        ("the token before", lambda p: np.concatenate([p[..., :1], p[..., :-1]], axis=-1)),
+        ("the next token", lambda p: np.concatenate([p[..., 1:], p[..., -1:]], axis=-1)),
+        ("the first token", lambda p: p[..., :1] + 0 * p),
+        ("the position before", lambda p: p - 1),
+        ("the position after", lambda p: p + 1),
+    )
+    for words, other in others:
+        text = f"sin is that of {words}, cos is not"
+        yield Mistake("not-a-rotation", text, both(_kept_places, other), own)
+        text = f"cos is that of {words}, sin is not"
+        yield Mistake("not-a-rotation", text, both(other, _kept_places), own)
+
+
+def _kept_places(positions: np.ndarray) -> np.ndarray:
+    return positions
+
+
+def _there_and_back(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return positions, -positions
 
 
 def _parameters(encoding: Any) -> Iterator[Mistake]:

@@ -77,6 +77,9 @@ def _rotated(declared: Any, e: Any) -> Iterator[Mistake]:
         (OUTPUT, "the output is rotated back twice", output_at(lambda at: 2 * at), back),
         (OUTPUT, "the output is rotated back by the index of the query in the call, not by its "
          "position", output_at(lambda at: 0 * at + np.arange(at.shape[-1])), back),
+        (OUTPUT, "the output is rotated back by the position of the query less the smallest of the "
+         "call, not by its position", output_at(lambda at: at - at.min(axis=-1, keepdims=True)),
+         back),
         (OUTPUT, "the output is rotated back by the position of the last query, for all queries",
          output_at(lambda at: 0 * at + at[..., -1:]), back),
         (OUTPUT, "the output is rotated back by one position too far",
@@ -267,6 +270,8 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
          lambda call: call.replace(sinks=0 * _sink(call) + _sink(call)[0])),
         ("heads have the sinks in the reverse order",
          lambda call: call.replace(sinks=_sink(call)[::-1])),
+        ("the maximum of the row is subtracted from its logits, not from the sink",
+         lambda call: call.replace(raised=True)),
         ("the sinks are counted twice", lambda call: call.replace(sinks=_sink(call) + log(2))),
     )  # fmt: skip
     for message, change in rows:

@@ -10,10 +10,12 @@ from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .formula_parts import Terms
+from .registered import formula
 
 _CODE = "camera-matrix"
 
 
+@formula(PRoPE)
 def prope(call: Scored, s: Steps) -> Terms:
     """Return the terms of PRoPE."""
     e: PRoPE = call.encoding

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -14,15 +13,11 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
-    DualChunk,
     ESPnetLegacy,
     FoPE,
     GatedBias,
-    PaTH,
     PoPE,
-    ReRoPE,
     Score,
-    SelfExtend,
     Shaw,
     TransformerXL,
     XLNet,
@@ -34,10 +29,9 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 from posenc_ref.rotary_score import RotaryScore
 
-from . import rotary_mistakes
 from .changed import Change, mistakes_of
 from .measured_offsets import measured
-from .path_formulas import path_changes
+from .registered import changes_of, mistakes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
 #: The longest table to search, and the number of rows computed at once.
@@ -58,11 +52,11 @@ def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mis
 
 def own_mistakes(declared: Score) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and common ones."""
-    forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
-    common = changes_of_any(declared)
-    return mistakes_of(declared, chain([("", "", Scored.parts)], *forms, common))
+    own, common = changes_of(declared), changes_of_any(declared)
+    return mistakes_of(declared, chain([("", "", Scored.parts)], own, common))
 
 
+@mistakes(DeBERTa)
 def _deberta(declared: DeBERTa) -> Iterator[Change]:
     where = {"code": "the authors' code", "paper": "the paper"}
     p2c = "paper" if declared.p2c == "code" else "code"
@@ -83,6 +77,7 @@ def _deberta(declared: DeBERTa) -> Iterator[Change]:
         yield "bucket-clamp", text, change, remedy
 
 
+@mistakes(Shaw)
 def _shaw(declared: Shaw) -> Iterator[Change]:
     rows, sign = int(declared.keys.shape[-2]), 1 if declared.counted == "key-query" else -1
     for before in (declared.before - 1, declared.before + 1, rows // 2):
@@ -100,6 +95,7 @@ def _shaw(declared: Shaw) -> Iterator[Change]:
         yield "relative-absolute", f"the {words} is used as the row of the table", change
 
 
+@mistakes(TransformerXL)
 def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
     sinusoid = declared.sinusoid
     for code, message, changed_table in sinusoid_variants(sinusoid, "sinusoids"):
@@ -118,6 +114,7 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
         yield "relative-shift", text, legacy, "Use the sinusoid of query - key, as declared."
 
 
+@mistakes(ESPnetLegacy)
 def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
     parts = (declared.projection, declared.content_bias, declared.position_bias)
     text = "ESPnet's current encoding is used: the sinusoid of key - query, also for later keys"
@@ -157,6 +154,7 @@ def _table_length(declared: Score, one: JudgedCall) -> Iterator[Change]:
     yield "position-origin", text, {"max_len": rows}, remedy
 
 
+@mistakes(GatedBias)
 def _gated(declared: GatedBias) -> Iterator[Change]:
     weight, c = np.asarray(declared.weight), np.asarray(declared.linear_bias)
     changed = {"weight": weight[::-1], "linear_bias": c[::-1]}
@@ -197,6 +195,7 @@ def _not_gated(call: Scored) -> Parts:
     return plain | {"content-position": each_part(bias, lambda p: np.broadcast_to(p, shape))}
 
 
+@mistakes(TUPE)
 def _tupe(declared: TUPE) -> Iterator[Change]:
     if declared.cls_to_others is None:
         return
@@ -234,6 +233,7 @@ def _half_reset(call: Scored, side: str) -> Parts:
     }  # fmt: skip
 
 
+@mistakes(CoPE)
 def _cope(declared: CoPE) -> Iterator[Change]:
     yield (
         "future-keys",
@@ -247,6 +247,7 @@ def _cope(declared: CoPE) -> Iterator[Change]:
     yield "softmax-scale", text, change, remedy
 
 
+@mistakes(DecomposedRelative)
 def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
     h, w = declared.grid
     tables = {"height": declared.height_table, "width": declared.width_table}
@@ -261,6 +262,7 @@ def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
         yield "bucket-sign", text, flipped, remedy
 
 
+@mistakes(PoPE)
 def _pope(declared: PoPE) -> Iterator[Change]:
     text = "the frequency of channel c is base ** (-2c/d), declared base ** (-c/d)"
     remedy = "Use base ** (-c/d) for channel c = 0 .. d - 1: every channel has a frequency."
@@ -281,6 +283,7 @@ def _pope(declared: PoPE) -> Iterator[Change]:
         yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of), remedy
 
 
+@mistakes(FoPE)
 def _fope(declared: FoPE) -> Iterator[Change]:
     yield from fope_variants(declared)
     order = interleaved(declared.head_dim)
@@ -297,22 +300,3 @@ def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     waves = call.encoding._cosines(k_at - q_at, call.q)
     terms = np.sum(np.abs(pairs) * (1 + np.abs(waves)), axis=-1)
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
-
-
-_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterable[Change]]], ...] = (
-    (DeBERTa, _deberta),
-    (Shaw, _shaw),
-    (ESPnetLegacy, _espnet),
-    (TransformerXL, _transformer_xl),
-    (GatedBias, _gated),
-    (TUPE, _tupe),
-    (CoPE, _cope),
-    (DecomposedRelative, _decomposed),
-    (PoPE, _pope),
-    (PaTH, path_changes),
-    (FoPE, _fope),
-    (DualChunk, rotary_mistakes.dual_chunk),
-    (SelfExtend, rotary_mistakes.self_extend),
-    (ReRoPE, rotary_mistakes.rerope),
-    (RotaryScore, rotary_mistakes.rotation),
-)

@@ -10,24 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import (
-    TUPE,
-    Bias,
-    CoPE,
-    DeBERTa,
-    DecomposedRelative,
-    ESPnetLegacy,
-    GatedBias,
-    LieRE,
-    PaTH,
-    PoPE,
-    PRoPE,
-    Score,
-    SelectiveRoPE,
-    Shaw,
-    TransformerXL,
-    XPos,
-)
+from posenc_ref import Bias, DecomposedRelative, Score
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
 from posenc_ref.conformance.bias.head_fits import of_heads
@@ -35,17 +18,13 @@ from posenc_ref.conformance.diagnosis.measured_constants import measured_constan
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.steps import changes, computed, plain_steps
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.rotary_score import RotaryScore
 
-from . import camera_formula, liere_formula, offset_formulas, other_formulas, path_formulas
-from .formula_parts import Terms
-
-Formula = Callable[[Scored, Steps], Terms]
-
+from .registered import Formula, formula_of
 
 #: What to do about functions of positions.
 _AS_THEY_ARE = "Use the positions of queries and keys as they are, without a function or a bound."
@@ -62,11 +41,6 @@ _BOTH: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
         for n in (16, 32, 50, 64, 100, 128, 200, 256, 500, 512, 1000, 1024)
     ),
 )
-
-
-def formula_of(declared: Any) -> Formula | None:
-    """Return the formula of the class of an encoding, or None if there is none here."""
-    return next((of for form, of in _FORMS if isinstance(declared, form)), None)
 
 
 def changed_steps(
@@ -200,21 +174,3 @@ def _predict(formula: Formula, change: Any, sizes: Sizes) -> Callable[[Scored], 
         return Truth(value, np.maximum(whole, size), np.broadcast_to(angle, value.shape))
 
     return predict
-
-
-_FORMS: tuple[tuple[type, Formula], ...] = (
-    (DeBERTa, offset_formulas.deberta),
-    (Shaw, offset_formulas.shaw),
-    (ESPnetLegacy, offset_formulas.espnet),
-    (TransformerXL, offset_formulas.transformer_xl),
-    (GatedBias, other_formulas.gated),
-    (TUPE, other_formulas.tupe),
-    (CoPE, other_formulas.cope),
-    (DecomposedRelative, other_formulas.decomposed),
-    (PoPE, other_formulas.pope),
-    (LieRE, liere_formula.liere),
-    (PaTH, path_formulas.path),
-    (PRoPE, camera_formula.prope),
-    (SelectiveRoPE, path_formulas.selective),
-    (XPos, other_formulas.xpos),
-)

@@ -11,10 +11,12 @@ from posenc_ref.conformance.diagnosis.steps import Steps
 from posenc_ref.conformance.oracle.scores import Scored
 
 from .formula_parts import Terms
+from .registered import formula
 
 _CODE = "matrix-exponential"
 
 
+@formula(LieRE)
 def liere(call: Scored, s: Steps) -> Terms:
     """Return the terms of rotations by matrix exponentials."""
     e: LieRE = call.encoding

@@ -11,6 +11,7 @@ from posenc_ref.conformance.diagnosis.steps import Steps
 from posenc_ref.conformance.oracle.scores import Scored
 
 from .formula_parts import Terms, at_rows, content, of_rows, offsets
+from .registered import formula
 
 
 def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
@@ -45,6 +46,7 @@ def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
     )
 
 
+@formula(DeBERTa)
 def deberta(call: Scored, s: Steps) -> Terms:
     """Return the terms of DeBERTa."""
     e: DeBERTa = call.encoding
@@ -77,6 +79,7 @@ def deberta(call: Scored, s: Steps) -> Terms:
     return found
 
 
+@formula(Shaw)
 def shaw(call: Scored, s: Steps) -> Terms:
     """Return the terms of Shaw."""
     e: Shaw = call.encoding
@@ -118,6 +121,7 @@ def shaw(call: Scored, s: Steps) -> Terms:
     return {"content-content": content(call), "content-position": term}
 
 
+@formula(TransformerXL)
 def transformer_xl(call: Scored, s: Steps) -> Terms:
     """Return the terms of Transformer-XL."""
     e: TransformerXL = call.encoding
@@ -188,6 +192,7 @@ def transformer_xl(call: Scored, s: Steps) -> Terms:
     return found
 
 
+@formula(ESPnetLegacy)
 def espnet(call: Scored, s: Steps) -> Terms:
     """Return the terms of ESPnet's legacy encoding."""
     e: ESPnetLegacy = call.encoding

@@ -13,8 +13,10 @@ from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.sequences.xpos_formula import xpos_rows
 
 from .formula_parts import Terms, at_rows, content, offsets
+from .registered import formula
 
 
+@formula(GatedBias)
 def gated(call: Scored, s: Steps) -> Terms:
     """Return the terms of the gated bias."""
     e: GatedBias = call.encoding
@@ -61,6 +63,7 @@ def gated(call: Scored, s: Steps) -> Terms:
     return {"content-content": content(call), "content-position": gate[..., None] * bias}
 
 
+@formula(TUPE)
 def tupe(call: Scored, s: Steps) -> Terms:
     """Return the terms of TUPE."""
     e: TUPE = call.encoding
@@ -84,6 +87,7 @@ def tupe(call: Scored, s: Steps) -> Terms:
     return found
 
 
+@formula(CoPE)
 def cope(call: Scored, s: Steps) -> Terms:
     """Return the terms of CoPE."""
     e: CoPE = call.encoding
@@ -164,6 +168,7 @@ def cope(call: Scored, s: Steps) -> Terms:
     return {"content-content": logits, "content-position": value}
 
 
+@formula(DecomposedRelative)
 def decomposed(call: Scored, s: Steps) -> Terms:
     """Return the terms of decomposed relative positions."""
     e: DecomposedRelative = call.encoding
@@ -190,6 +195,7 @@ def decomposed(call: Scored, s: Steps) -> Terms:
     }
 
 
+@formula(PoPE)
 def pope(call: Scored, s: Steps) -> Terms:
     """Return the terms of PoPE."""
     e: PoPE = call.encoding
@@ -222,6 +228,7 @@ def pope(call: Scored, s: Steps) -> Terms:
     return {"content-content": value * call.scale}
 
 
+@formula(XPos)
 def xpos(call: Scored, s: Steps) -> Terms:
     """Return the terms of xPos."""
     e: XPos = call.encoding

@@ -11,12 +11,14 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 from .changed import Change
 from .formula_parts import Terms, content
+from .registered import formula, mistakes
 
 _RANGE = "token-range"
 #: Chunk lengths of kernels, at whose edges a sum may start again.
 _CHUNKS = (16, 32, 64, 128, 256)
 
 
+@formula(SelectiveRoPE)
 def selective(call: Scored, s: Steps) -> Terms:
     """Return the terms of rotations whose angles are sums over the tokens."""
     e: SelectiveRoPE = call.encoding
@@ -97,6 +99,7 @@ def _rotated(x: np.ndarray, angle: np.ndarray, layout: str, start: int) -> np.nd
     return y
 
 
+@formula(PaTH)
 def path(call: Scored, s: Steps) -> Terms:
     """Return the terms of PaTH."""
     e: PaTH = call.encoding
@@ -174,6 +177,7 @@ def _carried(
 _MOST = 300
 
 
+@mistakes(PaTH)
 def path_changes(declared: PaTH) -> list[Change]:
     """Return the mistakes of PaTH that are no step of its formula."""
     remedy = "Multiply q by the matrix of its own token first, and by that after the key last."

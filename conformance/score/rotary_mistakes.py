@@ -14,6 +14,7 @@ from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.rotary_score import RotaryScore
 
 from .changed import Change, OfCall
+from .registered import mistakes
 
 #: Returns the positions i' of the queries and j' of the keys, for their positions i and j.
 Places = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -41,12 +42,14 @@ def _plain(declared: RotaryScore, rule: str) -> Change:
     return "far-keys", text, _placed(declared, lambda i, j: (i, j))
 
 
+@mistakes(RotaryScore)
 def rotation(declared: RotaryScore) -> Iterator[Change]:
     """Yield the known mistakes of the rotation itself."""
     for code, message, rope in rotary_variants(declared.rope):
         yield code, message, {"rope": rope}
 
 
+@mistakes(DualChunk)
 def dual_chunk(declared: DualChunk) -> Iterator[Change]:
     """Yield the known mistakes of dual chunk attention."""
     c, size, local = declared.chunk_length, declared.chunk_size, declared.local_size
@@ -131,6 +134,7 @@ def _tempered(declared: DualChunk, power: float) -> OfCall:
     return parts
 
 
+@mistakes(SelfExtend)
 def self_extend(declared: SelfExtend) -> Iterator[Change]:
     """Yield the known mistakes of Self-Extend."""
     g, w = declared.group, declared.window
@@ -194,6 +198,7 @@ def self_extend(declared: SelfExtend) -> Iterator[Change]:
     yield "far-keys", text, far(lambda i: i // g + shift, edge=-(2**40)), floors
 
 
+@mistakes(ReRoPE)
 def rerope(declared: ReRoPE) -> Iterator[Change]:
     """Yield the known mistakes of ReRoPE and Leaky ReRoPE."""
     w, k = declared.window, declared.factor

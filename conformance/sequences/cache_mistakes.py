@@ -60,6 +60,14 @@ def cache_mistakes() -> Iterator[Mistake]:
         "Rotate all keys anew when the frequencies change (or fix the frequencies before the first "
         "key is cached).",
     )
+    for of_new, new in (("their own length", True), ("the length of that time", False)):
+        yield Mistake(
+            "stale-cache",
+            "cached keys are rotated again only when their number has doubled since the last time; "
+            f"keys inserted between have the frequencies of {of_new}",
+            with_lengths(partial(_when_doubled, own=new)),
+            "Rotate all keys anew whenever the frequencies change.",
+        )
     for text, length in (
         ("the length before the last chunk", lambda call: call.starts[-1] or call.ends[-1]),
         ("the length of the last chunk alone", lambda call: call.chunks[-1]),
@@ -117,6 +125,17 @@ def cache_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from chunk_mistakes()
+
+
+def _when_doubled(call: Chunked, own: bool) -> list[int]:
+    """Return the length whose frequencies each chunk of keys has in the end."""
+    lengths: list[int] = []
+    last = 0
+    for end in call.ends:
+        if end >= 2 * last:
+            last, lengths = end, [end] * len(lengths)
+        lengths.append(end if own else last)
+    return lengths
 
 
 def length_mistakes(encoding: Rotary) -> Iterator[Mistake]:

@@ -56,6 +56,8 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 
 #: Sizes and offsets of single calls of which every two meet.
 CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 13, 31), "offset": (0, 7, 64, 129)}
+#: Numbers of rows at which tables and pages end.
+_ENDS = (64, 128, 256, 512, 1024, 2048, 4096)
 #: Sequences that could refute a rule found in the others.
 FURTHER: dict[str, tuple[Call, ...]] = {
     "other lengths, other offsets": (
@@ -97,6 +99,8 @@ class InTurn(Offset):
         of_call = {
             "the number of earlier calls": self.index,
             "the number of tokens of earlier calls": self.earlier,
+            "the number of tokens of all calls so far": self.earlier + sizes[self.index],
+            "the length of the longest call so far": max(sizes[: self.index + 1]),
             "the offset of the first call": starts[0],
             "the offset of the second call": starts[min(1, len(starts) - 1)],
             "the offset of the call before": starts[before],
@@ -136,7 +140,8 @@ def judge(run: Run) -> None:
         match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])
     state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
-    if run.report.codes or name_positions(run, alone, "decode-offset"):
+    further = partial(_further, ask)
+    if run.report.codes or name_positions(run, alone, "decode-offset", further):
         return
     judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
     if run.failures and not run.report.codes:
@@ -210,12 +215,17 @@ def _name_state(
 ) -> None:
     """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
-    moved = likely(run, seen, moved_tables(_kept))
-    if not wrong or match(run, seen, chain(_state_mistakes(), moved), parts=False, whole=True):
+    if not wrong:
+        return
+    single = partial(_singles, run, ask)
+    known = chain(_state_mistakes(), likely(run, seen, moved_tables(_kept)))
+    if match(run, seen, known, parts=False, whole=True, further=single) and run.report.codes:
         return
     if name_growth(run, seen):
         return
-    if name_positions(run, seen, "state", partial(_further, ask)):
+    alone = single()
+    code = "decode-offset" if failed(run, alone) else "state"  # no earlier call is necessary
+    if name_positions(run, [*seen, *alone], code, partial(_further, ask)):
         return
     run.add(
         "state",
@@ -225,6 +235,16 @@ def _name_state(
         "keep them under all that they depend on, and do not write to the kept ones.",
         by=None,
     )
+
+
+def _singles(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:
+    """Make single calls around the ends of tables and pages, which could refute a kept state."""
+    found = []
+    for n in _ENDS:
+        for start in (n - 2, n):
+            if run.settings.allows(n + 5):
+                found += ask(Probe("alone", "alone", (((1, 2, 5), start),)))
+    return found
 
 
 def _further(ask: Callable[[Probe], list[JudgedCall]]) -> Iterator[JudgedCall]:

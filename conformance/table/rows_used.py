@@ -83,7 +83,11 @@ def remedy_of(rule: Rule) -> str:
 def rule_of(run: Run, seen: Sequence[SeenRows]) -> tuple[Rule, str, int] | None:
     """Return the rule, the first wrong row in words, and the number of wrong rows."""
     used, flat, first, count = [], [], "", 0
+    large = [one for one in seen if _wrong_rows(run, one) > _MOST]
     for one in seen:
+        if len(large) < len(seen) and any(one is other for other in large):
+            count += _wrong_rows(run, one)  # the rule of the others must predict them
+            continue
         found = _decoded(run, one)
         if found is None:
             return None
@@ -115,7 +119,13 @@ def _within(encoding: Any, positions: np.ndarray) -> np.ndarray:
 
 def _truth(run: Run, one: SeenRows, positions: np.ndarray) -> Truth:
     t = rows_of(run, run.encoding, positions)
-    return Truth(t.value, t.terms + one.size, t.angle, t.amplitude)
+    size = np.where(one.size > 0, one.size + np.abs(t.value), 0.0)  # of a sum, which is rounded
+    return Truth(t.value, t.terms + size, t.angle, t.amplitude)
+
+
+def _wrong_rows(run: Run, one: SeenRows) -> int:
+    truth = _truth(run, one, np.broadcast_to(one.positions, one.rows.shape[:-1]))
+    return int((run.scores(one.rows, truth) > run.budget).any(axis=-1).sum())
 
 
 def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import DETRSine, Sinusoidal
 from posenc_ref.conformance.diagnosis.steps import Steps
+from posenc_ref.conformance.phases.frequencies import few_digits
 
 _AXES = {"t": "time", "h": "row", "w": "column"}
 
@@ -177,6 +178,14 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
          powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
          (own[0], powers((column[0], (column[1] + 1) / d))[1])),
+    )  # fmt: skip
+    written = zip(*(few_digits(w) for w in waves), strict=True)
+    waves = s.pick(
+        f"the frequencies{of}",
+        waves,
+        *((sine.code, sine.message.removeprefix("frequencies "), (sine.predicted, cosine.predicted))
+          for sine, cosine in written),
+        right="Compute the frequencies, do not write them with few digits.",
     )  # fmt: skip
     sin, cos = s.pick(
         f"the functions of the columns{of}",

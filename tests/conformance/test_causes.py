@@ -1,4 +1,4 @@
-"""First findings on functions whose causes once had no name: those of tests/authors/d.
+"""First findings on functions whose causes once had no name: those of tests/authors/d and f.
 
 The expected words are in none of the messages for these functions before their causes were named.
 """
@@ -41,10 +41,37 @@ WORDS = {
     "d192": "the bases of the axes are 100, 10000, declared 10000, 100: they are exchanged",
     "d193": "the exponent of pair i of each axis is divided by the number of pairs of axis 0, 22",
     "d197": "the angle of axis 1 is subtracted, not added, in pairs from 8 on",
-    "d198": "the weights are rounded to float16",
+    "d198": "the weight is rounded to float16",
+    "f002": "as if these pairs were rotated twice, only in the pairs from 12 to 15",
+    "f006": "sin is that of the token before, cos is not, only in heads from 8 on",
+    "f007": "measured: positions in float16",
+    "f016": "clamped to at most the largest position of the call - 1",
+    "f023": "x is rounded from float64 to float32 before the rotation",
+    "f029": "the weight is split in halves: head i is taken from i modulo 2",
+    "f036": "in calls up to length 4096, frequencies are multiplied by short_factor, not divided",
+    "f051": "clamped to at most the length of the longest call so far - 1",
+    "f058": "rotated again only when their number has doubled since the last time",
+    "f070": "the declared position - 1, where the offset is at least 1024 (1022 is right)",
+    "f077": "beta_fast is 16, declared 32, beta_slow is 2, declared 1",
+    "f082": "cos is right at every position, sin is not: it is sin(a - b)",
+    "f094": "counted down the rows of the batch (axis 0)",
+    "f101": "the frequencies are rounded to 4 decimals",
+    "f105": "the declared position - 1, where the declared position is at least 32",
+    "f127": "the last, incomplete tile of 64 have the positions of a whole tile",
+    "f132": "r2 times the distance is squared inside the logarithm",
+    "f184": "not rotated, as at position 0, where the batch row is past the last multiple of 2",
+    "f185": "positions past 2**24 are rounded to float32",
+    "f186": "the maximum of the row is subtracted from its logits, not from the sink",
+    "f187": "the position of the query less the smallest of the call",
+    "f190": "a document of text alone does not start again at 0",
+    "f191": "the offset on the ring has lost its sign",
+    "f195": "logits are scaled twice, only in calls with Q >= 2",
+    "f196": "the base is multiplied by (alpha at length 8192) ** d/(d-2)",
 }
 #: Those that a pull request judges.
-DAY = {"d043", "d053", "d073", "d077", "d105", "d171"}
+DAY = {
+    "d043", "d053", "d073", "d077", "d105", "d171", "f029", "f051", "f082", "f094", "f105", "f190",
+}  # fmt: skip
 
 
 @cache

@@ -45,7 +45,9 @@ def places(*shape):
 
 def schedules():
     """Return a frequency schedule of each class, and query scales."""
-    return [
+    from posenc_ref.conformance.exact.schedules import examples
+
+    known = [
         pr.LinearScaling(4.0), pr.NTKScaling(2.0), pr.DynamicNTK(2.0, 16), pr.YaRN(4.0, 1024),
         pr.YaRN(4.0, 16, mscale=1.0, mscale_all_dim=0.5, truncate=False),
         pr.Llama3Scaling(8.0, 1.0, 4.0, 64), pr.LongRoPE((1.0, 2.0), (2.0, 4.0), 16, factor=2.0),
@@ -53,6 +55,7 @@ def schedules():
         pr.GivenFrequencies((1.0, 0.25)), pr.LogNScale(4), pr.LogTemperature(0.5, 4),
         pr.PowerTemperature(0.25, 8), pr.QueryTemperature(0.1, 4),
     ]  # fmt: skip
+    return known + [s for s in examples() if type(s) not in map(type, known)]
 
 
 @functools.cache

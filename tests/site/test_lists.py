@@ -41,6 +41,18 @@ def test_a_page_of_the_book_has_its_parts(staged):
         assert "{formula}`" in page or name in ("sinusoidal3d", "hybrid", "learned"), name
 
 
+def test_only_a_model_without_positions_is_said_to_have_none(staged):
+    """A model whose settings are not public is another thing."""
+    for name in presets():
+        page = (staged / f"models/{name}.md").read_text(encoding="utf-8")
+        try:
+            encodings = posenc_ref.preset(name).encodings.values()
+        except ValueError:  # facts must be given
+            encodings = [...]
+        nothing = all(one is None for one in encodings)
+        assert ("no positional encoding" in page) == nothing, name
+
+
 def test_a_page_of_a_code_has_an_example_and_its_report(staged):
     for name, code in CODES.items():
         page = (staged / f"codes/{name}.md").read_text(encoding="utf-8")

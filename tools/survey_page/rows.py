@@ -58,10 +58,13 @@ class Subject:
         return [(name, self.verdict(name, self.dtypes[0])) for name in self.releases]
 
     @property
-    def bars(self) -> list[tuple[str, int]]:
-        """Return the verdicts of :attr:`strip`, each with the number of releases in a row."""
-        runs = itertools.groupby(verdict for _, verdict in self.strip)
-        return [(verdict, len([*run])) for verdict, run in runs]
+    def bars(self) -> list[tuple[str, int, int]]:
+        """Return the verdicts of :attr:`strip`: for each run its first release and its length."""
+        found = []
+        for verdict, run in itertools.groupby(enumerate(self.strip), lambda one: one[1][1]):
+            places = [n for n, _ in run]
+            found.append((verdict, places[0], len(places)))
+        return found
 
     @property
     def dtypes(self) -> list[str]:
@@ -140,9 +143,15 @@ class Function(Subject):
         return grouped((o.reason, o) for o in self.outcomes if o.reason)
 
     @property
-    def limits(self) -> dict[str, list[str]]:
-        """Return the limits of the judgement, with the releases and dtypes of every limit."""
-        return grouped((limit, o) for o in self.outcomes for limit in o.limits)
+    def newest(self) -> str:
+        """Return the newest release with an outcome."""
+        return max((o.version for o in self.outcomes), key=self.releases.index)
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Return the limits of the judgement in that release."""
+        own = (o.limits for o in self.outcomes if o.version == self.newest)
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(own)))
 
 
 def grouped(pairs: Iterable[tuple[str, Outcome]]) -> dict[str, list[str]]:

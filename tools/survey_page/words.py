@@ -3,17 +3,15 @@
 import itertools
 import re
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.show import NONE, visible
 from posenc_ref.conformance.surveys.tables import WORDS, short_score
 
-from .rows import Deviation, Function, Subject
+from .rows import Deviation, Function
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The form for corrections, from the root of the repository on.
@@ -37,6 +35,11 @@ OF_FUNCTIONS = {**WORDS, "": "no outcome"}
 OF_SCRIPTS = dict.fromkeys(MEANINGS, "does not run") | {
     "deviates": "shows it", "conforms": "does not show it", "": "was not run",
 }  # fmt: skip
+#: The marks, in the order of the page.
+MARKS = ("conforms", "deviates", "shown", "undrivable", "gap", "inconclusive", "error", "skipped",
+         "none")  # fmt: skip
+#: The most characters of a reason or limit, of which there are hundreds; the report has the rest.
+MOST = 120
 _LINK = re.compile(
     r"`(?P<code>[^`]+)`"
     r"|(?P<address>https://[^\s<>\"'`)\]]*[^\s<>\"'`)\].,;:])"
@@ -60,15 +63,19 @@ def prose(text: str) -> Markup:
     return found + escape(text[at:])
 
 
+def short(text: str) -> str:
+    """Return text with at most :data:`MOST` characters."""
+    return text if len(text) <= MOST else f"{text[: MOST - 2].rstrip()} …"
+
+
+def limit(text: str) -> str:
+    """Return a limit of a judgement without the message of the error that it quotes."""
+    return short(re.sub(r" \(\w+(?:Error|Exception)\b.*\)(?=;|$)", "", text))
+
+
 def summed(counts: dict[str, int]) -> str:
     """Return how many have each verdict, in one line."""
     return ", ".join(f"{n} {WORDS[verdict]}" for verdict, n in counts.items())
-
-
-def in_releases(subject: Subject, said: dict[str, str]) -> str:
-    """Return in how many releases there is each verdict, in the words of ``said``."""
-    counts = Counter(verdict for _, verdict in subject.strip)
-    return ", ".join(f"{said[v]} in {plural(n, 'release', 'releases')}" for v, n in counts.items())
 
 
 def mark(said: dict[str, str], verdict: str) -> str:

@@ -40,6 +40,8 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 default_role = "literal"
 
+smartquotes = False  # what the pages say is what is shown, "--option" too
+
 html_theme = "pydata_sphinx_theme"
 html_title = "posenc-ref"
 html_static_path = ["static"]

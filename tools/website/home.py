@@ -1,6 +1,8 @@
 """The first page of the site, and the index of every section."""
 
-from .sections import sections
+import re
+
+from .sections import ROOT, sections
 
 #: Sections whose index another module writes, or is a page of the repository.
 OWN = {"start", "book", "models", "codes", "api", "tutorials"}
@@ -16,7 +18,9 @@ HOME = """# posenc-ref
 
 The executable specification of Transformer positional encodings, and a suite that judges other
 implementations against it: which encoding a function computes, how exact it is, and which mistake
-it makes.
+it makes. Here a function uses base 10000 where the model has 500000:
+
+{example}
 
 {blocks}
 
@@ -39,7 +43,9 @@ def made():
         for section in shown
     )
     names = "\n".join(f"{section.title} <{section.name}/index>" for section in shown)
-    found = {"index": HOME.format(blocks=blocks, names=names)}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (example, *_) = re.findall(r"^```console$.*?^```$", readme, re.DOTALL | re.MULTILINE)
+    found = {"index": HOME.format(example=example, blocks=blocks, names=names)}
     for section in shown:
         if section.name not in OWN:
             found[f"{section.name}/index"] = index(section, TEXTS.get(section.name, ""))

@@ -1,9 +1,13 @@
 """A page for every model that is known by name."""
 
+import json
+from collections import defaultdict
+from functools import cache
+
 from posenc_ref import ModelEncoding
 from posenc_ref.conformance.cli.options.models import describe
 
-from .facts import classes, declared, models, page_of, values
+from .facts import classes, declared, link_to, models, page_of, values
 from .home import section_named, toctree
 from .text import fenced, table
 
@@ -12,57 +16,66 @@ def made():
     """Return the pages: name -> text."""
     found = {page_of("models", name): page(name, model) for name, model in models().items()}
     own = section_named("models")
-    text = (
-        f"# {own.title}\n\n{own.purpose} `posenc check --preset NAME` judges a function against a "
-    )
-    text += "model; `posenc diff A B` compares two.\n\n"
-    rows = [
-        (f"[{n}](/{page_of('models', n)}.md)", summary(n, model)) for n, model in models().items()
-    ]
+    text = f"# {own.title}\n\n{own.purpose} `posenc check --preset NAME` judges a function against "
+    text += "a model; `posenc diff A B` compares two.\n\n"
+    rows = [(to_model(name), summary(name, model)) for name, model in models().items()]
     text += table(("model", "encodings"), rows)
     text += "## Reading other models\n\n" + toctree(f"/{page}" for page in own.pages)
     return found | {"models/index": text}
 
 
-def linked(names):
-    """Return the names of classes with links, without those that have no page."""
-    known = {c.__name__ for c in classes()}
-    return ", ".join(
-        f"[`{n}`](/{page_of('book', n)}.md)" for n in dict.fromkeys(names) if n in known
-    )
+def to_model(name):
+    """Return a link to the page of a preset."""
+    return link_to("models", name, code=False)
 
 
 def summary(name, model):
-    """Return the encodings of a model in one line."""
-    return linked(kinds(name, model)) or "no positional encoding"
-
-
-def kinds(name, model):
-    """Return the names of the classes of a model's encodings and scalings."""
+    """Return the encodings of a model in one line, or what must be given to know them."""
+    known = {c.__name__ for c in classes()}
     if isinstance(model, ModelEncoding):
-        return [type(value).__name__ for value in values(model)]
-    text = declared()[name].get("encodings", {})
-    return [entry["encoding"] for entry in text.values() if entry]
+        found = [type(value).__name__ for value in values(model)]
+        nothing = "no positional encoding"
+    else:
+        parts = declared()[name].get("encodings", {}).values()
+        found = [entry["encoding"] for entry in parts if entry]
+        nothing = f"depends on {' and '.join(f'`{fact}`' for fact, _ in model)}, to be given"
+    links = [link_to("book", one) for one in dict.fromkeys(found) if one in known]
+    return ", ".join(links) or nothing
+
+
+@cache
+def alike():
+    """Return the presets by their encodings."""
+    found = defaultdict(list)
+    for name, model in models().items():
+        if isinstance(model, ModelEncoding):
+            found[stated(model)].append(name)
+    return found
+
+
+def stated(model):
+    """Return the encodings of a model, layer type by layer type, as text."""
+    found = {kind: one and one.to_dict() for kind, one in model.encodings.items()}
+    return json.dumps(found, sort_keys=True)
 
 
 def page(name, model):
     """Return the page of a preset."""
-    parts = [f"---\norphan: true\n---\n\n# {name}\n\n"]
+    parts = [f"---\norphan: true\n---\n\n# {name}\n\nEncodings: {summary(name, model)}.\n\n"]
     if not isinstance(model, ModelEncoding):
-        parts.append(f"{summary(name, model)}. The preset is complete with these facts:\n\n")
+        parts.append("The preset needs facts that no public source states:\n\n")
         parts.append(table(("fact", "why it must be given"), ((f"`{f}`", why) for f, why in model)))
         given = ", ".join(f"{fact}=..." for fact, _ in model)
-        parts.append(
-            fenced(f'from posenc_ref import preset\n\npreset("{name}", {given})', "python")
-        )
-        return "".join(parts)
-    parts.append(f"Encodings: {summary(name, model)}.\n\n")
+        text = f'from posenc_ref import preset\n\npreset("{name}", {given})'
+        return "".join([*parts, fenced(text, "python")])
     parts.append(fenced(f"$ posenc presets {name}\n{describe(model, False)}", "console"))
     parts.append("## Use it\n\n")
     parts.append(fenced(f"posenc check my_file.py:function --preset {name}", "sh"))
     text = f'from posenc_ref import preset\n\nmodel = preset("{name}")\n'
-    text += "\n".join(
-        f"model.encodings[{kind!r}]  # {value!r}" for kind, value in model.encodings.items()
-    )
+    for kind, value in model.encodings.items():
+        text += f"model.encodings[{kind!r}]  # {value!r}\n"
     parts.append(fenced(text, "python"))
+    same = [other for other in alike()[stated(model)] if other != name]
+    if same:
+        parts.append(f"## Models with the same encodings\n\n{', '.join(map(to_model, same))}.\n")
     return "".join(parts)

@@ -43,6 +43,16 @@ SECTIONS = (
         ("causes", "locating", "generated/named-mistakes"),
     ),
     Section(
+        "conformance",
+        "Conformance",
+        "What the functions of real libraries compute.",
+        (
+            "libraries", "generated/libraries", "generated/claims", "conformance-page",
+            "generated/identity-cards", "generated/transformers-sweep",
+            "generated/transformers-sweep-other", "generated/whole-models",
+        ),
+    ),
+    Section(
         "guides",
         "Guides",
         "How to judge your own code: which functions, in CI, from files, against one another.",
@@ -64,22 +74,12 @@ SECTIONS = (
         "How it is judged",
         "The unit of every error in one worked example, and the tests of the judge itself.",
         (
-            "judging", "generated/kill-matrix", "generated/mutation-testing", "generated/verdicts",
-            "generated/half-precision", "generated/onnx-rotary-tests",
+            "unit", "judging", "generated/kill-matrix", "generated/mutation-testing",
+            "generated/verdicts", "generated/half-precision", "generated/onnx-rotary-tests",
         ),
     ),
     Section(
         "absent", "Not here, because", "Mechanisms that have no class, and why.", ("not-here",)
-    ),
-    Section(
-        "conformance",
-        "Conformance",
-        "What the functions of real libraries compute.",
-        (
-            "libraries", "generated/libraries", "generated/claims", "conformance-page",
-            "generated/identity-cards", "generated/transformers-sweep",
-            "generated/transformers-sweep-other", "generated/whole-models",
-        ),
     ),
 )  # fmt: skip
 

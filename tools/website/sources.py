@@ -7,6 +7,8 @@ LANGUAGES = {
     ".py": "python", ".c": "c", ".mjs": "javascript", ".rs": "rust", ".yml": "yaml",
     ".json": "json", ".toml": "toml", ".cu": "cuda",
 }  # fmt: skip
+#: The most characters of a file that its page shows.
+MOST = 100_000
 
 
 def source_page(folder, path, linked):
@@ -21,7 +23,10 @@ def source_page(folder, path, linked):
         body = "\n".join(lines)
     else:
         text = here.read_text(encoding="utf-8")
-        body = fenced(text, LANGUAGES.get(here.suffix, "text"))
+        body = ""
+        if len(text) > MOST:
+            body = f"It has {len(text)} characters; these are the first {MOST}.\n\n"
+        body += fenced(text[:MOST], LANGUAGES.get(here.suffix, "text"))
     page = folder / "source" / f"{path}.md"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(

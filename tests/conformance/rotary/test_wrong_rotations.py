@@ -5,6 +5,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
+from posenc_ref.conformance.rotary import turned
 from tests.night import by_day
 
 HALF = pr.RoPE(8, layout="half")
@@ -122,3 +123,9 @@ def test_pairs_of_which_one_channel_is_returned_as_passed(kept, said, remedy):
     assert report.findings[0].message == f"only one channel of {said}"
     assert remedy in report.findings[0].remedy
     assert "no channel pairs are rotated" not in str(report)
+
+
+def test_every_library_takes_the_positions():
+    """PyTorch refuses arrays with negative strides; the diagnosis would end there."""
+    for _, positions, *_ in (*turned.CALLS, *turned.FURTHER):
+        assert all(stride >= 0 for stride in np.asarray(positions).strides)

@@ -1,19 +1,5 @@
-"""Implementations of the family bias; importing a module files its cases."""
+"""Implementations of the family bias."""
 
-from . import (
-    biases,
-    buckets,
-    correct_biases,
-    correct_buckets,
-    other_biases,
-    residues,
-)
+from tests.mutants._load import load
 
-__all__ = [
-    "biases",
-    "buckets",
-    "correct_biases",
-    "correct_buckets",
-    "other_biases",
-    "residues",
-]
+load(__name__, __path__)

@@ -1,21 +1,5 @@
-"""Implementations of the family functions; importing a module files its cases."""
+"""Implementations of the family functions."""
 
-from . import (
-    surfaces_convolutions,
-    surfaces_evicted,
-    surfaces_mrope,
-    surfaces_mrope_others,
-    surfaces_positions,
-    surfaces_relative,
-    surfaces_weights,
-)
+from tests.mutants._load import load
 
-__all__ = [
-    "surfaces_convolutions",
-    "surfaces_evicted",
-    "surfaces_mrope",
-    "surfaces_mrope_others",
-    "surfaces_positions",
-    "surfaces_relative",
-    "surfaces_weights",
-]
+load(__name__, __path__)

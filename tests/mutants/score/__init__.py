@@ -1,27 +1,5 @@
-"""Implementations of the family score; importing a module files its cases."""
+"""Implementations of the family score."""
 
-from . import (
-    attention,
-    cameras,
-    lie,
-    paths,
-    polar,
-    rotary_scores,
-    score_models,
-    score_terms,
-    surfaces_models,
-    surfaces_scores,
-)
+from tests.mutants._load import load
 
-__all__ = [
-    "attention",
-    "cameras",
-    "lie",
-    "paths",
-    "polar",
-    "rotary_scores",
-    "score_models",
-    "score_terms",
-    "surfaces_models",
-    "surfaces_scores",
-]
+load(__name__, __path__)

@@ -1,15 +1,5 @@
-"""Implementations of the family sequences; importing a module files its cases."""
+"""Implementations of the family sequences."""
 
-from . import (
-    surfaces_chunks,
-    surfaces_offsets,
-    surfaces_pairs,
-    surfaces_sequences,
-)
+from tests.mutants._load import load
 
-__all__ = [
-    "surfaces_chunks",
-    "surfaces_offsets",
-    "surfaces_pairs",
-    "surfaces_sequences",
-]
+load(__name__, __path__)

@@ -1,17 +1,5 @@
-"""Implementations of the family table; importing a module files its cases."""
+"""Implementations of the family table."""
 
-from . import (
-    correct_tables,
-    feature_tables,
-    surfaces_tables,
-    table_rows,
-    tables,
-)
+from tests.mutants._load import load
 
-__all__ = [
-    "correct_tables",
-    "feature_tables",
-    "surfaces_tables",
-    "table_rows",
-    "tables",
-]
+load(__name__, __path__)

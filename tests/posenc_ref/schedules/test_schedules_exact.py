@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 import posenc_ref as pr
 from posenc_ref.conformance import check
 from posenc_ref.conformance.exact.digits import DIGITS
+from posenc_ref.conformance.exact.schedules import examples, frequencies, magnitude
 
 FACTORS = st.sampled_from([1.0, 2.0, 3.7, 8.0, 32.0, 40.0]) | st.floats(1, 1e4)
 BASES = st.sampled_from([1e4, 150000.0, 5e5, 1e6, 17.0]) | st.floats(1.01, 1e8)
@@ -37,6 +38,15 @@ def plain(base, d):
 
 def ntk(base, d, alpha):
     return plain(mpf(base) * mp.power(alpha, mpf(d) / (d - 2)), d)
+
+
+@pytest.mark.parametrize("schedule", examples(), ids=repr)
+def test_the_formula_of_the_entry(schedule):
+    """Every schedule, registered or new, against the second formula of its own entry."""
+    for base in (1e4, 256.0, 5e5):
+        for length in (None, 1, 4096, 4097, 20000):
+            same(schedule, base, 16, frequencies(schedule, base, 16, length), length)
+            assert schedule.magnitude(length) == float(magnitude(schedule, length))
 
 
 # -- NTK: the base is multiplied by alpha ** (d / (d - 2)) ----------------------------------------

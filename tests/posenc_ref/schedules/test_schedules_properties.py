@@ -10,34 +10,18 @@ from hypothesis import strategies as st
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.angles import decimal_context
+from posenc_ref.conformance.exact.schedules import examples
 from posenc_ref.schedules.scaling import standard_schedule
 from tests.night import by_day
+from tests.tool import tool
 
 FACTORS = st.sampled_from([1.0, 2.0, 3.7, 8.0, 40.0]) | st.floats(1, 1e4)
 BASES = st.sampled_from([1e4, 1.5e5, 5e5, 1e6]) | st.floats(10, 1e8)
 DIMS = st.integers(2, 24).map(lambda n: 2 * n)
 LENGTHS = st.sampled_from([2048, 4096, 8192, 131072]) | st.integers(64, 2**20)
 
-#: One of each, for eight pairs.
-ALL = [
-    pr.LinearScaling(4),
-    pr.NTKScaling(4),
-    pr.DynamicNTK(4, 4096),
-    pr.DynamicNTK(4, 4096, policy="static"),
-    pr.QwenNTK(4096),
-    pr.SuNTK(4),
-    pr.SuNTK(4, power=0.625),
-    pr.NTKByParts(4, 4096),
-    pr.YaRN(4, 4096),
-    pr.YaRN(4, 4096, truncate=False, attention_factor=1.0),
-    pr.YaRN(40, 4096, mscale=0.707, mscale_all_dim=1.0, blend="geometric"),
-    pr.Llama3Scaling(8, 1, 4, 8192),
-    pr.LongRoPE([1.0] * 8, list(range(1, 9)), 4096, factor=32),
-    pr.LongRoPE([1.1] * 8, [2.5] * 8, 4096, attention_factor=(1.1, 1.3), policy="long"),
-    pr.Proportional(0.25, factor=2.0),
-    pr.RIFLEx(4, 66, periods=0.9),
-    pr.GivenFrequencies([2.0**-k for k in range(8)], attention_factor=1.5),
-]
+#: The examples of all schedules, for eight pairs.
+ALL = examples()
 
 
 def decimals(schedule, base=1e4, d=16, seq_len=None):
@@ -240,3 +224,10 @@ def test_given_frequencies_are_those_of_the_schedule_they_came_from():
     given_rope = pr.RoPE(64, layout="half", scaling=pr.GivenFrequencies(yarn.frequencies()))
     assert (given_rope.frequencies() == yarn.frequencies()).all()
     assert (given_rope.replace(base=7.0).frequencies() == yarn.frequencies()).all()
+
+
+def test_the_table_of_the_page_is_that_of_the_entries():
+    module = tool("schedules_table")
+    text = module.PAGE.read_text("utf-8")
+    assert module.renewed(text) == text
+    assert module.renewed(text.replace("| `RIFLEx(k, L)`", "| `?`")) == text
