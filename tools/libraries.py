@@ -196,7 +196,8 @@ def _verify(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcom
         said = (done.stderr.strip().splitlines() or ["nothing was printed"])[-1]
         why = f"posenc verify ended with exit code {done.returncode}: {said}"
         return [blank.replace(verdict="error", reason=why)]
-    return _of(read_ndjson(file))
+    # A process that died does not know the version.
+    return [outcome.replace(version=row.release) for outcome in _of(read_ndjson(file))]
 
 
 def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcome]:
