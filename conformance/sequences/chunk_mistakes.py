@@ -289,7 +289,7 @@ def _last_long(t: ChunkTokens) -> np.ndarray:
     for n in np.bincount(t.chunk, minlength=t.count).tolist():
         starts.append(at)
         at = n if n > 1 else at + n
-    return np.array(starts)[t.chunk]
+    return np.asarray(np.array(starts)[t.chunk])
 
 
 def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
