@@ -202,22 +202,22 @@ def deberta(length):
 
 def main():
     parser = arguments(__doc__, rounds=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers in each result")
     options = parser.parse_args()
     needed("torch", "transformers", "x_transformers")
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
-    def scaled(n):
-        return max(64, round(n * options.scale))
+    def scaled(n, axes=1):
+        return max(64, round(n * options.scale ** (1 / axes)))
 
     jobs = {
         f"sinusoidal [{scaled(131072)}, 1024]": lambda: sinusoidal(scaled(131072), 1024),
         f"rotary cos and sin [{scaled(2**20)}, 64] x 2": lambda: rotary(scaled(2**20), 128),
-        f"ALiBi [32, {scaled(4096)}, {scaled(4096)}]": lambda: alibi(32, scaled(4096)),
-        f"T5 [8, {scaled(2048)}, {scaled(2048)}]": lambda: t5(scaled(2048)),
-        f"DeBERTa buckets [{scaled(2048)}, {scaled(2048)}]": lambda: deberta(scaled(2048)),
+        f"ALiBi [32, {scaled(4096, 2)}, {scaled(4096, 2)}]": lambda: alibi(32, scaled(4096, 2)),
+        f"T5 [8, {scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: t5(scaled(2048, 2)),
+        f"DeBERTa buckets [{scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: deberta(scaled(2048, 2)),
     }
     facts = environment(*PACKAGES)
     parts = [heading(facts), ""]

@@ -21,7 +21,7 @@ class _Package(types.ModuleType):
             value = getattr(module, name)
             setattr(self, name, value)
             return value
-        if not name.startswith("_"):
+        if name.isidentifier() and not name.startswith("_"):
             try:  # importing the module also binds its name
                 return importlib.import_module(f"{self.__name__}.{name}")
             except ModuleNotFoundError as error:

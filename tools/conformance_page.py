@@ -70,7 +70,6 @@ def page(survey: rows.Survey, home: str = "") -> str:
             dict.fromkeys(function.dtypes[0] for function in library.functions)
         ),
         first_visible=words.first_visible,
-        in_releases=words.in_releases,
         lines=words.lines,
         limited=words.limit,
         link_to=_link,

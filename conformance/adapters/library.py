@@ -71,13 +71,13 @@ MODULES = (
 )  # fmt: skip
 #: Modules with further functions, which ``posenc verify --library`` judges.
 SURVEYED = (
-    "diffusers_axes", "diffusers_pictures", "diffusers_sequences", "diffusers_videos",
+    "diffusers_models.axes", "diffusers_models.pictures", "diffusers_models.sequences",
+    "diffusers_models.videos", "equinox", "onnx_attention",
     *(f"surveyed.{name}" for name in (
         "timm", "speechbrain", "torchscale", "positional_encodings", "local_attention", "timesfm",
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
-        "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "equinox",
-        "mlx_vlm", "onnx_attention",
+        "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "mlx_vlm",
     )),
 )  # fmt: skip
 

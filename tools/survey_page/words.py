@@ -3,17 +3,15 @@
 import itertools
 import re
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.show import NONE, visible
 from posenc_ref.conformance.surveys.tables import WORDS, short_score
 
-from .rows import Deviation, Function, Subject
+from .rows import Deviation, Function
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The form for corrections, from the root of the repository on.
@@ -78,12 +76,6 @@ def limit(text: str) -> str:
 def summed(counts: dict[str, int]) -> str:
     """Return how many have each verdict, in one line."""
     return ", ".join(f"{n} {WORDS[verdict]}" for verdict, n in counts.items())
-
-
-def in_releases(subject: Subject, said: dict[str, str]) -> str:
-    """Return in how many releases there is each verdict, in the words of ``said``."""
-    counts = Counter(verdict for _, verdict in subject.strip)
-    return ", ".join(f"{said[v]} in {plural(n, 'release', 'releases')}" for v, n in counts.items())
 
 
 def mark(said: dict[str, str], verdict: str) -> str:

@@ -36,12 +36,15 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .calls import from_zero
 
 LIBRARY = "keras-hub"
+_LLAMA = "models.llama.llama_rotary_embedding.LlamaRotaryEmbedding"
 _HALF = partial(RoPE, 64, layout="half")
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _SIDE = 14
-_LLAMA3 = {"frequency_adjustment_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-           "pretraining_sequence_length": 8192, "max_wavelength": 500000}  # fmt: skip
-_YARN = {"rope_type": "yarn", "max_wavelength": 150000, "scaling_factor": 32.0}
+_LLAMA3: dict[str, Any] = {
+    "frequency_adjustment_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "pretraining_sequence_length": 8192, "max_wavelength": 500000,
+}  # fmt: skip
+_YARN: dict[str, Any] = {"rope_type": "yarn", "max_wavelength": 150000, "scaling_factor": 32.0}
 
 
 def functions() -> list[LibraryFunction]:
@@ -123,9 +126,6 @@ def _tables() -> list[LibraryFunction]:
     ]  # fmt: skip
 
 
-_LLAMA = "models.llama.llama_rotary_embedding.LlamaRotaryEmbedding"
-
-
 def _entry(
     name: str, source: str, build: Callable[[], Implementation], expected: Encoding, says: str = ""
 ) -> LibraryFunction:
@@ -153,7 +153,7 @@ def _rotary(
     **settings: Any,
 ) -> Implementation:  # fmt: skip
     cls = _of(path)
-    layers = {}
+    layers: dict[str, Any] = {}
 
     def apply(x: Any, positions: Any) -> Any:
         kind = str(x.dtype).removeprefix("torch.")
@@ -186,7 +186,7 @@ def _smollm3() -> Implementation:
 
     def apply(x: Any, positions: Any) -> Any:
         cos, sin = layer(x.transpose(1, 2), start_index=window_start(positions))
-        return rotate(x, cos, sin, unsqueeze_dim=1).detach()
+        return rotate(x, cos, sin).detach()
 
     return _apply(apply)
 
@@ -331,7 +331,7 @@ def _alibi() -> Implementation:
 
 def _t5() -> Implementation:
     bucket = _of("models.t5.t5_multi_head_attention.T5MultiHeadAttention")._relative_position_bucket
-    return _rows(lambda offsets: bucket(None, offsets), "bucket")
+    return _rows(bucket, "bucket")
 
 
 def _swin_zeros() -> SwinBias:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.adapters.rotations import on_grids, row_by_row
 from posenc_ref.conformance.calling.grids import Grid
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .diffusers_calls import FLUX, LIBRARY, MODELS, SHARED, VIDEO, axial, class_of, image, turned
-from .library import LibraryFunction, functions_of
-from .rotations import on_grids, row_by_row
+from .calls import FLUX, LIBRARY, MODELS, SHARED, VIDEO, axial, class_of, image, turned
 
 _function = functions_of(LIBRARY, "")
 #: The channels of time, height and width of 128, a third each.

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import LongRoPE, MixedRoPE, RoPE
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.adapters.rotations import row_by_row
+from posenc_ref.conformance.adapters.transformers_rotary import LONG, SHORT
 from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
-
-from .library import LibraryFunction, functions_of
-from .rotations import row_by_row
-from .transformers_rotary import LONG, SHORT
 
 LIBRARY = "diffusers"
 _MODELS = "models/transformers/"

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import RoPE
-from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
-from posenc_ref.conformance.adapters.onnx import open_session
 from posenc_ref.conformance.calling.positions import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
+
+from .library import LibraryFunction, functions_of
+from .onnx import open_session
 
 #: The rows of the cos and sin tables in the model.
 _ROWS = 8192

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import RoPE
-from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
 from posenc_ref.conformance.calling.positions import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
+
+from .library import LibraryFunction, functions_of
 
 #: The tokens of every call: the layer rotates a sequence from position 0 on.
 _LENGTH = 4096

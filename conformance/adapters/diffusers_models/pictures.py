@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 from posenc_ref import MultiAxisRoPE
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.adapters.rotations import on_grids
 from posenc_ref.conformance.calling.grids import Grid
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .diffusers_calls import (
+from .calls import (
     FLUX,
     LIBRARY,
     MODELS,
@@ -22,8 +24,6 @@ from .diffusers_calls import (
     turned,
     turned_complex,
 )
-from .library import LibraryFunction, functions_of
-from .rotations import on_grids
 
 _function = functions_of(LIBRARY, "")
 #: The side of the only grid of functions whose positions depend on its size.

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions_of
+from posenc_ref.conformance.adapters.rotations import row_by_row
 from posenc_ref.conformance.calling.positions import require_indices
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .diffusers_calls import FLUX, LIBRARY, MODELS, axial, class_of, turned_complex
-from .library import LibraryFunction, functions_of
-from .rotations import row_by_row
+from .calls import FLUX, LIBRARY, MODELS, axial, class_of, turned_complex
 
 _function = functions_of(LIBRARY, "")
 

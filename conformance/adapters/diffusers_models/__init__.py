@@ -1,0 +1,1 @@
+"""The rotary classes of the models of ``diffusers``."""
