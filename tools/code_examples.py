@@ -1,7 +1,7 @@
 """Write docs/generated/code-examples.json: python tools/code_examples.py [CODE ...].
 
-For every code of a finding it has the smallest wrong implementation in tests/mutants whose report
-names that code first, with the report; the site shows them. With codes, only their examples are
+For every code of a finding it has a short wrong implementation in tests/mutants whose report names
+that code first, with the report; the site shows them. With codes, only their examples are
 made again.
 """
 
@@ -22,7 +22,7 @@ from tools.website.corpus import EXAMPLES, OWN, examples, source  # noqa: E402
 WELL_KNOWN = {"RoPE", "Sinusoidal", "ALiBi", "T5Bias", "Learned"}
 
 
-def smallest(code):
+def ordered(code):
     """Return the cases with the code, those that show it best first.
 
     Its encoding is well known, it is the best diagnosis of a short case. Correct cases come last:
@@ -47,7 +47,7 @@ def judge(case):
 def example(code):
     """Return the first case whose report has this code alone, else the code first."""
     second = None
-    for case in smallest(code):
+    for case in ordered(code):
         report = judge(case)
         found = [finding.code for finding in report.findings]
         if found[:1] == [code]:
@@ -62,9 +62,9 @@ def example(code):
 
 def write(found):
     """Write the examples, in the order of the codes."""
-    ordered = {code: found[code] for code in CODES if found.get(code)}
+    codes = {code: found[code] for code in CODES if found.get(code)}
     head = "python tools/code_examples.py"
-    text = json.dumps({"made by": head, "codes": ordered}, indent=1, ensure_ascii=False)
+    text = json.dumps({"made by": head, "codes": codes}, indent=1, ensure_ascii=False)
     EXAMPLES.write_text(f"{text}\n", encoding="utf-8")
 
 

@@ -1,9 +1,7 @@
 """Write docs/generated/encodings.md from the registry: python tools/encodings_page.py."""
 
 import argparse
-import inspect
 import math
-import re
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from posenc_ref.conformance.exact.certificate import certify_entry, dtypes  # no
 from posenc_ref.conformance.exact.property_text import in_a_line  # noqa: E402
 from posenc_ref.conformance.guide.text import markdown  # noqa: E402
 from posenc_ref.conformance.registry import entries  # noqa: E402
+from tools.website.docstrings import sections  # noqa: E402
 
 PAGE = ROOT / "docs/generated/encodings.md"
 HEAD = """# Encodings
@@ -72,11 +71,10 @@ def section(entry, worst):
 
 def said(entry, heading):
     """Return a section of the docstring as one paragraph of Markdown."""
-    doc = inspect.getdoc(entry.encoding) or ""
-    found = re.search(rf"^{heading}\n((?: +.*\n?)+)", doc, re.MULTILINE)
+    found = sections(entry.encoding).get(heading)
     if found is None:
         raise ValueError(f"the docstring of {entry.name} must have the section {heading!r}")
-    return markdown(" ".join(found[1].split()))
+    return markdown(" ".join(found.split()))
 
 
 def bound(score):

@@ -205,6 +205,10 @@ def factor_on_bias(
          "Add the bias after q . k has been scaled, unscaled."),
         (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})",
          root if inside else f"Divide the bias by sqrt({d})."),
+        (d**-0.25, "bias-scale", f"the bias is multiplied by {d} ** (-1/4)",
+         f"Multiply the bias by {d} ** (1/4)."),
+        (d**0.25, "bias-scale", f"the bias is multiplied by {d} ** (1/4)",
+         f"Divide the bias by {d} ** (1/4)."),
     )  # fmt: skip
     code, text, remedy = next(
         (rest for value, *rest in known if abs(factor - value) <= near * max(value, 1)),

@@ -119,6 +119,15 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("slopes", "is 8 for every head", 0 * one + 8.0),
         ("slopes", "is 2 ** (8h / H)", 2.0 ** (8 * one / e.num_heads)),
         ("slopes", "is 8 (H + 1 - h) / H", 8.0 * (e.num_heads + 1 - one) / e.num_heads),
+        *(
+            (
+                "slopes",
+                f"is 8h / {n}, not 8h / {e.num_heads}: the number of heads is fixed",
+                8 * one / n,
+            )
+            for n in (4, 8, 12, 16, 20, 24, 32, 40, 48, 64)
+            if n != e.num_heads
+        ),
         right=f"Divide head h, h = 1 .. {e.num_heads}, by 8h / {e.num_heads}.",
     )
     ratio = s.factor("the ratio 8h/H of a head", ratios, "slopes", "bias-sign")

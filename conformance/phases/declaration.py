@@ -17,7 +17,7 @@ from .factor_mistakes import remedy as factor_remedy
 from .frequencies import Schedule
 from .measure import Tables, tables_of
 from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
-from .schedule_mistakes import scaling_mistakes
+from .schedule_mistakes import scaling_mistakes, unusual_turns
 from .schedule_steps import step_mistakes
 
 
@@ -132,6 +132,9 @@ def schedule_of(encoding: Rotary) -> Schedule:
             ],
             late=lambda: [
                 e.at(turning) for e in step_mistakes(encoding) if e.predicted.size == turning.size
+            ],
+            seldom=lambda: [
+                e.at(turning) for e in unusual_turns(encoding) if e.predicted.size == turning.size
             ],
             # Given frequencies have no base to which a scaling could be missing.
             plain=None

@@ -70,6 +70,9 @@ def explain(
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
+    rare = (c for c in declared.seldom() if agree(measured, c.predicted, sigma, period).all())
+    if (one := next(rare, None)) is not None:
+        return [one]
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
         text = f"the base is right, but another scaling is applied: {spacing.message}"

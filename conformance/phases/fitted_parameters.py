@@ -36,6 +36,8 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration
     w, expected = declared.sign * phases.frequencies, declared.frequencies
     if declared.by_length is not None:
         expected = declared.by_length(phases.length)
+    # At whole positions a pair turns alike by w and by w + 2 pi.
+    w = w + 2 * np.pi * np.round((expected - w) / (2 * np.pi))
     fits = agree(w, expected, phases.sigma)
     if not fits.all():
         k = int(np.argmin(fits))

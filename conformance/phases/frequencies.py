@@ -45,6 +45,8 @@ class Schedule:
     #: Known mistakes that are tried first, and those that are tried last, before fits.
     variants: Callable[[], Iterable[FrequencyMistake]] = tuple
     late: Callable[[], Iterable[FrequencyMistake]] = tuple
+    #: Those that are tried only if no other mistake gives the frequencies.
+    seldom: Callable[[], Iterable[FrequencyMistake]] = tuple
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
     formula: str = ""  #: the declared frequencies in a sentence, for remedies
 

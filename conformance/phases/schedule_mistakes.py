@@ -167,9 +167,8 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
         for n in LENGTHS:
             yield from _changed(encoding, "", **{length: n})
     if "beta_fast" in fields:
-        for fast, slow in dict.fromkeys((*BETAS, *product(_TURNS, _TURNS))):
-            if fast > slow:
-                yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
+        for fast, slow in BETAS:
+            yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
     if "fraction" in fields:
         yield from _slice_denominators(encoding)
         for fraction in (0.25, 0.5, 0.75, 1.0):
@@ -178,6 +177,14 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
         for policy in ("static", "current", "short", "long"):
             if policy != s.policy:
                 yield from _changed(encoding, "", policy=policy)
+
+
+def unusual_turns(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield a ramp between other numbers of turns, which no model has published."""
+    if "beta_fast" in encoding.scaling.to_dict():  # type: ignore[union-attr]
+        for fast, slow in product(_TURNS, _TURNS):
+            if fast > slow:
+                yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
 
 
 def _slice_denominators(encoding: RoPE) -> Iterator[FrequencyMistake]:

@@ -56,7 +56,7 @@ def _at_length(encoding: Rotary, declared: Declaration, length: int) -> Declarat
     w = declared.by_length(length)
     return replace(
         declared,
-        schedule=replace(declared.schedule, target=w, variants=tuple, late=tuple),
+        schedule=replace(declared.schedule, target=w, variants=tuple, late=tuple, seldom=tuple),
         frequencies=w,
         amplitude=encoding.attention_factor(length),
         by_length=None,

@@ -269,6 +269,16 @@ def _state_mistakes() -> Iterator[Mistake]:
         at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
         "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
     )
+    for warm in (1, 2, 3, 4):
+        calls = "the first call" if warm == 1 else f"the first {warm} calls"
+        yield Mistake(
+            "state",
+            f"after {calls}, a call gets the angles of an earlier equally long call, as when a "
+            "captured graph is replayed",
+            at_offset(partial(_captured, warm=warm)),
+            "Pass the offset to a captured graph in memory that every replay reads, or capture no "
+            "offset.",
+        )
     for bits in (8, 12, 16):
 
         def same(call: InTurn, bits: int = bits) -> int:
@@ -319,6 +329,15 @@ def _state_mistakes() -> Iterator[Mistake]:
 def _kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:
     """Return the result of a call from a table that is kept between calls."""
     return lambda call: call.at(positions(call.before(whole=whole)))
+
+
+def _captured(call: InTurn, warm: int) -> int:
+    """Return the offset of the call whose graph is replayed: of those ``warm``, the last one."""
+    graphs: dict[int, int] = {}
+    for i, (size, start) in enumerate(call.sequence[: call.index + 1]):
+        if i < warm or size[2] not in graphs:
+            graphs[size[2]] = start
+    return graphs[call.x.shape[2]]
 
 
 def _or_on(call: InTurn) -> int:

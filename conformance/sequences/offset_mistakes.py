@@ -113,6 +113,17 @@ def offset_mistakes() -> Iterator[Mistake]:
         ("every row starts at the largest offset", lambda t: t.start.max() + t.index, OWN),
         ("every row starts at the smallest offset", lambda t: t.start.min() + t.index, OWN),
         (
+            "offsets are taken for cumulative lengths: row b starts at offset[b] - offset[b - 1]",
+            lambda t: _since(t) + t.index,
+            OWN,
+        ),
+        (
+            "offsets are taken for cumulative lengths: row b starts at offset[b] - offset[b - 1] "
+            "unless that is negative",
+            lambda t: np.where(_since(t) < 0, t.start, _since(t)) + t.index,
+            OWN,
+        ),
+        (
             "row b starts at the offset of row b + 1",
             lambda t: np.roll(t.start, -1, 0) + t.index,
             OWN,
@@ -178,6 +189,13 @@ def offset_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from only_first_row()
+
+
+def _since(t: Tokens) -> np.ndarray:
+    """Return the offset of each row less that of the row before, the first row's own one."""
+    before = np.roll(t.start, 1, 0)
+    before[:1] = 0
+    return np.asarray(t.start - before)
 
 
 def row_orders() -> Iterator[Mistake]:

@@ -6,7 +6,7 @@ tools/mutate.py breaks them; docs/generated/mutation-testing.md has what it foun
 import numpy as np
 import pytest
 
-from posenc_ref import Proportional, RoPE, Sinusoidal, T5Bias, YaRN
+from posenc_ref import GivenFrequencies, Proportional, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import check
 from posenc_ref.conformance.oracle.apply import exactly
@@ -156,3 +156,12 @@ def test_fitted_parameters_show_what_bfloat16_elements_hide():
         assert report.verdict == verdict, report
     assert report.codes[0] == "attention-factor", report
     assert report.accuracy.worst < report.accuracy.budget  # no element shows it
+
+
+def test_a_pair_may_turn_by_more_than_half_a_turn_per_token():
+    """At whole positions 4.37 rad and 4.37 - 2 pi rad per token are the same rotation."""
+    pytest.importorskip("torch", reason="bfloat16")
+    scaling = GivenFrequencies((4.37, 1.0, 0.1, 0.01))
+    declared = RoPE(8, layout="half", scaling=scaling)
+    report = check(declared.apply, declared, "apply", backend="torch", dtype="bfloat16")
+    assert report.passed, report

@@ -6,7 +6,6 @@ from collections import defaultdict
 
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.guide.explain import explain
-from posenc_ref.conformance.guide.overview import SHAPES
 from posenc_ref.conformance.guide.text import first_line
 from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -216,16 +215,12 @@ def golden(**which):
 
 def surface(row):
     """Return the page of a surface."""
-    letters = [
-        f"{one} {meaning}" for one, meaning in SHAPES.items() if one in row.call + row.meaning
+    given = " --encoding @encoding.json" if row.needs_encoding else ""
+    parts = [
+        f"# Surface {row.name}\n\n{fenced(row.call, 'python')}",
+        f"`posenc explain {row.name}` prints:\n\n{fenced(explain(row.name), 'text')}",
+        fenced(f"posenc check file.py:function --surface {row.name}{given}", "sh"),
     ]
-    parts = [f"# Surface {row.name}\n\n", fenced(row.call, "python")]
-    if row.meaning:
-        parts.append(f"{row.meaning[0].upper()}{row.meaning[1:]}.\n\n")
-    if letters:
-        parts.append(f"Letters in shapes: {', '.join(letters)}.\n\n")
-    parts.append(fenced(f"posenc check file.py:function --surface {row.name}", "sh"))
-    parts.append(f"`posenc explain {row.name}` prints:\n\n" + fenced(explain(row.name), "text"))
     can = [c for c in classes() if getattr(c, "family", None) in row.families]
     if can:
         names = [link_to("book", c.__name__) for c in can]

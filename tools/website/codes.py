@@ -35,7 +35,7 @@ def page(code):
 
 
 def example(name):
-    """Return the smallest wrong implementation and its report."""
+    """Return a short wrong implementation and its report."""
     recorded = examples().get(name)
     if recorded is None:
         return ""

@@ -38,7 +38,7 @@ def summary(name, model):
     else:
         parts = declared()[name].get("encodings", {}).values()
         found = [entry["encoding"] for entry in parts if entry]
-        nothing = f"depends on {' and '.join(f'`{fact}`' for fact, _ in model)}, to be given"
+        nothing = f"not known without {' and '.join(f'`{fact}`' for fact, _ in model)}"
     links = [link_to("book", one) for one in dict.fromkeys(found) if one in known]
     return ", ".join(links) or nothing
 
@@ -61,9 +61,10 @@ def stated(model):
 
 def page(name, model):
     """Return the page of a preset."""
-    parts = [f"---\norphan: true\n---\n\n# {name}\n\nEncodings: {summary(name, model)}.\n\n"]
+    parts = [f"---\norphan: true\n---\n\n# {name}\n\n"]
+    parts.append(f"Encodings: {summary(name, model)}. [All models](/models/index.md).\n\n")
     if not isinstance(model, ModelEncoding):
-        parts.append("The preset needs facts that no public source states:\n\n")
+        parts.append("The preset is complete with these facts:\n\n")
         parts.append(table(("fact", "why it must be given"), ((f"`{f}`", why) for f, why in model)))
         given = ", ".join(f"{fact}=..." for fact, _ in model)
         text = f'from posenc_ref import preset\n\npreset("{name}", {given})'

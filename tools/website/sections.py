@@ -38,8 +38,8 @@ SECTIONS = (
     Section(
         "codes",
         "Codes",
-        "A page for every mistake that a report names: the smallest wrong example, its report and "
-        "the remedy.",
+        "A page for every mistake that a report names: a short wrong example, its report and the "
+        "remedy.",
         ("causes", "locating", "generated/named-mistakes"),
     ),
     Section(
