@@ -38,7 +38,8 @@ def cases():
     found = {}
     for path in sorted(FOLDER.glob("*/cases_*.py")):
         module = importlib.import_module(f"{__name__}.{path.parent.name}.{path.stem}")
-        for case in module.CASES:
+        # The author of the last set drew the cases to judge first by lot; SPARE has the others.
+        for case in (*module.CASES, *getattr(module, "SPARE", ())):
             assert case["id"] not in found, case["id"]
             found[case["id"]] = case
     return found
