@@ -85,6 +85,8 @@ def _build_onnx(
         require_indices(positions)
         if unchecked and np.max(positions, initial=0) >= _ROWS:
             raise ValueError(f"positions must be below {_ROWS}, the number of rows of the tables")
+        if unchecked and rotary_dim != 64 and x.shape[1] != 1:
+            raise ValueError("these releases take the number of heads from the model, which says 1")
         rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
         feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
         return session.run(None, feeds)[0]
