@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import check_mask, check_numbers, check_place, dot, like
+from ._arrays import check_counts, check_mask, check_numbers, check_place, dot, like
 from ._namespace import (
     FLOATING,
     Array,
@@ -21,6 +21,7 @@ from ._namespace import (
     send,
     widen,
 )
+from ._positions import as_positions
 from ._text import shown
 from .bias import Bias
 from .convit import ConViTBias
@@ -281,7 +282,12 @@ def effective_logits(
     """Return the logits with the factors of a model; encoding None has no positional term."""
     if query_scale is not None:  # before the rotation, which is linear
         q = query_scale.apply(q, q_positions)
-    if encoding is None:
+    if encoding is None:  # the positions have no effect, but a wrong one is a wrong call
+        at = [
+            as_positions(p, x=q, name=name).shape
+            for name, p in (("q_positions", q_positions), ("k_positions", k_positions))
+        ]
+        check_counts(q, k, (at[0][-1] if at[0] else 1, at[1][-1] if at[1] else 1), None)
         return dot(q, k, q.shape[-1] ** -0.5 if scale is None else scale)
     return scores(encoding, q, k, q_positions, k_positions, scale=scale)
 

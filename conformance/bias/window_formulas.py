@@ -246,6 +246,10 @@ def levit(e: LeViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("axis-order", f"is |dx| h + |dy|, not |dy| w + |dx|: the table is read transposed, "
          f"with h = {h}", np.abs(dx) * h + np.abs(dy)),
         ("axis-order", "is |dx| w + |dy|, not |dy| w + |dx|", np.abs(dx) * w + np.abs(dy)),
+        (code, f"is |dy| h + |dx| with the height h = {h}, not |dy| w + |dx|, and is clamped to "
+         f"the last row {h * w - 1}", np.minimum(np.abs(dy) * h + np.abs(dx), h * w - 1)),
+        (code, f"is |dy| h + |dx| with the height h = {h}, not |dy| w + |dx|, modulo the {h * w} "
+         "rows", (np.abs(dy) * h + np.abs(dx)) % (h * w)),
         ("relative-symmetric", "is dy w + dx, without absolute values", dy * by + dx),
         ("relative-symmetric", "is |dy| w + dx, without the absolute value of dx",
          np.abs(dy) * by + dx),

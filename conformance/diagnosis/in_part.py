@@ -14,7 +14,7 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from posenc_ref.conformance.harness.located.locate import locate
-from posenc_ref.conformance.harness.located.record import recorded
+from posenc_ref.conformance.harness.located.record import Call, recorded
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
@@ -27,6 +27,9 @@ _FEWEST = 8
 _EVERYWHERE = "for every element of every call"
 #: The highest cost of a rule that says where a mistake is made.
 _DEAREST = 3.5
+#: What such a rule may cost more if it also has a condition on the query heads of a key head, and
+#: no mistake has a cheaper one.
+_MORE = 2.2
 #: The names of axes in words.
 _AXES = {
     "b": ("batch row", "batch rows"),
@@ -53,6 +56,7 @@ def in_part(
     if elements < _FEWEST:
         return None
     wrong = sorted(wrong, key=lambda one: one.actual.size)  # most mistakes end at the first call
+    dear = None
     for mistake in mistakes:
         if not mistake.code:
             continue
@@ -72,7 +76,10 @@ def in_part(
             place = place or _of_rules(run, wrong, right, mistake)
             if place:
                 return mistake, "" if place == _EVERYWHERE else f"only {place}"
-    return None
+            if dear is None and hasattr(wrong[0].facts, "numbers"):
+                place = _of_rules(run, wrong, right, mistake, _DEAREST + _MORE)
+                dear = (mistake, f"only {place}") if place else None
+    return dear
 
 
 def _changes(run: Run, one: JudgedCall, mistake: Mistake) -> bool:
@@ -206,7 +213,13 @@ def _of_elements(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str:
     return ""
 
 
-def _of_rules(run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistake: Mistake) -> str:
+def _of_rules(
+    run: Run,
+    wrong: list[JudgedCall],
+    right: list[JudgedCall],
+    mistake: Mistake,
+    dearest: float = _DEAREST,
+) -> str:
     """Return one rule of rows, heads, tokens and sizes at which the mistake is made, in words.
 
     Elements that the mistake does not change are no evidence.
@@ -219,13 +232,21 @@ def _of_rules(run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistak
         off = scores(run, one, one.truth) > run.budget
         changed = replace(one, actual=np.asarray(predicted.value))
         live = off | (scores(run, changed, one.truth) > run.budget)
-        record = recorded(one.case, run.surface.axes, off, live, None, None)
+        call = _grouped(one) if dearest > _DEAREST else None
+        record = recorded(one.case, run.surface.axes, off, live, call, None)
         records += [] if record is None else [record]
     place = locate(records) if records else None
-    if place is None or len(place.rules) != 1 or place.partial or place.rules[0].cost > _DEAREST:
+    if place is None or len(place.rules) != 1 or place.partial or place.rules[0].cost > dearest:
         return ""
     words = place.text.removeprefix("wrong: ").removeprefix("every element, ")
     return words if words.startswith("in calls") else f"for {words}"
+
+
+def _grouped(one: JudgedCall) -> Call:
+    """Return a call with the numbers of heads of q and k."""
+    heads, group = one.facts.x.shape[1], one.facts.numbers()["H / H_kv"]
+    key_heads = heads if one.facts.keys else heads // group
+    return Call(1, heads=(key_heads * group, key_heads))
 
 
 def _listed(at: list[int], last: int, names: tuple[str, str]) -> str:

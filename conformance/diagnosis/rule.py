@@ -119,8 +119,12 @@ def _supported(rule: Rule, used: np.ndarray, wrong: np.ndarray) -> bool:
 
 def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield simple rules that may give ``used``; their constants are measured."""
-    if used.size and np.ptp(used) == 0 and wrong.sum() > 1:
-        constant = int(used[0])
+    constant = int(used[0]) if used.size and np.ptp(used) == 0 and wrong.sum() > 1 else None
+    if constant is not None and constant > 1:  # a variable that is this number is a better rule
+        for name, v in variables.items():
+            if (v == constant).all():
+                yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
+    if constant is not None:
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
     for name in variables:
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]

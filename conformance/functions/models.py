@@ -166,6 +166,11 @@ def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
     yield Arguments("the model", ())
 
 
+def _is_root(number: float) -> bool:
+    """Return whether a number is the square root of an integer, to rounding."""
+    return abs(number**2 - round(number**2)) < 1e-6 * number**2
+
+
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
     """Return the message and the value of each known wrong factor on q . k."""
     scale = pr.softmax_scale(model)
@@ -181,7 +186,10 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
             if g != 1.0:
                 of = f"YaRN's factor {g:.6g} ({what} of encoding {name})"
                 found[f"the declared scale is divided by the square of {of}"] = scale / g**2
-                found[f"the declared scale is divided by {of}"] = scale / g
+                once = f"the declared scale is divided by {of}"
+                if what == "mscale_all_dim" and _is_root(g**2 / scale):
+                    once = f"the scale has {of} once, declared squared"
+                found[once] = scale / g
                 found[f"the declared scale is multiplied by the square of {of}"] = scale * g**2
                 found[f"the declared scale is multiplied by {of}"] = scale * g
     for d in sorted(sizes):

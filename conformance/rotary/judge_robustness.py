@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import refusals
 from posenc_ref.conformance.harness.located.record import Call
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
+
+#: The value of a finding that names where channels are copied from.
+COPIED = "copied from"
 
 
 def judge(run: Run, dim: int) -> str:
@@ -31,7 +36,8 @@ def judge(run: Run, dim: int) -> str:
     if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
         text = "a token of zeros does not come out as zeros"
-        run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
+        if not _copied(run, x, clean, y[0, 1, 2]):
+            run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
     for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
         scaled = run.driver.apply(x * factor, np.arange(5))
         run.count("robustness")
@@ -42,6 +48,46 @@ def judge(run: Run, dim: int) -> str:
         _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
     _memory_order(run, x, clean)
     return bent
+
+
+def _copied(run: Run, x: np.ndarray, y: np.ndarray, of_zeros: np.ndarray) -> bool:
+    """Report channels that are those of another row, head or token; return whether they are.
+
+    ``y`` is the result for x, and ``of_zeros`` that for a token of zeros in row 0, head 1, token 2:
+    its channels that are not 0 come from elsewhere. A call of another size could refute the source.
+    """
+    channels = np.flatnonzero(of_zeros)
+    other = run.random((3, 5, 4, x.shape[-1]), 10)
+    calls = [(x, y), (other, run.driver.apply(other, np.arange(4)))]
+    for axis, name in ((1, "head"), (0, "batch row"), (2, "token")):
+        found = [
+            {*_sources(given[..., channels], out[..., channels], axis, name)}
+            for given, out in calls
+        ]
+        for source in sorted(found[0] & found[1]):
+            words = ranges(channels.tolist())
+            run.add(
+                "rotary-dim",
+                f"channels {words} of every {name} are those of {source}",
+                "a token of zeros in row 0, head 1, token 2 comes out with "
+                f"{of_zeros[channels[0]]:.6g} in channel {channels[0]}; 1 further call agrees",
+                by="robustness",
+                remedy=f"Give every {name} its own channels {words}.",
+                values={COPIED: source},
+            )
+            return True
+    return False
+
+
+def _sources(x: np.ndarray, y: np.ndarray, axis: int, name: str) -> Iterator[str]:
+    """Yield the indices on an axis of x that may be those of all results y, in words."""
+    n = x.shape[axis]
+    for j in (0, n - 1) if n > 1 else ():
+        if (y == x.take([j], axis)).all():
+            yield f"the last {name}" if j else f"{name} 0"
+    for shift, words in ((1, "before"), (-1, "after")):
+        if n > 2 and np.array_equal(y, np.roll(x, shift, axis)):
+            yield f"the {name} {words}"
 
 
 def _hole(

@@ -93,6 +93,7 @@ class Turned:
             "the batch row": row,
             "the head": head,
             "the length of the call": 0 * index + n,
+            FORM: none + self.positions.ndim,
             "the number of batch rows": none + b,
             "the number of heads": none + h,
             "the number of heads after this one": h - 1 - head,
@@ -100,7 +101,6 @@ class Turned:
             "the number of tokens of earlier rows": row * n,
             "the number of the token in the batch": row * n + index,
             "the position of the same token of the last row": rows[-1],
-            FORM: none + self.positions.ndim,
             **_elsewhere(rows, row, head, index),
             "the position of the same token of row 0": first,
             "the position of the same token of the row with the largest first position":
@@ -125,6 +125,7 @@ def _elsewhere(
     h = head.shape[1]
     same = {"(b H + h) modulo B": (row * h + head) % b, "h modulo B": (head + 0 * row) % b}
     tokens = {
+        "h modulo S": (head + 0 * index) % n,
         "(b S + s) // B": (row * n + index) // b,
         "(s B + b) modulo S": (index * b + row) % n,
         "(h S + s) // H": (head * n + index) // h,

@@ -38,7 +38,8 @@ class Side:
 
     def numbers(self) -> dict[str, int]:
         """Return numbers of the call that the shape of x does not show."""
-        return {"H / H_kv": self.group}
+        more = self.x.shape[2] - self.others.shape[-1]
+        return {"H / H_kv": self.group, "K - Q": more if self.keys else -more}
 
     def truth(self) -> Truth:
         """Return the expected rotated queries or keys."""

@@ -227,6 +227,12 @@ OFFSETS: tuple[tuple[str, Map, str], ...] = (
         f"{START}: add the length of a chunk to the start, do not replace the start by it.",
     ),
     (
+        "after a chunk of several tokens the offset is set to the chunk's length; single tokens "
+        "add 1 to it",
+        lambda t: _last_long(t) + t.index,
+        f"{START}: add the length of every chunk to the start, do not replace the start by it.",
+    ),
+    (
         "each chunk after the first adds 1 to the offset, not its length",
         lambda t: (t.prompt + t.chunk - 1) * t.later + t.index,
         f"{START}: advance by the length of each chunk, not by 1.",
@@ -275,6 +281,15 @@ def _before(t: ChunkTokens) -> np.ndarray:
     """Return, for each token, the length of the chunk before its own."""
     sizes = np.bincount(t.chunk)
     return np.asarray(sizes[np.maximum(t.chunk - 1, 0)])
+
+
+def _last_long(t: ChunkTokens) -> np.ndarray:
+    """Return, for each token, the tokens since the start of the last chunk of several tokens."""
+    starts, at = [], 0
+    for n in np.bincount(t.chunk, minlength=t.count).tolist():
+        starts.append(at)
+        at = n if n > 1 else at + n
+    return np.asarray(np.array(starts)[t.chunk])
 
 
 def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
@@ -337,6 +352,12 @@ def chunk_mistakes() -> Iterator[Mistake]:
     for code, what, lengths in (
         ("scaling-parameter", "the length of the chunk alone", lambda c: c.chunks),
         ("state", "the length of the first chunk", lambda c: c.chunks[:1] * len(c.chunks)),
+        ("state", "the length of the longest chunk", lambda c: [max(c.chunks)] * len(c.chunks)),
+        (
+            "state",
+            "the length of the longest chunk so far",
+            lambda c: np.maximum.accumulate(c.chunks).tolist(),
+        ),
         ("state", "the length before the chunk", lambda c: [c.chunks[0], *c.starts[1:]]),
         ("scaling-missing", "the original length", lambda c: [1] * len(c.chunks)),
         (

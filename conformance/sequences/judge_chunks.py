@@ -86,9 +86,10 @@ def _judge(
     if not run.settings.reduced:
         crossing = Crossing(CROSSED, seed=run.settings.seed)
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding, cache), ask)
-    if failed(run, calls):
-        refuting = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
-        again = (_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in refuting)
+    refuting = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
+    again = [_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in refuting]
+    early = bool(failed(run, calls))
+    if early:
         calls += drive(run, again, ask) or []
     rules = list(length_mistakes(encoding))
 
@@ -97,6 +98,8 @@ def _judge(
 
     if not (match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []
+        if failed(run, calls) and not early:
+            calls += drive(run, again, ask) or []
         further = partial(_further, run, encoding, cache, ask)
         found = match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes
         if not found and not name_positions(run, calls, _code(cache), further):

@@ -49,6 +49,14 @@ def xpos_rows(
         (code, "is 0", 0.0),
     )  # fmt: skip
     n = (p - centre) / s.factor("scale_base", float(e.scale_base), code)
+    n = s.pick(
+        f"(p - {e.centre:g}) / {e.scale_base:g} in the exponent of the decay",
+        n,
+        (code, "is an integer: rounded down, as by //", np.floor(n)),
+        (code, "is an integer: rounded to the nearest", np.rint(n)),
+        (code, "is an integer: rounded up", np.ceil(n)),
+        (code, "is an integer: rounded towards 0", np.trunc(n)),
+    )
     power = s.pick(
         "the exponent of the decay",
         -n if keys else n,

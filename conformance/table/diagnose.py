@@ -144,6 +144,8 @@ def arrangement(
     if (rows == rows[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16")
         return None
+    if _zero_rows(run, encoding, at, rows):
+        return None
     if encoding.dim % 2 and encoding.odd == "zero-pad" and _changed_step(run, access, encoding):
         return None
     if _rows_moved(run, access, encoding):
@@ -199,6 +201,27 @@ def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
         if got == sorted(zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)):
             return f"{layout} with {first} first"
     return ""
+
+
+def _zero_rows(run: Run, encoding: Sinusoidal, at: np.ndarray, rows: np.ndarray) -> bool:
+    """Report rows of zeros, if all other rows are as declared; return whether there are any."""
+    truth = encoding.truth(at)
+    zero = ~rows.any(axis=-1) & truth.value.any(axis=-1)
+    if not zero.any() or (run.scores(rows, truth)[~zero] > run.budget).any():
+        return False
+    places = ranges(at[zero].tolist())
+    several = int(zero.sum()) > 1
+    run.add(
+        "wrong-row",
+        f"the row{'s' * several} of position{'s' * several} {places} "
+        f"{'are' if several else 'is'} zeros; the other rows of positions {at[0]}..{at[-1]} are "
+        "right",
+        f"position {at[zero][0]}, column {int(np.argmax(np.abs(truth.value[zero][0])))}"
+        + run.where(),
+        remedy=f"Do not set the row{'s' * several} of position{'s' * several} {places} to zeros. A "
+        "row of zeros for padding is not among the rows of positions.",
+    )
+    return True
 
 
 def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:

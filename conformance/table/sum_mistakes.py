@@ -19,7 +19,9 @@ from .mistakes import Rows, looked_up
 from .remedies import row_of
 
 #: What to do about a factor on x or on the rows.
-_UNSCALED = "Return x + PE: add the rows once, and multiply neither x nor the rows."
+_UNSCALED = (
+    "Return x + PE, with the declared rows PE: add them once, and multiply neither x nor the sum."
+)
 
 
 @dataclass(frozen=True)

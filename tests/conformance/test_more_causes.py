@@ -6,10 +6,13 @@ import pytest
 from posenc_ref import (
     BoxSine,
     FourierFeatures,
+    LeViTBias,
+    LongRoPE,
     MixedRoPE,
     RoPE,
     SelfExtend,
     Sinusoidal,
+    XPos,
     relative_scores,
 )
 from posenc_ref.conformance import check
@@ -139,7 +142,101 @@ def rounded_up(q, k):
     return ((along * np.cos(angle) + across * np.sin(angle)).sum(-1) / 4).astype(q.dtype)
 
 
+def zero_row(positions):
+    p = np.asarray(positions)
+    return np.where(p[:, None] == 0, 0, waves(p[:, None] * W)).astype(np.float32)
+
+
+def copied_heads(x, positions):
+    y = rotated(x, positions, PARTIAL).copy()
+    y[..., 16:] = x[:, :1, :, 16:]
+    return y
+
+
+def whole_decay(q, k, q_at, k_at):
+    at = [np.asarray(p) for p in (q_at, k_at)]
+    zeta = (np.arange(16) / 16 + 0.4) / 1.4
+    found = []
+    for x, p, sign in ((q, at[0], 1), (k, at[1], -1)):
+        p = p if p.ndim == 1 else p[:, None]
+        size = zeta ** (sign * (p // 512))[..., None]
+        cos, sin = np.cos(p[..., None] * W) * size, np.sin(p[..., None] * W) * size
+        y = np.empty(x.shape)
+        y[..., ::2] = x[..., ::2] * cos - x[..., 1::2] * sin
+        y[..., 1::2] = x[..., 1::2] * cos + x[..., ::2] * sin
+        found.append(y.astype(x.dtype))
+    return tuple(found)
+
+
+def last_key_head(q, k, q_at, k_at):
+    y = rotated(k, k_at).copy()
+    if 1 < k.shape[1] < q.shape[1]:
+        y[:, -1] = k[:, -1]
+    return rotated(q, q_at), y
+
+
+def cached_keys(q, k, q_at, k_at):
+    n = k.shape[2]
+    return rotated(q, q_at), rotated(k, np.arange(n) if n > q.shape[2] else k_at)
+
+
+def first_offset(x, offset):
+    o = np.asarray(offset)[:, None] if np.ndim(offset) else np.full((x.shape[0], 1), offset)
+    o = o[:1] + 0 * o if x.shape[2] == 1 else o
+    return rotated(x, o + np.arange(x.shape[2]))
+
+
+def set_counter(x, chunks):
+    found, start, seen = [], 0, 0
+    for n in chunks:
+        found.append(rotated(x[:, :, seen : seen + n], start + np.arange(n)))
+        seen += n
+        start = n if n > 1 else start + n
+    return np.concatenate(found, axis=2)
+
+
+def longest_chunk(k, chunks):
+    size = LONG.scaling.long_factor if max(chunks) > 64 else LONG.scaling.short_factor
+    at = np.arange(sum(chunks))[:, None] * W / np.array(size)
+    cos, sin = (LONG.attention_factor() * f(at) for f in (np.cos, np.sin))
+    a, b = k[..., :16], k[..., 16:]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(k.dtype)
+
+
+def clamped_levit(q_len, k_len):
+    y, x = np.divmod(np.arange(15), 3)
+    row = np.minimum(abs(y[:, None] - y) * 5 + abs(x[:, None] - x), 14)
+    return np.moveaxis(LEVIT.table[row], -1, 0)
+
+
+def guessed_axis(x, positions):
+    p = np.asarray(positions)
+    if p.ndim == 1 and x.shape[1] == x.shape[2] > 1:
+        return rotated(x.swapaxes(1, 2), p).swapaxes(1, 2)
+    return rotated(x, p)
+
+
+LONG = RoPE(
+    32, layout="half",
+    scaling=LongRoPE(tuple(1 + i / 50 for i in range(16)), tuple(2 + i / 3 for i in range(16)), 64,
+                     factor=4.0),
+)  # fmt: skip
+LEVIT = LeViTBias(np.random.default_rng(5).normal(size=(15, 4)).astype(np.float32), window=(5, 3))
+XPOS = XPos(32, layout="interleaved")
+
+
 CASES = {
+    "zero row": (zero_row, SINES, "table", "the row of position 0 is zeros"),
+    "copied heads": (copied_heads, PARTIAL, "apply", "channels 16-31 of every head are those of"),
+    "whole decay": (whole_decay, XPOS, "apply_qk", "is an integer: rounded down, as by //"),
+    "last key head": (last_key_head, HALF, "apply_qk", "keys are not rotated, only for all heads"),
+    "cached keys": (cached_keys, HALF, "apply_qk", "as if they started at 0, only in calls with K"),
+    "first offset": (first_offset, HALF, "apply_offset",
+                     "is the offset of the first row, where the length of the call is 1"),
+    "set counter": (set_counter, HALF, "decode", "the offset is set to the chunk's length"),
+    "longest chunk": (longest_chunk, LONG, "key_cache", "for the length of the longest chunk"),
+    "clamped": (clamped_levit, LEVIT, "bias", "with the height h = 5, not |dy| w + |dx|, and is"),
+    "guessed axis": (guessed_axis, HALF, "apply", "of token h modulo S, where the length of the"),
     "added phase": (added_phase, Sinusoidal(32, layout="concat", offset=2.0), "table",
                     "a constant angle of 2 rad is added to every pair: the offset 2 is added to"),
     "stretched": (stretched, SINES, "table", "within each block of 64 positions"),
@@ -159,7 +256,14 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", by_day(CASES, CASES.keys() - {"short table", "chunked"}))
+#: Cases of more than a second.
+SLOW = {
+    "short table", "chunked", "copied heads", "whole decay", "last key head", "cached keys",
+    "first offset", "longest chunk", "guessed axis",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", by_day(CASES, CASES.keys() - SLOW))
 def test_the_first_finding_names_the_cause(name):
     fn, encoding, surface, words = CASES[name]
     report = check(fn, encoding, surface)

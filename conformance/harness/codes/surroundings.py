@@ -19,7 +19,8 @@ shard-offset: A rank's part of the sequence (or of the heads) is treated as the 
 
 table-offset: Rows of a table are taken from another start than declared.
   trigger: the rows (or row numbers) equal those of shifted positions
-  remedy: Add the declared offset once: OPT and BART start at row 2, RoBERTa at padding_idx + 1.
+  remedy: Give position p row p + the declared offset: 0 unless one is declared, 2 in OPT and BART,
+    padding_idx + 1 in RoBERTa.
 
 # Axes of positions: images and videos
 

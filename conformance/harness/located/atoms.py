@@ -11,6 +11,8 @@ from .features import FACTORS, Name
 
 #: The most values that a condition lists.
 LISTED = 3
+#: The fewest sizes, of wrong calls and of right ones, that show a divisor.
+_SIZES = 3
 #: What a condition on a feature costs, beside the cost of its operator: rules of small cost win.
 _FEATURE = {
     "size": 1.0, "index": 0.9, "from end": 1.1, "position": 1.0, "distance": 1.0, "far": 1.2,
@@ -125,6 +127,8 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         yield Atom(name, "not", (0,))
     for divisor in FACTORS if seen.size > 1 else ():
         left = np.unique(np.mod(seen, divisor))
+        if kind in ("size", "first position") and min(seen.size, lost.size) < _SIZES:
+            break  # few sizes share a divisor by chance
         if left.size == 1 and (np.mod(other, divisor) != left[0]).any():
             yield Atom(name, "mod", (divisor, int(left[0])))
         elif left.size == divisor - 1 and divisor in (3, 4, 8):  # "not a multiple"

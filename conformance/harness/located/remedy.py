@@ -73,7 +73,7 @@ def _of_size(atom: Atom, axis: str, value: int) -> str:
         what = {"S": "token", "B": "batch row", "H": "head", "Q": "query", "K": "key"}.get(letter)
         return f"the path for one {what}" if what else f"calls with {letter} = 1"
     if atom.op in ("mod", "not mod"):
-        return f"the block size: {letter} is compared with multiples of {value}"
+        return f"what depends on {letter}, such as the size of a block"
     if atom.op in ("from", "to"):
         return f"what depends on {letter}: a block size, a limit or the length of a table"
     return f"what depends on {letter}"

@@ -103,7 +103,7 @@ def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: n
     turned = [abs(rows * encoding.frequencies()) * pair for pair in pairs]
     terms = m * _sums(*pairs) + _sums(*(abs(x[..., passed]) for x in (q, k)))
     moved = m * (_sums(turned[0], pairs[1]) + _sums(pairs[0], turned[1]))
-    return Truth(value, 4 * terms, moved)
+    return Truth(value, terms, moved)
 
 
 def _sums(q: Any, k: Any) -> Any:

@@ -1,4 +1,4 @@
-"""positional-encodings: in bfloat16, two or more positions have the same row from 256 on."""
+"""positional-encodings: in bfloat16, different positions have the same row from 256 on."""
 
 import torch
 from positional_encodings.torch_encodings import PositionalEncoding1D

@@ -271,3 +271,23 @@ def test_a_wrong_argument_is_named(change, words, rng):
         plain = V4.replace(sinks=False)
         with pytest.raises(ValueError, match="sinks must be None"):
             plain.output(q, k, v, range(2, 5), range(5), sinks=np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"q_at": "foo"}, "q_positions"),
+        ({"k_at": [0.0, np.nan, 1.0, 2.0, 3.0]}, "k_positions"),
+        ({"q_at": range(4)}, "one position for each row of q and k, 3 and 5, got 4 and 5"),
+        ({"k_at": range(3)}, "one position for each row"),
+    ],
+)
+def test_positions_without_an_encoding_are_checked_too(change, words, rng):
+    q, k, v = drawn(rng, 1, 4, 2, 3, 5)
+    given = {"q_at": range(2, 5), "k_at": range(5)} | change
+    plain = pr.Attention(None)
+    with pytest.raises((TypeError, ValueError), match=words):
+        plain.output(q, k, v, *given.values())
+    with pytest.raises((TypeError, ValueError), match=words):
+        plain.scores(q, k, *given.values())
+    assert plain.output(q, k, v, range(2, 5), range(5)).shape == q.shape[:-1] + v.shape[-1:]
