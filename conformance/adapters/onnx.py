@@ -78,6 +78,7 @@ def _build_onnx(
     # Before 1.25 the kernel reads beyond its tables, and may crash (microsoft/onnxruntime#27597).
     release = tuple(map(int, (version("onnxruntime") or "99.0").split(".")[:2]))
     unchecked = evaluator == "onnxruntime" and release < (1, 25)
+    counted = evaluator == "onnxruntime" and release < (1, 26)
     angle = np.outer(np.arange(_ROWS), 10000.0 ** (-np.arange(rotary_dim // 2) * 2 / rotary_dim))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
@@ -85,7 +86,7 @@ def _build_onnx(
         require_indices(positions)
         if unchecked and np.max(positions, initial=0) >= _ROWS:
             raise ValueError(f"positions must be below {_ROWS}, the number of rows of the tables")
-        if unchecked and rotary_dim != 64 and x.shape[1] != 1:
+        if counted and rotary_dim != 64 and x.shape[1] != 1:
             raise ValueError("these releases take the number of heads from the model, which says 1")
         rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
         feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
