@@ -167,7 +167,7 @@ def latest(q, k):
     [
         (legacy, ENCODING, None),
         (partial(legacy, max_len=41), ENCODING, "position-origin"),
-        (partial(legacy, masked=True), ENCODING, "inaccurate"),
+        (partial(legacy, masked=True), ENCODING, "score-term"),
         (partial(legacy, max_len=5000), ENCODING, "position-origin"),
         (latest, ENCODING, "relative-shift"),
         (partial(legacy, max_len=5000), LATEST, "relative-shift"),
