@@ -8,9 +8,11 @@ import re
 
 import pytest
 
-from tests.lint.sources import require_no_violations, sources
+from tests.lint.sources import AUTHORS, require_no_violations, sources
 
-EXEMPT = ("posenc_ref/accuracy.py", "tests/mutants/", "tests/lint/test_tolerances.py")
+EXEMPT = (
+    "posenc_ref/accuracy.py", "tests/mutants/", "tests/lint/test_tolerances.py", *AUTHORS,
+)  # fmt: skip
 
 NAME = re.compile(r"(^|_)([ra]?tol|tolerance)s?(_|$)", re.IGNORECASE)  # rtol, rel_tol, TOLERANCE
 SMALL = 1e-3  # a comparison with a smaller number is a tolerance in disguise
