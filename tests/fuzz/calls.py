@@ -53,7 +53,8 @@ def schedules():
         pr.Llama3Scaling(8.0, 1.0, 4.0, 64), pr.LongRoPE((1.0, 2.0), (2.0, 4.0), 16, factor=2.0),
         pr.SuNTK(2.0), pr.QwenNTK(16), pr.NTKByParts(2.0, 64), pr.Proportional(0.5),
         pr.GivenFrequencies((1.0, 0.25)), pr.RIFLEx(2, 66, periods=0.9),
-        pr.LogNScale(4), pr.LogTemperature(0.5, 4), pr.PowerTemperature(0.25, 8), pr.QueryTemperature(0.1, 4),
+        pr.LogNScale(4), pr.LogTemperature(0.5, 4), pr.PowerTemperature(0.25, 8),
+        pr.QueryTemperature(0.1, 4),
     ]  # fmt: skip
     return known + [s for s in examples() if type(s) not in map(type, known)]
 
