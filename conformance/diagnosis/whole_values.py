@@ -51,6 +51,8 @@ EACH: tuple[Row, ...] = (
     ("is squared", lambda v: v * v),
     ("is replaced by sign times log(1 + size)", lambda v: np.sign(v) * np.log1p(np.abs(v))),
 )
+#: In tables of sines and cosines this is the order of the two, which has a name of its own.
+HALVES = "has the halves of its columns exchanged"
 #: Functions of the rows of a table.
 OF_ROWS: tuple[Row, ...] = (
     *EACH,
@@ -60,7 +62,7 @@ OF_ROWS: tuple[Row, ...] = (
     ("has rows that go through LayerNorm, epsilon 1e-6", lambda v: _deviation(v, 1e-6)),
     ("has rows that go through LayerNorm, epsilon 1e-12", lambda v: _deviation(v, 1e-12)),
     ("has its columns in reverse order", lambda v: v[..., ::-1]),
-    ("has the halves of its columns exchanged", lambda v: np.roll(v, v.shape[-1] // 2, axis=-1)),
+    (HALVES, lambda v: np.roll(v, v.shape[-1] // 2, axis=-1)),
     ("has its columns moved by one: column i is taken from i - 1", lambda v: np.roll(v, 1, -1)),
     ("has its columns moved by one: column i is taken from i + 1", lambda v: np.roll(v, -1, -1)),
     ("is moved from [-1, 1] to [0, 1]: (value + 1) / 2", lambda v: (v + 1) / 2),
