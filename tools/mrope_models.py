@@ -19,7 +19,10 @@ from posenc_ref.mrope_rules import RULES  # noqa: E402
 
 PAGE = ROOT / "docs/generated/mrope-models.md"
 #: Models that make such position ids and are not judged, with the reason.
-UNJUDGED = {"KeyeVL1_5": "not in transformers: the rule is that of vLLM"}
+UNJUDGED = {
+    "KeyeVL1_5": "not in transformers: the rule is that of vLLM",
+    "neomme": "its processor makes ids with two axes, which no rule here describes",
+}
 #: What a finding means, with the program that shows it.
 NOTES = {
     "media-extent": "text after a video starts at its start + max(height, width), not after the "
@@ -57,8 +60,8 @@ HEAD = """# Position ids of models
 
 Made by `python tools/mrope_models.py` with transformers {version}.
 
-Every model of transformers that makes position ids of text, images, videos or audio, judged against
-its rule ([multimodal.md](../multimodal.md)). Each is built without weights and runs: `forward` with
+Every model of transformers whose code makes position ids of text, images, videos or audio, judged
+against its rule ([multimodal.md](../multimodal.md)). Each is built without weights and runs: `forward` with
 a prompt and then token by token with a cache, and `generate`. The ids are those that reach the
 rotary embedding. The calls are batches of text, one and several images, videos, audio, with padding
 on the left and on the right, each with two generated tokens, or with all tokens of the images that
