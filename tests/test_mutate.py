@@ -269,7 +269,7 @@ def end(say):
     ids=["ends", "hangs", "exits", "raises"],
 )
 def test_a_fork_that_does_not_end_well_is_a_failure(worker, action, expected):
-    assert worker.fork(action, 0.2 if action is sleep else 30) == expected
+    assert worker.fork(action, 1.5 if action is sleep else 30) == expected
 
 
 def test_the_page_counts_and_explains(tmp_path, monkeypatch):
