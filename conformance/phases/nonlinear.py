@@ -8,7 +8,14 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, half_values, interpolated, value_step
+from .angle_step import (
+    angle_step,
+    half_values,
+    interpolated,
+    other_pairs,
+    step_of_one,
+    value_step,
+)
 from .declaration import Declaration, unit_size
 from .frequencies import SIGMAS, shorter
 from .measure import Phases, Tables
@@ -16,6 +23,8 @@ from .position_map import REDUCTION, report_quadrants
 
 #: Errors that grow start below this one, and follow the position with this correlation, at least.
 _SMALL, _ALIKE = 2.0**-8, 0.8
+#: The least part of the errors that is a drift of the size of cos and sin.
+_DRIFTS = 1 / 64
 #: An angle that is measured is less than a whole turn by some way, and not small.
 _LEAST, _MOST = 0.2, 2.0
 #: The fewest distances.
@@ -60,6 +69,11 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
             remedy = f"Keep {name} in the precision of {other}."
             run.add("table-precision", text, where, remedy=remedy)
             return
+    if not fits.all() and (
+        found := other_pairs(seen, exact, slack * m) or step_of_one(seen, exact, angle, slack * m)
+    ):
+        run.add(*found[:2], where, remedy=found[2])
+        return
     if found := value_step(run, seen, exact):
         run.add("table-precision", found[0], where, remedy=found[1])
         return
@@ -122,9 +136,14 @@ def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
         return
     if np.corrcoef(np.log(at), np.log(off))[0, 1] < _ALIKE:
         return
+    text = "the errors of cos and sin grow with the position, beyond those of float32 angles"
+    drift = np.abs(np.hypot(cos, sin) - 1).max(axis=1)
+    if drift[-2:].min() > max(10 * drift[0], _DRIFTS * off[-2:].max()):
+        text += ", and cos ** 2 + sin ** 2 drifts from 1: a rounded rotation is raised to a power "
+        text += "or multiplied from token to token, and no angle is computed"
     run.add(
         "angle-precision",
-        "the errors of cos and sin grow with the position, beyond those of float32 angles",
+        text,
         f"off by {off[0]:.2g} at position {at[0]}, {off[off.size // 2]:.2g} at "
         f"{at[off.size // 2]}, {off[-1]:.2g} at {at[-1]}",
         remedy="Compute the angle of each token as position * theta_k, in float32 or better: do "

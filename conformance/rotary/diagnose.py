@@ -68,9 +68,13 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if encoding.depends_on_length and diagnose_length.diagnose(run, access, encoding):
         return
+    if encoding.num_axes > 1 and not linear and turned.on_axes(run, encoding):
+        return
     declared = declare(encoding)
     if measured.phases is not None:
         diagnose_phases(run, measured.tables(access), measured.phases, declared)
+    if not run.report.findings and encoding.num_axes > 1 and turned.on_axes(run, encoding):
+        return
     if not run.report.findings:
         diagnose_calls(run, encoding)
     if not run.report.findings:

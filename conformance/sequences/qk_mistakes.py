@@ -10,8 +10,14 @@ import numpy as np
 
 from posenc_ref import MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, batch, heads, tiled
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.position_mistakes import (
+    PLACES,
+    WHOLE_POSITION,
+    batch,
+    heads,
+    tiled,
+)
 from posenc_ref.conformance.oracle.apply import identical
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
@@ -103,6 +109,18 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         ):
             remedy = f"Use the positions of the {what} as they are passed."
             yield Mistake(code, f"the positions of {what} {words}", moved(change, only), remedy)
+        for text, place, name in PLACES:
+            own = f"Rotate every {name} of the {what} by itself, and write it to its own place."
+            yield Mistake(
+                "wrong-row",
+                f"{what}: {text}, in the result",
+                lambda side, place=place, only=only: (  # type: ignore[misc]
+                    each_part(side.truth(), lambda part: place(np.broadcast_to(part, side.x.shape)))
+                    if side.keys == only
+                    else side.truth()
+                ),
+                own,
+            )
         yield from _parameters(encoding, what, only)
         for text, place in tiled(what):
             yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)

@@ -1,0 +1,54 @@
+"""Wrong queries and keys before their product: normalised, rounded, or capped after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Bias
+from posenc_ref.conformance.diagnosis.mistake import with_value
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.oracle.scores import Parts, Scored
+
+from .capped import CAPPED, CAPS
+from .changed import Change
+
+_Of = Callable[[np.ndarray], np.ndarray]
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True)))
+
+
+#: What may be done to queries or keys, in words.
+_CHANGES: tuple[tuple[str, str, _Of], ...] = (
+    ("amplitude", "go through RMSNorm", lambda x: _unit(x) * x.shape[-1] ** 0.5),
+    ("amplitude", "are divided by their norms", _unit),
+    *(
+        ("table-precision", f"are rounded to {kind}", lambda x, n=bits: significant(x, n))
+        for kind, bits in SIGNIFICANT_BITS.items()
+    ),
+)
+
+
+def operand_changes(declared: Any) -> Iterator[Change]:
+    """Yield queries and keys that are changed before their product, and capped products."""
+    for code, words, of in _CHANGES:
+        for what, sides in (("queries and keys", "qk"), ("queries", "q"), ("keys", "k")):
+
+            def parts(call: Scored, of: _Of = of, sides: str = sides) -> Parts:
+                changed = {side: of(getattr(call, side)) for side in sides}
+                return call.replace(**changed).parts()
+
+            yield code, f"{what} {words}", parts, f"Use the {what} as they are passed."
+    for cap in CAPS if isinstance(declared, Bias) else ():
+        text = f"q . k is capped before the bias is added: {cap:g} * tanh(x / {cap:g}) of it"
+        yield CAPPED, text, lambda call, c=cap: _capped(call, c), "Add the bias to q . k itself."  # type: ignore[misc]
+
+
+def _capped(call: Scored, cap: float) -> Parts:
+    product = call.dot()
+    limited = cap * np.tanh(product.value / cap)
+    return call.parts() | {"q.k": with_value(product, np.asarray(limited))}
