@@ -71,8 +71,6 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
         text = f"the positions of {what} are signed integers of {bits} bits"
         half = 2 ** (bits - 1)
         yield text, lambda p, half=half: (p + half) % (2 * half) - half  # type: ignore[misc]
-    text = f"the positions of {what} are 1 too small, except for 0"
-    yield text, lambda p: np.maximum(p - 1, 0)
     text = f"the positions of {what} are halved and rounded down"
     yield text, lambda p: p // 2
 

@@ -84,6 +84,10 @@ def _relations(
         whole = min(abs(v - round(v)) for v in (c, 1 / c)) <= _NEAR
         text = f"{f'{c:.6g}' if whole else rooted(c, _NEAR)} times the declared one"
         yield "amplitude", text, _times(c), f"Do not multiply by {c:.6g} there."
+    more = float(np.median(actual - declared))
+    if more and hasattr(wrong[0].facts, "k_len") | hasattr(wrong[0].facts, "k"):
+        text = f"the declared one {'+' if more > 0 else '-'} {abs(more):.6g}"
+        yield "score-term", text, _plus(more), f"Do not add {more:.6g} there."
     for axis, (one_name, _) in enumerate(names_of_axes(wrong[0])):
         code = _CODES.get(one_name, "wrong-row")
         right = f"Return the value of the {one_name} itself there."
@@ -97,6 +101,14 @@ def _times(c: float) -> Predict:
         t = one.truth
         terms = np.maximum(np.abs(c) * t.terms, np.abs(c * t.value))
         return Truth(c * t.value, np.maximum(terms, t.terms), abs(c) * t.angle)
+
+    return predict
+
+
+def _plus(more: float) -> Predict:
+    def predict(one: JudgedCall) -> Truth:
+        t = one.truth
+        return Truth(t.value + more, t.terms + abs(more), t.angle)
 
     return predict
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
@@ -25,6 +27,8 @@ from .position_map import REDUCTION, report_quadrants
 _SMALL, _ALIKE = 2.0**-8, 0.8
 #: The least part of the errors that is a drift of the size of cos and sin.
 _DRIFTS = 1 / 64
+#: The largest error of cos and sin of a function of small positions, in float32.
+_ROUNDED = 2.0**-16
 #: An angle that is measured is less than a whole turn by some way, and not small.
 _LEAST, _MOST = 0.2, 2.0
 #: The fewest distances.
@@ -74,6 +78,9 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
     ):
         run.add(*found[:2], where, remedy=found[2])
         return
+    if not fits.all() and (found := function_of_position(at, cos, sin, declared)):
+        run.add("position-scale", found[0], where, remedy=found[1])
+        return
     if found := value_step(run, seen, exact):
         run.add("table-precision", found[0], where, remedy=found[1])
         return
@@ -112,6 +119,31 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add(
             "uninitialised", "angles follow no frequency: they do not grow with the position", where
         )
+
+
+#: Functions that positions may go through, in words.
+_FUNCTIONS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+    ("log(1 + p)", np.log1p),
+    ("log2(1 + p)", lambda p: np.log2(1 + p)),
+    ("sqrt(p)", np.sqrt),
+    ("p ** 2", lambda p: p * p),
+    ("tanh(p)", np.tanh),
+    ("p / (1 + p)", lambda p: p / (1 + p)),
+    ("1 / (1 + p)", lambda p: 1 / (1 + p)),
+)
+
+
+def function_of_position(
+    at: np.ndarray, cos: np.ndarray, sin: np.ndarray, declared: Declaration
+) -> tuple[str, str] | None:
+    """Return that all angles are those of a function of the position, in words, and the remedy."""
+    for words, function in _FUNCTIONS:
+        angle = (function(1.0 * at) + declared.origin)[:, None] * declared.frequencies
+        right = np.exp(declared.sign * 1j * angle)
+        if np.abs(cos + 1j * sin - right).max() <= _ROUNDED:
+            text = f"the angles are those of {words}, not of the position p"
+            return text, f"Use the position p itself, not {words}."
+    return None
 
 
 def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:

@@ -54,7 +54,9 @@ def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:
     if any(f.check != "axes" and "rolled" not in f.case for f in run.failures):
         return False
     count, wanted = encoding.num_axes, declared_axes(encoding)
-    positions = np.random.default_rng(run.settings.seed).integers(1, 30, (count, _TOKENS))
+    positions = np.random.default_rng(run.settings.seed).integers(1, _FAR, (count, _TOKENS))
+    if not run.settings.allows(_FAR):
+        positions %= 30
     first, second = (
         run.driver.apply(
             unit_pairs((1, 1, _TOKENS, encoding.head_dim), np.array(c)), positions[:, None]
@@ -65,7 +67,7 @@ def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:
     angles = (positions[..., None] + encoding.offset) * nonzero_frequencies(encoding)
     m, sign = encoding.attention_factor(), encoding.sign
     cos, sin = m * np.cos(angles), sign * m * np.sin(angles)
-    slack = run.budget * ROUNDOFF[run.coarse] * (1 + float(np.abs(angles).max()))
+    slack = run.budget * ROUNDOFF[run.coarse] * (1 + np.abs(angles).max(axis=(0, 1)))
     parts = {
         "the first channel": ((cos, first[:, a]), (-sin, second[:, a])),
         "the second channel": ((sin, first[:, b]), (cos, second[:, b])),
@@ -76,7 +78,7 @@ def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:
     for name, of in parts.items():
         off = np.maximum(*(np.abs(t - seen).max(axis=1) for t, seen in of))
         own = (off <= slack)[wanted, np.arange(wanted.size)]  # the declared one, if it is possible
-        if off.min(axis=0).max() <= slack:
+        if (off.min(axis=0) <= slack).all():
             found[name] = np.where(own, wanted, np.argmin(off, axis=0))
     both = [names for names in (("the first channel", "the second channel"), ("cos", "sin"))
             if all(name in found for name in names)]  # fmt: skip
@@ -262,8 +264,8 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
 
 #: The sizes of two grids, and a grid that can be divided into blocks of 2 x 2.
 _SIZES, _GRID = (5, 9), (6, 10)
-#: The tokens of the call that tells the axes of channels apart.
-_TOKENS = 7
+#: The tokens of the call that tells the axes of channels apart, and the bound of its positions.
+_TOKENS, _FAR = 7, 1000
 #: Differences of cos and sin, and of scales, above this one are no rounding.
 _SCALED = 1e-2
 #: Origins of axes that occur in code, common ones first.

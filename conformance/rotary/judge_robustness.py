@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.limited import limited
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.diagnosis.whole_values import OF_ROWS, whole_values
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import refusals
 from posenc_ref.conformance.harness.located.record import Call
@@ -45,12 +49,32 @@ def judge(run: Run, dim: int) -> str:
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
         if not bent and not run.fits(scaled, unit):
             bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
-    if bent and _narrowed(run, x, clean):
+    if bent and (_narrowed(run, x, clean) or _bent(run, dim)):
         bent = ""
     elif not bent:
         _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
     _memory_order(run, x, clean)
     return bent
+
+
+def _bent(run: Run, dim: int) -> bool:
+    """Report a function that all results go through, or bounds; return whether one is found.
+
+    It must predict calls with small and with large x.
+    """
+    if run.encoding is None:
+        return False
+    calls = []
+    for n, (size, factor) in enumerate((((2, 3, 5), 1.0), ((1, 2, 9), 6.0), ((3, 1, 7), 0.25))):
+        x, at = factor * run.random((*size, dim), 12 + n), 3 + np.arange(size[2])
+        y, truth = run.driver.apply(x, at), apply_truth(run.encoding, x, at)
+        calls.append(JudgedCall(f"B, H, S = {size}, x times {factor:g}", y, truth, truth))
+    own = lambda truth: truth  # noqa: E731
+    known = [
+        *whole_values(own, "the result", "not-linear", OF_ROWS),
+        limited(own, "the result", "not-linear"),
+    ]
+    return match(run, calls, known, parts=False, whole=True) and "not-linear" in run.report.codes
 
 
 def _narrowed(run: Run, x: np.ndarray, y: np.ndarray) -> bool:

@@ -205,6 +205,8 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         )  # fmt: skip
     if of.sinks:
         yield from _sinks(declared)
+    else:
+        yield from _denominators(declared)
 
 
 def _cached(call: Attended) -> int:
@@ -276,6 +278,21 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
     )  # fmt: skip
     for message, change in rows:
         yield _by(declared, SINKS, message, change, remedy)
+
+
+def _denominators(declared: Any) -> Iterator[Mistake]:
+    """Yield numbers that are added to the denominator of the softmax."""
+    remedy = "Divide by the sum of the exponentials itself."
+    heads = lambda call: call.scored.q.shape[1]  # noqa: E731
+    text = "1 is added to the denominator of the softmax, before the largest logit is subtracted"
+    change: Change = lambda call: call.replace(sinks=np.zeros(heads(call)))  # noqa: E731
+    yield _by(declared, "softmax-scale", text, change, remedy)
+    for more in (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
+        text = f"{more:g} is added to the denominator of the softmax"
+        change = lambda call, more=more: call.replace(  # type: ignore[misc]  # noqa: E731
+            sinks=np.full(heads(call), log(more)), raised=True
+        )
+        yield _by(declared, "softmax-scale", text, change, remedy)
 
 
 def _sink(call: Attended) -> np.ndarray:

@@ -75,6 +75,9 @@ def _positions(code: str) -> Iterator[Change]:
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST
+    text = "the positions of keys are 1 too small, except for 0"
+    change = moved(k_at=lambda n_q, n_k: np.maximum(np.arange(n_k) - 1, 0))
+    yield "position-origin", text, change, "Key j has position j, from the first key on."
     text = "the positions of queries are 1 too large"
     change = moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
     yield "position-origin", text, change, "Subtract 1 from the positions of queries."

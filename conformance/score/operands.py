@@ -33,6 +33,18 @@ _CHANGES: tuple[tuple[str, str, _Of], ...] = (
 )
 
 
+#: Other key heads, from 0 to n_kv - 1, for query heads 0 to n - 1.
+_GROUPS: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
+    ("query head h uses the key head h modulo H_kv", lambda n, n_kv: np.arange(n) % n_kv),
+    ("every query head uses the first key head", lambda n, n_kv: np.zeros(n, np.int64)),
+    ("query head h uses the key head min(h, H_kv - 1)",
+     lambda n, n_kv: np.minimum(np.arange(n), n_kv - 1)),
+    ("the key heads are used in the reverse order",
+     lambda n, n_kv: (np.arange(n) // (n // n_kv))[::-1]),
+)  # fmt: skip
+_OWN_GROUP = "Query head h uses the key head h // (H / H_kv): repeat each key head H / H_kv times."
+
+
 def operand_changes(declared: Any) -> Iterator[Change]:
     """Yield queries and keys that are changed before their product, and capped products."""
     for code, words, of in _CHANGES:
@@ -43,9 +55,20 @@ def operand_changes(declared: Any) -> Iterator[Change]:
                 return call.replace(**changed).parts()
 
             yield code, f"{what} {words}", parts, f"Use the {what} as they are passed."
+    for words, order in _GROUPS:
+        yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP  # type: ignore[misc]
     for cap in CAPS if isinstance(declared, Bias) else ():
         text = f"q . k is capped before the bias is added: {cap:g} * tanh(x / {cap:g}) of it"
         yield CAPPED, text, lambda call, c=cap: _capped(call, c), "Add the bias to q . k itself."  # type: ignore[misc]
+
+
+def _grouped(call: Scored, order: Callable[[int, int], np.ndarray]) -> Parts:
+    """Return the parts with other key heads for the query heads, if these share key heads."""
+    if call.group < 2:
+        return call.parts()
+    heads = call.k.shape[1]
+    at = order(heads, heads // call.group) * call.group
+    return call.replace(k=call.k[:, at]).parts()
 
 
 def _capped(call: Scored, cap: float) -> Parts:

@@ -132,6 +132,26 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     return matrix
 
 
+def _zero_columns(run: Run, access: TableAccess, encoding: Sinusoidal, rows: np.ndarray) -> bool:
+    """Report columns that are 0 everywhere, where all others are right; return whether so."""
+    zero = ~rows.any(axis=0)
+    if not zero.any() or not encoding.truth(access.within(np.arange(17))).value[:, zero].any():
+        return False
+    far = access.within(GENERIC[:8])
+    for positions in (access.within(np.arange(17)), far):
+        truth, seen = encoding.truth(positions), access.rows(positions)
+        if seen[:, zero].any() or (run.scores(seen, truth) > run.budget)[:, ~zero].any():
+            return False
+    words = ranges(np.flatnonzero(zero).tolist())
+    run.add(
+        "uninitialised",
+        f"columns {words} are 0 at every position; the others are right",
+        f"positions 0..16 and {far.size} others up to {far[-1]}",
+        remedy=f"Fill columns {words} too. {columns_of(encoding)}",
+    )
+    return True
+
+
 def arrangement(
     run: Run, access: TableAccess, encoding: Sinusoidal
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -144,7 +164,7 @@ def arrangement(
     if (rows == rows[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16")
         return None
-    if _zero_rows(run, encoding, at, rows):
+    if _zero_rows(run, encoding, at, rows) or _zero_columns(run, access, encoding, rows):
         return None
     if encoding.dim % 2 and encoding.odd == "zero-pad" and _changed_step(run, access, encoding):
         return None

@@ -5,6 +5,8 @@ import pytest
 
 from posenc_ref import (
     ALiBi,
+    LongRoPE,
+    ModelEncoding,
     MultiAxisRoPE,
     PoPE,
     RoPE,
@@ -177,6 +179,64 @@ def raw_keys(q, k):
     return (np.einsum("bhid,bhjd,ijd->bhij", np.logaddexp(0, a), b, waves) / 4).astype(q.dtype)
 
 
+def groups_dealt(q, k):
+    k = np.tile(k, (1, q.shape[1] // k.shape[1], 1, 1))
+    n, m = q.shape[2], k.shape[2]
+    a, b = HALF.apply(q, np.arange(m - n, m)), HALF.apply(k, np.arange(m))
+    return (a @ np.swapaxes(b, -1, -2) / 4).astype(q.dtype)
+
+
+def far_tokens(x, positions):
+    at = np.broadcast_to(positions, (*np.shape(positions)[:-1], x.shape[2])).copy()
+    at[..., 512:] -= 512
+    return rotated(x, at)
+
+
+def bounded(x, positions):
+    return np.clip(rotated(x, positions), -3, 3)
+
+
+def logarithmic(positions):
+    angle = np.log1p(np.asarray(positions, float))[:, None] * 10000.0 ** (-np.arange(8) / 8)
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(angle), 16).astype(np.float32)
+
+
+def last_columns_left(positions):
+    return (SINES.table(np.asarray(positions)) * (np.arange(16) < 12)).astype(np.float32)
+
+
+def halves_of_columns(height, width):
+    table = Sinusoidal2D(16).table(np.stack(np.divmod(np.arange(height * width), width)))
+    return np.concatenate([table[:, ::2], table[:, 1::2]], -1).astype(np.float32)
+
+
+def aligned_right(lengths):
+    most = max(map(int, lengths), default=0)
+    return np.concatenate([[], *(np.arange(most - n, most) for n in lengths)]).astype(int)
+
+
+def steps_in_pairs(prompt, steps):
+    prompt = np.asarray(prompt)
+    return prompt[:, None] + np.arange(steps) if prompt.ndim else prompt + np.arange(steps) // 2 * 2
+
+
+def later_chunk(bounds, size, rank):
+    found = [np.zeros(0, int)]
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        n = int(stop - start) // (2 * size)
+        found += [np.arange(rank * n, rank * n + n)]
+        found += [np.arange((2 * size - 1 - rank) * n, (2 * size - rank) * n) + int(start)]
+    return np.concatenate(found)
+
+
+FACTORS = LongRoPE(tuple(1 + np.arange(8) / 8), tuple(2 + np.arange(8.0)), 4096, factor=8.0)
+LONG = RoPE(16, layout="half", scaling=FACTORS)
+LAYERS = ModelEncoding(
+    "every fourth", encodings={"rope": HALF, "nope": None}, layer_types=("rope",) * 3 + ("nope",)
+)
+LAYERS = LAYERS.replace(layer_types=LAYERS.layer_types * 6)
+
+
 CASES = {
     "frames from 0": (by_axes(lambda t, h, w: (t - t.min(-1, keepdims=True), h, w)), AXES, "apply",
                       "position on axis 0 - the smallest position on axis 0 of the row"),
@@ -202,15 +262,31 @@ CASES = {
                     "of token (s - 1) modulo S, where the batch row is at least 1"),
     "reversed rows": (reversed_rows, SINES, "add", "reverse order, only in batch rows from 1 on"),
     "stepped": (stepped_cosines, SINES, "table",
-                "the angles plus pi/2 of cos are rounded to the nearest step, in steps of 2 ** -10"),
+                "the angles plus pi/2 of cos are rounded to the nearest step, in steps of 2 ** -"),
     "column before": (column_before, Sinusoidal2D(16), "grid",
                       "the column used is the column - 1, where"),
     "doubled": (doubled_neighbours, TABLE, "bias",
                 "every wrong value is 2 times the declared one; wrong: query minus key 1"),
     "tile before": (tile_before, ALIBI, "bias",
-                    "queries of the last, incomplete tile of 16 have the positions of the tile bef"),
+                    "queries of the last, incomplete tile of 16 have the positions of the tile "),
     "capped": (capped_product, ALIBI, "scores", "q . k is capped before the bias is added: 30 *"),
     "normed": (normed_operands, HALF, "scores", "queries and keys go through RMSNorm"),
+    "groups dealt": (groups_dealt, HALF, "scores", "query head h uses the key head h modulo H_kv"),
+    "far tokens": (far_tokens, HALF, "apply",
+                   "the declared position - 512, where the index in the call is at least 512"),
+    "bounded": (bounded, HALF, "apply", "the result is limited to at least -3 and at most 3"),
+    "logarithmic": (logarithmic, SINES, "table", "the angles are those of log(1 + p), not of the"),
+    "columns left": (last_columns_left, SINES, "table", "columns 12-15 are 0 at every position"),
+    "halves": (halves_of_columns, Sinusoidal2D(16), "grid", "they are the declared columns 0, 2, 4"),
+    "aligned right": (aligned_right, None, "packed", "that the document is shorter than the long"),
+    "steps in pairs": (steps_in_pairs, None, "decode_positions",
+                       "- 1, where the number of the step modulo 2 is 1"),
+    "later chunk": (later_chunk, None, "shard_positions",
+                    "+ the start of the document, where the number of the rank's chunk is 1"),
+    "short factors": (lambda length: LONG.frequencies(1), LONG, "frequencies",
+                      "the frequencies do not depend on the length: policy is 'short'"),
+    "every sixth": (lambda n: [i % 6 != 5 for i in range(n)], LAYERS, "layers",
+                    "every 6th layer is one of the layers without an encoding"),
     "raw keys": (raw_keys, PoPE(16), "scores", "sizes of keys are keys, without softplus"),
 }  # fmt: skip
 #: Cases of tests/authors of these classes.
@@ -224,7 +300,7 @@ AUTHORS = {
     "g114": "of token (s - 1) modulo S",
     "g141": "the declared position on axis 0 - the smallest position on axis 0",
 }
-DAY = {"stepped", "late rows"}
+DAY = {"late rows", "steps in pairs", "later chunk", "short factors", "every sixth", "columns left"}
 
 
 @pytest.mark.parametrize("name", by_day(CASES, DAY))
