@@ -117,7 +117,9 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add("not-a-rotation", text, where, remedy=remedy)
     else:
         run.add(
-            "uninitialised", "angles follow no frequency: they do not grow with the position", where
+            "uninitialised",
+            "angles follow no frequency: they are not proportional to the position",
+            where,
         )
 
 

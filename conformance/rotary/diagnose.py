@@ -141,20 +141,21 @@ def _rows(run: Run) -> None:
     if not rows and all(map(crossed_rows, failed)) and _by_row(run.located()):
         rows = list(failed)
     if f"{PER_ROW}, other values" in rows and PER_ROW not in rows:
-        text = "positions (B, S) of an earlier call are used again"
+        text = "consistent with: positions (B, S) of an earlier call are used again"
         run.add("state", text, failed[rows[0]])
     elif rows:
-        text = "with positions (B, S), rows do not use their own positions"
-        run.add("row-offset", text + run.where(), failed[rows[0]])
+        text = "calls with positions of each row, (B, S), are wrong"
+        remedy = "Rotate every row by its own positions."
+        run.add("row-offset", text + run.where(), failed[rows[0]], remedy=remedy)
     if ONE_TOKEN in failed:
-        text = f"a single token (decoding) is not rotated to its position{run.where()}"
+        text = f"calls with a single token (decoding) are wrong{run.where()}"
         run.add("decode-offset", text, failed[ONE_TOKEN])
     elif ONE_EACH in failed:
         text = "single tokens (decoding): the first row is right, the other rows are not"
         text += run.where()
         run.add("row-offset", text, failed[ONE_EACH])
     elif set(failed) and all(case.startswith(FAR_TOKEN) for case in failed):
-        text = f"a single token (decoding) far from 0 is not rotated to its position{run.where()}"
+        text = f"calls with a single token (decoding) far from 0 are wrong{run.where()}"
         run.add("decode-offset", text, next(iter(failed.values())))
     for case in ("repeated, unsorted positions", "int32 positions"):
         if case in failed:

@@ -132,24 +132,21 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     return matrix
 
 
-def _zero_columns(run: Run, access: TableAccess, encoding: Sinusoidal, rows: np.ndarray) -> bool:
-    """Report columns that are 0 everywhere, where all others are right; return whether so."""
-    zero = ~rows.any(axis=0)
-    if not zero.any() or not encoding.truth(access.within(np.arange(17))).value[:, zero].any():
-        return False
-    far = access.within(GENERIC[:8])
-    for positions in (access.within(np.arange(17)), far):
-        truth, seen = encoding.truth(positions), access.rows(positions)
-        if seen[:, zero].any() or (run.scores(seen, truth) > run.budget)[:, ~zero].any():
-            return False
-    words = ranges(np.flatnonzero(zero).tolist())
-    run.add(
-        "uninitialised",
-        f"columns {words} are 0 at every position; the others are right",
-        f"positions 0..16 and {far.size} others up to {far[-1]}",
-        remedy=f"Fill columns {words} too. {columns_of(encoding)}",
-    )
-    return True
+def _dead_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report columns that are the same at every position, where the declared ones are not."""
+    at = access.within(np.arange(64))
+    rows, truth = access.rows(at), encoding.truth(at).value
+    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
+    if dead.size:
+        run.add(
+            "exponent",
+            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
+            f"position: {ranges(dead.tolist())}",
+            f"column {dead[0]} is {rows[0, dead[0]]:.6g} at positions 0..63",
+            remedy=columns_of(encoding),
+            equivalent=("frequency-spacing",),
+        )
+    return bool(dead.size)
 
 
 def arrangement(
@@ -164,7 +161,7 @@ def arrangement(
     if (rows == rows[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16")
         return None
-    if _zero_rows(run, encoding, at, rows) or _zero_columns(run, access, encoding, rows):
+    if _zero_rows(run, encoding, at, rows):
         return None
     if encoding.dim % 2 and encoding.odd == "zero-pad" and _changed_step(run, access, encoding):
         return None
@@ -177,6 +174,8 @@ def arrangement(
         _single_columns(run, access, encoding)
         return None
     if found[0].size != cosines.size:
+        if _dead_columns(run, access, encoding):
+            return None
         run.add(
             "layout",
             f"{found[0].size} sine and cosine pairs were found, declared {cosines.size}",
@@ -325,17 +324,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
             f"column {int(np.argmax(misfit))} at positions 0..63",
         )
         return
-    truth = encoding.truth(at).value
-    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
-    if dead.size:
-        run.add(
-            "exponent",
-            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
-            f"position: {ranges(dead.tolist())}",
-            f"column {dead[0]} is {encoding.scale * rows[0, dead[0]]:.6g} at positions 0..63",
-            remedy=columns_of(encoding),
-            equivalent=("frequency-spacing",),
-        )
+    if _dead_columns(run, access, encoding):
         return
     odd = np.flatnonzero(~(misfit < _SINUSOID))
     if odd.size:

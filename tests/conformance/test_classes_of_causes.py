@@ -14,6 +14,7 @@ from posenc_ref import (
     RoPE,
     Sinusoidal,
     Sinusoidal2D,
+    SwinBias,
     T5Bias,
 )
 from posenc_ref.conformance import check
@@ -25,6 +26,7 @@ AXES = MultiAxisRoPE(16, sections=(2, 3, 3), layout="interleaved", spacing="rest
 SINES = Sinusoidal(16)
 TABLE = T5Bias(np.random.default_rng(0).standard_normal((32, 2)))
 ALIBI = ALiBi(2)
+SWIN = SwinBias(np.random.default_rng(1).standard_normal((15, 2)), window=(2, 3))
 
 
 def rotated(x, at, encoding=HALF):
@@ -149,6 +151,12 @@ def doubled_neighbours(q_len, k_len):
     return np.where(near, 2 * bias, bias).astype(np.float32)
 
 
+def added_to_the_first_key(q_len, k_len):
+    bias = np.array(SWIN.bias(np.arange(k_len - q_len, k_len), np.arange(k_len)))
+    bias[..., 0] += 1
+    return bias
+
+
 def tile_before(q_len, k_len):
     at = np.arange(k_len - q_len, k_len)
     start = q_len // 16 * 16
@@ -269,6 +277,8 @@ CASES = {
                       "the column used is the column - 1, where"),
     "doubled": (doubled_neighbours, TABLE, "bias",
                 "every wrong value is 2 times the declared one; wrong: query minus key 1"),
+    "added": (added_to_the_first_key, SWIN, "bias",
+              "every wrong value is the declared one + 1; wrong: key 0 of a call"),
     "tile before": (tile_before, ALIBI, "bias",
                     "queries of the last, incomplete tile of 16 have the positions of the tile "),
     "capped": (capped_product, ALIBI, "scores", "q . k is capped before the bias is added: 30 *"),
@@ -278,7 +288,7 @@ CASES = {
                    "the declared position - 512, where the index in the call is at least 512"),
     "bounded": (bounded, HALF, "apply", "the result is limited to at least -3 and at most 3"),
     "logarithmic": (logarithmic, SINES, "table", "the angles are those of log(1 + p), not of the"),
-    "columns left": (last_columns_left, SINES, "table", "columns 12-15 are 0 at every position"),
+    "columns left": (last_columns_left, SINES, "table", "4 of 16 columns are the same at every position: 12-15"),
     "halves": (halves_of_columns, Sinusoidal2D(16), "grid", "they are the declared columns 0, 2"),
     "aligned right": (aligned_right, None, "packed", "that the document is shorter than the long"),
     "steps in pairs": (steps_in_pairs, None, "decode_positions",
@@ -302,7 +312,11 @@ AUTHORS = {
     "g114": "of token (s - 1) modulo S",
     "g141": "the declared position on axis 0 - the smallest position on axis 0",
 }
-DAY = {"late rows", "steps in pairs", "later chunk", "short factors", "every sixth", "columns left"}
+#: Those of less than 0.3 s, and one with several axes.
+DAY = {
+    "late rows", "steps in pairs", "later chunk", "short factors", "every sixth", "columns left",
+    "other sines", "one head", "reversed rows", "capped", "aligned right", "added", "one less",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", by_day(CASES, DAY))
