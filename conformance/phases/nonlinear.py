@@ -73,12 +73,13 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
             remedy = f"Keep {name} in the precision of {other}."
             run.add("table-precision", text, where, remedy=remedy)
             return
-    if not fits.all() and (
-        found := other_pairs(seen, exact, slack * m) or step_of_one(seen, exact, angle, slack * m)
-    ):
-        run.add(*found[:2], where, remedy=found[2])
+    wrong = not fits.all()
+    slacks = slack * m
+    one = wrong and (other_pairs(seen, exact, slacks) or step_of_one(seen, exact, angle, slacks))
+    if one:
+        run.add(one[0], one[1], where, remedy=one[2])
         return
-    if not fits.all() and (found := function_of_position(at, cos, sin, declared)):
+    if wrong and (found := function_of_position(at, cos, sin, declared)):
         run.add("position-scale", found[0], where, remedy=found[1])
         return
     if found := value_step(run, seen, exact):

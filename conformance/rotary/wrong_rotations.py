@@ -220,9 +220,9 @@ def _reordered(encoding: Rotary) -> Iterator[Mistake]:
             f"Exchange heads and tokens of {what} with a transpose, never with a reshape.",
         )
     for words, place, name in PLACES:
-        after = lambda part, call, of=place: of(part)  # noqa: E731
+        stands = lambda part, call, of=place: of(part)  # noqa: E731
         own = f"Rotate every {name} of x by itself, and write it to its own place."
-        yield _mixed(encoding, f"{words}, in the result", _kept, after, own)
+        yield _mixed(encoding, f"{words}, in the result", _kept, stands, own)
     remedy = "Read x by its strides, or make it contiguous first (contiguous(), ascontiguousarray)."
     write = "Write the result by its own strides: an array made like x (empty_like) has the "
     write += "strides of x."

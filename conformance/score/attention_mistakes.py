@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import log, sqrt
 from typing import Any
 
@@ -283,16 +284,16 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
 def _denominators(declared: Any) -> Iterator[Mistake]:
     """Yield numbers that are added to the denominator of the softmax."""
     remedy = "Divide by the sum of the exponentials itself."
-    heads = lambda call: call.scored.q.shape[1]  # noqa: E731
+
+    def sunk(call: Attended, more: float, *, raised: bool) -> Attended:
+        sinks = np.full(call.scored.q.shape[1], log(more))
+        return call.replace(sinks=sinks, raised=raised)
+
     text = "1 is added to the denominator of the softmax, before the largest logit is subtracted"
-    change: Change = lambda call: call.replace(sinks=np.zeros(heads(call)))  # noqa: E731
-    yield _by(declared, "softmax-scale", text, change, remedy)
+    yield _by(declared, "softmax-scale", text, partial(sunk, more=1.0, raised=False), remedy)
     for more in (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
         text = f"{more:g} is added to the denominator of the softmax"
-        change = lambda call, more=more: call.replace(  # type: ignore[misc]  # noqa: E731
-            sinks=np.full(heads(call), log(more)), raised=True
-        )
-        yield _by(declared, "softmax-scale", text, change, remedy)
+        yield _by(declared, "softmax-scale", text, partial(sunk, more=more, raised=True), remedy)
 
 
 def _sink(call: Attended) -> np.ndarray:

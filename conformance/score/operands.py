@@ -56,10 +56,10 @@ def operand_changes(declared: Any) -> Iterator[Change]:
 
             yield code, f"{what} {words}", parts, f"Use the {what} as they are passed."
     for words, order in _GROUPS:
-        yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP  # type: ignore[misc]
+        yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
     for cap in CAPS if isinstance(declared, Bias) else ():
         text = f"q . k is capped before the bias is added: {cap:g} * tanh(x / {cap:g}) of it"
-        yield CAPPED, text, lambda call, c=cap: _capped(call, c), "Add the bias to q . k itself."  # type: ignore[misc]
+        yield CAPPED, text, lambda call, c=cap: _capped(call, c), "Add the bias to q . k itself."
 
 
 def _grouped(call: Scored, order: Callable[[int, int], np.ndarray]) -> Parts:
