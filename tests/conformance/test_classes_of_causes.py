@@ -288,7 +288,7 @@ CASES = {
                    "the declared position - 512, where the index in the call is at least 512"),
     "bounded": (bounded, HALF, "apply", "the result is limited to at least -3 and at most 3"),
     "logarithmic": (logarithmic, SINES, "table", "the angles are those of log(1 + p), not of the"),
-    "columns left": (last_columns_left, SINES, "table", "columns are the same at every position: 12"),
+    "columns left": (last_columns_left, SINES, "table", "columns are the same at every posit"),
     "halves": (halves_of_columns, Sinusoidal2D(16), "grid", "they are the declared columns 0, 2"),
     "aligned right": (aligned_right, None, "packed", "that the document is shorter than the long"),
     "steps in pairs": (steps_in_pairs, None, "decode_positions",
