@@ -75,9 +75,9 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
             return
     wrong = not fits.all()
     slacks = slack * m
-    one = wrong and (other_pairs(seen, exact, slacks) or step_of_one(seen, exact, angle, slacks))
-    if one:
-        run.add(one[0], one[1], where, remedy=one[2])
+    own = other_pairs(seen, exact, slacks) or step_of_one(seen, exact, angle, slacks)
+    if wrong and own is not None:
+        run.add(own[0], own[1], where, remedy=own[2])
         return
     if wrong and (found := function_of_position(at, cos, sin, declared)):
         run.add("position-scale", found[0], where, remedy=found[1])
