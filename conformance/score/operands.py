@@ -33,6 +33,13 @@ _CHANGES: tuple[tuple[str, str, _Of], ...] = (
 )
 
 
+#: Sizes of a call that are taken for the head size, in words.
+_SIZES: tuple[tuple[str, Callable[[Scored], int]], ...] = (
+    ("K), the number of keys", lambda call: call.k.shape[2]),
+    ("Q), the number of queries", lambda call: call.q.shape[2]),
+    ("H d), all channels", lambda call: call.q.shape[1] * call.q.shape[3]),
+    ("H_kv d), all channels of the keys", lambda call: call.sent[1].shape[1] * call.q.shape[3]),
+)
 #: Other key heads, from 0 to n_kv - 1, for query heads 0 to n - 1.
 _GROUPS: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
     ("query head h uses the key head h modulo H_kv", lambda n, n_kv: np.arange(n) % n_kv),
@@ -55,6 +62,10 @@ def operand_changes(declared: Any) -> Iterator[Change]:
                 return call.replace(**changed).parts()
 
             yield code, f"{what} {words}", parts, f"Use the {what} as they are passed."
+    for words, size in _SIZES:
+        change = lambda call, of=size: call.replace(scale=of(call) ** -0.5).parts()  # noqa: E731
+        right = "Scale q . k by the declared factor, whatever the sizes of the call are."
+        yield CAPPED, f"the scale of q . k is 1/sqrt({words}", change, right
     for words, order in _GROUPS:
         yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
     for cap in CAPS if isinstance(declared, Bias) else ():

@@ -64,6 +64,11 @@ def _offsets() -> Iterator[Change]:
             lambda call, name=name: _one(call, name, lambda r: -r),
             f"Reverse the sign of the relative position in the term {name}.",
         )
+        for by, words in ((1, "large"), (-1, "small")):
+            text = f"the positions of keys are 1 too {words} in the term {name}"
+            change = lambda call, n=name, by=by: _one(call, n, lambda r: r + by)  # noqa: E731
+            remedy = f"{'Subtract 1 from' if by > 0 else 'Add 1 to'} the positions of keys there."
+            yield "position-origin", text, change, remedy
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"
         remedy = "Keep the sign of key - query: take no absolute value."
