@@ -126,3 +126,21 @@ def test_a_link_leads_to_the_page_on_the_site(link, page, name, expected, source
 def test_a_link_goes_up_and_down():
     assert relative("a/b/c.md", "a/d") == "b/c.md"
     assert relative("a/b.md", "c/d/e") == "../../a/b.md"
+
+
+def test_the_list_of_models_has_each_once_under_its_family(staged):
+    text = (staged / "models/index.md").read_text(encoding="utf-8")
+    families = dict(re.findall(r"^## (.*)\n\n((?:\|.*\n)+)", text, re.MULTILINE))
+    listed = {
+        title: re.findall(r"^\| \[([^\]]+)\]\(/models/", rows, re.MULTILINE)
+        for title, rows in families.items()
+    }
+    assert sorted(name for names in listed.values() for name in names) == sorted(presets())
+    assert all(len(names) >= 3 for names in listed.values())
+    assert {"llama-4-scout", "llama-7b"} < set(listed["llama"])
+    for title, names in listed.items():
+        for name in names:
+            page = (staged / f"models/{name}.md").read_text(encoding="utf-8")
+            assert f"(/models/index.md#{title.replace(' ', '-')})" in page, name
+            others = page.partition("## Other models of the name")[2]
+            assert title == "other models" or others.count("](/models/") == len(names) - 1, name
