@@ -38,10 +38,11 @@ MOST_CHANNELS = 64
 @cache
 def examples() -> dict[type[Value], Value]:
     """Return the example of each class whose picture the book shows."""
-    kernel = numbers("conv-picture", 8, 2, 15) / 16  # GELU hides large negative sums
+    # Small numbers: GELU would hide large negative sums.
+    kernel, bias = numbers("conv-picture", 8, 2, 31) / 32, numbers("conv-picture-bias", 8) / 32
     found: list[Value] = [
         Attention(RoPE(CHANNELS, layout="half")),
-        ConvPositions((kernel,), (numbers("conv-picture-bias", 8),), groups=4),
+        ConvPositions((kernel,), (bias,), groups=4),
         MRoPEPositions(),
         XDRoPEPositions(),
         CanvasPositions(),
@@ -89,21 +90,24 @@ def weights(a: Attention, count: int, head: int, heads: int) -> Picture:
 
 
 def border(e: ConvPositions, count: int) -> Picture:
-    """Return the result of a convolution for tokens that are all 1; of a grid its channel 0."""
+    """Return how much tokens that are all 1 differ in the result from the one in the middle.
+
+    Of a grid the picture has channel 0.
+    """
     if e.num_axes == 1:
         made = np.asarray(e.convolve(np.ones((1, count, e.dim))))[0, :, :MOST_CHANNELS]
-        return Picture(
-            "border", "Result for equal tokens", "channel", "token", cells=made, cells_label="y"
-        )
-    side = max(2, int(count**0.5))
-    made = np.asarray(e.convolve(np.ones((1, side * side, e.dim)), side, side))[0, :, 0]
+        what, cells = ("channel", "token"), made - made[len(made) // 2]
+    else:
+        side = max(2, int(count**0.5))
+        made = np.asarray(e.convolve(np.ones((1, side * side, e.dim)), side, side))[0, :, 0]
+        made = made.reshape(side, side)
+        what, cells = ("column", "row"), made - made[side // 2, side // 2]
     return Picture(
         "border",
-        "Result for equal patches, channel 0",
-        "column",
-        "row",
-        cells=made.reshape(side, side),
-        cells_label="y",
+        "Result for equal tokens, minus that in the middle",
+        *what,
+        cells=cells,
+        cells_label="difference",
     )
 
 

@@ -48,7 +48,7 @@ KINDS = {
     "buckets": "the bucket of every offset",
     "logits": "the logits of queries and keys with equal content, for every query and key",
     "weights": "the logarithms of the attention weights of equal content, for every query and key",
-    "border": "the result of a convolution for equal tokens: it differs near the border only",
+    "border": "how the result of a convolution differs near the border, for equal tokens",
     "numbering": "the positions of a prompt with an image, and of the tokens after it",
     "factor": "the factor on the query at every position",
 }
