@@ -131,7 +131,7 @@ def test_rows_reach_all_three_ways(monkeypatch):
 
     def way(p):
         found = phasors._factors(p, turns, 0.0, 1.0, 1)
-        return None if found is None else found.consecutive
+        return None if found is None else found.index is None
 
     ways = {"consecutive": True, "consecutive far": True, "negative": True, "any order": False,
             "any order far": False, "fractions": None, "few": None}  # fmt: skip
