@@ -2,8 +2,8 @@
 
 The graph holds the operator ``posenc_ref::phasors``.  When the graph runs, the operator makes the
 tables from exact angles, or takes them from the cache, so positions may be tensors and lengths may
-change. The rotation is written in torch operations, which Inductor fuses; large tensors on a CPU are
-rotated by the operator ``posenc_ref::rotate``.
+change. The rotation is written in torch operations, which Inductor fuses; large tensors on a CPU
+are rotated by the operator ``posenc_ref::rotate``.
 
 Calls with positions that ``torch.func`` has wrapped (such as ``vmap``) use this module too.  It is
 imported only for such calls and while a graph is captured.

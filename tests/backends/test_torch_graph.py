@@ -207,16 +207,20 @@ def test_large_tensors_are_rotated_by_the_operator(name, dtype, rng, monkeypatch
         assert close(*both, dtype)
     free = torch.compile(lambda x: fast(x, at), fullgraph=True, backend=keep, dynamic=True)
     assert close(free(x), fast(x, at), dtype)
-    transformed = whole(lambda x: torch.func.vmap(lambda x: ready(x))(x[None]), keep)
     ready = fused(ROTARY[name]).prepare(at, like=x)
     given = x.detach().transpose(1, 2)
-    assert close(transformed(given)[0], ready(given), dtype)
+    for call in (
+        lambda x: torch.func.vmap(ready)(x),
+        torch.func.grad(lambda x: ready(x).float().square().sum()),
+        lambda x: torch.func.jvp(ready, (x,), (x + 1,))[1],
+    ):
+        assert close(whole(call)(given), call(given), dtype)
 
     class Module(torch.nn.Module):
         def forward(self, x):
             return ready(x)
 
-    program = torch.export.export(Module(), (given,))
+    program = torch.export.export(Module(), (given,), strict=True)
     assert not any("posenc_ref" in str(node.target) for node in program.graph.nodes)
 
 
