@@ -51,7 +51,7 @@ class NumpyTables:
 
     def window(self, start: int, stop: int) -> NumpyTables:
         """Return a view of rows ``start`` to ``stop``; positions must have one axis (S,)."""
-        cut = tuple(tuple([t[start:stop] for t in f]) for f in self.factors)
+        cut = tuple([tuple([t[start:stop] for t in f]) for f in self.factors])
         return NumpyTables(self.runs, self.unrotated, cut, self.dim)
 
 
@@ -150,6 +150,8 @@ def _scratch(
     The half-split layout needs one for x times the sines.  If x is narrower than the tables, the
     last one holds x and then the result, in the dtype of the tables.
     """
+    if len(factors) == 2 and x.dtype == factors[0].dtype:
+        return (np.empty(shape, x.dtype),)
     wide = factors[0].real.dtype
     halves, narrow = len(factors) == 2, x.dtype != wide
     return tuple([np.empty(shape, wide) for _ in range(halves + narrow)])
