@@ -155,9 +155,12 @@ def origin(phases: Phases, dtype: str) -> float:
     for k in turning[::-1]:
         rest = start[k] - offset * w[k]
         offset += float((rest - 2 * np.pi * np.rint(rest / (2 * np.pi))) / w[k])
-    offset = nice(offset, 4 * error)
-    off = np.angle(np.exp(1j * (start - offset * w)))
-    return offset if (np.abs(off) <= error * (1 + abs(offset))).all() else 0.0
+    # The shortest number that gives all angles.
+    for short in dict.fromkeys((nice(offset, 4 * error), nice(offset, error / 8), offset)):
+        off = np.angle(np.exp(1j * (start - short * w)))
+        if (np.abs(off) <= error * (1 + abs(short))).all():
+            return short
+    return 0.0
 
 
 def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
