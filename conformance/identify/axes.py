@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import MixedRoPE, MultiAxisRoPE, Rotary
+from posenc_ref import MixedRoPE, MultiAxisRoPE, NTKScaling, Rotary
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
@@ -19,11 +19,11 @@ from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
 from . import names as identify_names
 from .card import Card, Unidentified
 from .channels import Reading
-from .fit.measurement import Factor, Measurement, nice
+from .fit.measurement import Factor, Fit, Measurement, nice
 from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
 from .measure import origin, reach, refined, require_factor, uncertainty
-from .mixed import follows, fractions, of_heads, own_heads
+from .mixed import follows, fractions, of_heads, own_heads, partly
 from .structure import structures
 
 #: Bases of text models, vision towers and image models.
@@ -79,7 +79,8 @@ def identify(
     fields = {"sections": sections, "sign": sign, "rotary_start": first, "offset": start}
     shape = next(_shapes(access.dim, fields, measured, axis), None)
     if shape is None:
-        raise Unidentified("the channel pairs match no known layout (half, interleaved, blockwise)")
+        partly(card, structures(access.dim, measured), axis, phases, factor)
+        return
     measurement = Measurement.of(run.coarse, sign * w, phases.sigma, factor)
     card.encoding = _spaced(card, shape, measurement)
     lengths.explain(card, measurement, np.arange(w.size))
@@ -193,12 +194,21 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE | 
                 spacing="global", base=whole.base, scaling=whole.scaling, position_scale=scales[0]
             )
         each = [fit(m.part(g, scale)) for g, scale in zip(groups, scales, strict=True)]
+        if any(f.scaling != each[0].scaling for f in each):  # NTK-aware scaling of some axes
+            each = [_stretched(f, 2 * g.size) for f, g in zip(each, groups, strict=True)]
         if all(f.named and f.scaling == each[0].scaling for f in each):
             yield shape.replace(
                 spacing="restart", base=tuple(f.base for f in each), scaling=each[0].scaling,
                 position_scale=scales,
             )  # fmt: skip
     yield from fractions(shape, m)
+
+
+def _stretched(found: Fit, dim: int) -> Fit:
+    """Return NTK-aware scaling as the base that it gives."""
+    if not isinstance(found.scaling, NTKScaling):
+        return found
+    return Fit(found.base * found.scaling.factor ** (dim / (dim - 2)))
 
 
 def _scale(frequency: float, error: float) -> float:

@@ -31,8 +31,8 @@ def reach(access: Reach) -> int:
     return access.reach(_PREFIX_LEVER if access.mode == "prefix" else _LEVER)
 
 
-def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Return ``phases`` with frequencies refined at positions up to ``most``.
+def refined(tables: Tables, phases: Phases, most: int, dtype: str, least: int = 32) -> Phases:
+    """Return ``phases`` with frequencies refined at positions from ``least`` to ``most``.
 
     ``phases`` is returned unchanged if angles are not linear in the position.  Positions are powers
     of two, so that their products with a frequency are exact.
@@ -40,7 +40,7 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
     if not phases.linear:
         return phases
     w, sigma = np.array(phases.frequencies), np.array(phases.sigma)
-    for at in 2 ** np.arange(5, most.bit_length()):
+    for at in 2 ** np.arange((least - 1).bit_length(), most.bit_length()):
         try:
             cos, sin = tables(np.array([at]))
         except (Refused, Malformed):

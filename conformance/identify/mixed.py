@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,13 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Pair, Phases
 
 from .card import Card, Unidentified
 from .channels import Reading
-from .fit.measurement import Measurement, nice
+from .fit.measurement import Factor, Measurement, nice
+from .structure import Structure
 
 #: Measures the frequencies (axes, pairs) of one head.
 Measure = Callable[[Reading, int], Phases]
@@ -42,7 +43,9 @@ def own_heads(run: Run, access: Access) -> int:
     return heads if (y != y[:, :1]).any() else 0
 
 
-def of_heads(read: Reading, every: list[Any], heads: int, measure: Measure, card: Card) -> None:
+def of_heads(
+    read: Reading, every: list[Structure], heads: int, measure: Measure, card: Card
+) -> None:
     """Write the frequencies of every head to the card; ``every`` lists the possible layouts."""
     if not every:
         raise Unidentified(
@@ -61,6 +64,32 @@ def of_heads(read: Reading, every: list[Any], heads: int, measure: Measure, card
     card.facts["heads"] = f"each of {heads} heads has frequencies of its own"
     card.linear = card.linear and all(p.linear for p in phases)
     card.encoding = next(_fractions_of_heads(e, sigma), e)
+
+
+def partly(
+    card: Card, every: list[Structure], axis: np.ndarray, phases: Phases, factor: Factor
+) -> None:
+    """Write a rotation to the card in which some pairs of the layout follow no axis.
+
+    ``axis`` and ``phases`` are those of the pairs that turn.
+    """
+    if not every or factor.short != 1.0:
+        raise Unidentified("the channel pairs match no known layout (half, interleaved, blockwise)")
+    found, w = every[0], phases.frequencies
+    share = found.index / found.count
+    for base in PUBLISHED_BASES:
+        if Measurement(w, phases.sigma).agree(base**-share).all():
+            w = base**-share
+            card.relations += (
+                f"pair k of {found.count} has the frequency {base:g} ** (-k / {found.count}), if "
+                "it turns",
+            )
+            break
+    weight = np.zeros((int(axis.max()) + 1, found.count))
+    weight[axis, found.index] = w
+    start = found.fields.get("rotary_start", 0)
+    dim, layout = found.fields["head_dim"], found.fields["layout"]
+    card.encoding = MixedRoPE(dim, weight, layout=layout, rotary_start=start)
 
 
 def _fractions_of_heads(e: MixedRoPE, sigma: np.ndarray) -> Iterator[MixedRoPE]:

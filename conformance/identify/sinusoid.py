@@ -16,6 +16,7 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
+from posenc_ref.conformance.phases.precision import rounded
 from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
 from .card import Card, Unidentified
@@ -83,7 +84,22 @@ def identify(run: Run, card: Card) -> None:
                 card.encoding = found
                 card.relations += _relations(found, m)
                 return
-    raise Unidentified("no base and denominator of Sinusoidal give the frequencies")
+    card.encoding = next(_from_half_precision(plain, m), None)
+    if card.encoding is None:
+        raise Unidentified("no base and denominator of Sinusoidal give the frequencies")
+
+
+def _from_half_precision(plain: Sinusoidal, m: Measurement) -> Iterator[Sinusoidal]:
+    """Yield published tables whose frequencies, rounded to half precision, are the measured ones.
+
+    A module that is converted to half precision rounds its frequencies; the check says so.
+    """
+    for base, denominator in product(BASES, ("dim", "half-1")):
+        with suppress(ValueError):  # an invalid combination
+            found = plain.replace(base=base, denominator=denominator)
+            w = found.frequencies()[: m.w.size]
+            if any(m.agree(rounded(w, kind)).all() for kind in ("bfloat16", "float16")):
+                yield found
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import LinearScaling, MixedRoPE, MultiAxisRoPE, RoPE
+from posenc_ref import LinearScaling, LongRoPE, MixedRoPE, MultiAxisRoPE, RoPE
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.harness.implementation import Implementation
 
@@ -120,3 +120,40 @@ def test_a_linear_factor_of_many_digits():
     assert card.exact, card
     assert isinstance(card.encoding.scaling, LinearScaling)
     assert abs(card.encoding.scaling.factor / factor - 1) < 3e-7
+
+
+def test_an_axis_with_a_stretched_base():
+    """Cosmos scales the base of the time axis as NTK-aware scaling by 2 does."""
+    base = (10000.0 * 2.0 ** (12 / 10), 10000.0, 10000.0)
+    encoding = MultiAxisRoPE(32, sections=(6, 5, 5), layout="half", spacing="restart", base=base)
+    card = identify(encoding.apply, "apply", head_dim=32, axes=3)
+    assert card.encoding == encoding, card
+    assert card.rule
+
+
+def test_pairs_of_an_axis_that_is_left_out():
+    """M-RoPE of pictures alone: the pairs of the time axis do not turn."""
+    pairs = np.arange(16)
+    weight = np.where(pairs % 3 == np.array([[1], [2]]), 10000.0 ** (-pairs / 16), 0.0)
+    encoding = MixedRoPE(32, weight, layout="half")
+    card = identify(encoding.apply, "apply", head_dim=32, axes=2)
+    assert card.encoding == encoding, card
+    assert card.exact
+    assert "frequency 10000 ** (-k / 16)" in card.relations[0]
+
+
+def test_divisors_for_long_calls_of_a_function_with_an_offset():
+    """KerasHub's Phi-3 takes consecutive positions, and never a short and a long call in one."""
+    short = tuple(1.0 + 0.05 * k for k in range(8))
+    long = tuple(1.0 + 2.5 * k for k in range(8))
+    encoding = RoPE(16, layout="half", scaling=LongRoPE(short, long, 4096, factor=32.0))
+
+    def apply(x, positions):
+        at = np.asarray(positions)
+        if at.ndim != 1 or at.dtype.kind not in "iu" or (np.diff(at) != 1).any() or at.min() < 0:
+            raise ValueError("positions must be contiguous")
+        return encoding.apply(x, at)
+
+    card = identify(apply, "apply", head_dim=16)
+    assert card.encoding == encoding, card
+    assert card.exact, card
