@@ -31,7 +31,7 @@ RIGHT = ("exact", "same", "described")
 KEYS = {
     "function": "case", "library": "group", "version": "version", "surface": "surface",
     "declared": "encoding", "identified": "measured", "grade": "right", "same_numbers": "verdict",
-    "deviations": "codes", "reason": "reason", "seconds": "seconds", "card": "card",
+    "deviations": "codes", "reason": "reason", "seconds": "seconds",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.surveys.gallery import grade
 from tests.tool import tool
 
+DOCS = Path(__file__).parents[3] / "docs"
 AXES = MultiAxisRoPE(16, sections=(4, 4), layout="half")
 WEIGHT = np.where(AXES.axes() == np.arange(2)[:, None], AXES.frequencies(), 0.0)
 
@@ -99,3 +101,28 @@ def test_the_tool_writes_a_line_for_each_function(tmp_path, monkeypatch, capsys)
     ]
     assert "ZeroDivisionError" in lines[1]["reason"]
     assert capsys.readouterr().out.startswith("2 functions, 1 right: 1 exact, 0 same")
+
+
+def test_the_page_counts_the_grades_of_its_lines():
+    """The table of docs/identify.md has the numbers of docs/generated/identified.ndjson."""
+    text = (DOCS / "generated/identified.ndjson").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len({line["function"] for line in lines}) == len(lines)
+    assert all(line["reason"] for line in lines if line["grade"] not in grade.RIGHT)
+    page = (DOCS / "identify.md").read_text(encoding="utf-8")
+    assert table_of(lines) in page
+
+
+def table_of(lines):
+    """The rows of the table: one for each library and release, then the sums."""
+    groups = {}
+    for line in lines:
+        groups.setdefault(f"{line['library']} {line['version']}", []).append(line["grade"])
+    every = [*sorted(groups.items()), ("all", [g for part in groups.values() for g in part])]
+    rows = []
+    for name, grades in every:
+        right = sum(grades.count(g) for g in grade.RIGHT)
+        counts = " | ".join(str(grades.count(g)) for g in grade.GRADES)
+        share = f"{right} ({100 * right // len(grades)} %)"
+        rows.append(f"| {name} | {len(grades)} | {counts} | {share} |")
+    return "\n".join(rows)
