@@ -15,8 +15,8 @@ from posenc_ref.conformance.identify.rotary import (
     describe_pairs,
     explain,
     numbers,
-    structures,
 )
+from posenc_ref.conformance.identify.structure import structures
 
 from .angles import cleaned, fit
 from .call import Recorded
