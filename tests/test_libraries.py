@@ -25,7 +25,9 @@ def recorded():
 
 
 def test_every_library_has_releases():
-    assert set(MANIFEST["libraries"]) <= set(LIBRARIES)
+    others = {claim.library for claim in claims.claims()} - set(LIBRARIES)
+    assert others == {"torch"}  # has no adapter, but a claim with a script
+    assert set(MANIFEST["libraries"]) == set(LIBRARIES) | others
     assert len({row.name for row in ROWS}) == len(ROWS)
     for library, one in MANIFEST["libraries"].items():
         assert one.keys() <= {"releases", "packages", "pins", "python", "alone"}, library
@@ -45,6 +47,35 @@ def test_pins_replace_the_packages_of_all():
     assert first.packages == ("torch==2.9.1", "numpy==2.4.6", "a==0")
     assert second.packages == ("torch==2.9.1", "numpy==2.4.6", "a==1")
     assert (first.newest, second.newest, second.python) == (False, True, "3.11")
+
+
+def test_the_release_of_a_row_replaces_a_package_of_all():
+    manifest = {
+        "common": {"python": "3.11", "packages": ["torch==2.13.0", "numpy==2.4.6"]},
+        "libraries": {"torch": {"releases": ["2.9.1"]}},
+    }
+    (row,) = libraries.rows(manifest)
+    assert (row.name, row.packages) == ("torch 2.9.1", ("numpy==2.4.6",))
+
+
+def test_a_library_without_an_adapter_has_scripts_alone(tmp_path):
+    def verify(*_):
+        raise AssertionError("there is nothing to verify")
+
+    row = libraries.Row("made-up", "9.9", "3.11", (), newest=True, scripts=("a.py", "b.py"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(libraries, "_install", lambda *_: "")
+        patch.setattr(libraries, "_versions", lambda *_: {"python": "3.11"})
+        patch.setattr(libraries, "_verify", verify)
+        shown = BLANK.replace(kind="script", version="9.9", verdict="deviates")
+        patch.setattr(libraries, "_scripts", lambda *_: [shown.replace(label="a.py")])
+        judged = libraries.judge(row, tmp_path, tmp_path / "a.whl", [])
+    assert [o.label for o in judged.outcomes] == ["a.py"]
+    path = tmp_path / "r.ndjson"
+    libraries.write(path, {row.name: judged}, [row.name])
+    text = pages.page(read_ndjson(path), [])
+    assert "Of these only the scripts of [claims.md](claims.md) were run: made-up 9.9." in text
+    assert "## made-up" not in text
 
 
 def test_the_report_is_of_the_manifest(recorded):

@@ -32,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from posenc_ref.conformance.adapters.library import LIBRARIES  # noqa: E402
 from posenc_ref.conformance.surveys.ndjson import Recorded, read_ndjson  # noqa: E402
 from posenc_ref.conformance.surveys.ndjson_writer import recording  # noqa: E402
 from posenc_ref.conformance.surveys.record import Outcome  # noqa: E402
@@ -115,7 +116,10 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             release,
             one.get("python", common["python"]),
             _packages(
-                common["packages"], one.get("packages", ()), one.get("pins", {}).get(release, ())
+                library,
+                common["packages"],
+                one.get("packages", ()),
+                one.get("pins", {}).get(release, ()),
             ),
             release == one["releases"][-1],
             tuple(scripts.get(library, ())),
@@ -126,9 +130,13 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
     ]
 
 
-def _packages(*lists: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages of all lists; a later list replaces those of the same name."""
+def _packages(library: str, *lists: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages of all lists; a later list replaces those of the same name.
+
+    ``library`` is left out, because the row has its release.
+    """
     named = {package.partition("==")[0]: package for packages in lists for package in packages}
+    named.pop(library, None)
     return tuple(named.values())
 
 
@@ -147,7 +155,7 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
         environment["versions"] = _versions(python, uv, names)
         environment["install_seconds"] = round(time.perf_counter() - begin, 1)
         begin = time.perf_counter()
-        outcomes = _verify(row, blank, folder, python)
+        outcomes = _verify(row, blank, folder, python) if row.library in LIBRARIES else []
         outcomes += _scripts(row, blank, folder, python)
     except subprocess.TimeoutExpired:
         outcomes = [blank.replace(verdict="error", reason=f"took longer than {LIMIT} s")]

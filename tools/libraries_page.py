@@ -30,15 +30,18 @@ no certificate of a model that calls the function. A deviation is a difference f
 declaration; [claims.md](claims.md) says which ones are faults, who meets them and where they were
 reported. `not drivable` means that the adapter, which was written for the newest release, cannot
 build or call the function in this one; nothing is known of its numbers there. `our gap` means that
-no encoding of posenc_ref describes the function.
+no encoding of posenc_ref describes the function. Seconds were measured on a machine that had other
+work; they are no benchmark.
 """.strip()
 
 
 def page(recorded: Recorded, known: list[Claim]) -> str:
     """Return the page of a report; ``known`` are all claims."""
-    environments = recorded.header["environments"]
-    libraries = list(dict.fromkeys(one["library"] for one in environments))
     every = [o for o in recorded.result.outcomes if o.kind == "library"]
+    judged = {o.group for o in every}
+    environments = [one for one in recorded.header["environments"] if one["library"] in judged]
+    others = [one for one in recorded.header["environments"] if one["library"] not in judged]
+    libraries = list(dict.fromkeys(one["library"] for one in environments))
     newest = {one["library"]: one["release"] for one in environments}
     latest = [o for o in every if o.version == newest[o.group]]
     counts = _counts([o for o in latest if o.dtype != "bfloat16"])
@@ -60,6 +63,9 @@ def page(recorded: Recorded, known: list[Claim]) -> str:
     if failed:
         lines = [f"- {o.group} {o.version}: {escaped(o.reason)}" for o in failed]
         parts.append("Releases that could not be judged:\n\n" + "\n".join(lines))
+    if others:
+        named = ", ".join("{library} {release}".format(**one) for one in others)
+        parts.append(f"Of these only the scripts of [claims.md](claims.md) were run: {named}.")
     for library in libraries:
         own = [one for one in environments if one["library"] == library]
         parts += _section(library, own, [o for o in every if o.group == library and o.label], known)

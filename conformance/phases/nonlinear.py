@@ -112,6 +112,10 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
             text = f"cos and sin are approximations, off by up to {off:.3g}"
             remedy = "Use accurate cos and sin, such as numpy.cos and numpy.sin."
         run.add("amplitude", text, where, remedy=remedy)
+    elif not fits[small].all() and _coarse(np.hypot(cos - true_cos, sin - true_sin), angle):
+        text = "angles are coarse: consistent with frequencies or angles in half precision"
+        remedy = "Compute positions, frequencies and angles in float32 or better."
+        run.add("angle-precision", text, where, remedy=remedy)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         remedy = "Take cos and sin of the same angle, p * theta_k, for every pair."
         text = "cos and sin are not those of one angle p * theta"
@@ -147,6 +151,12 @@ def function_of_position(
             text = f"the angles are those of {words}, not of the position p"
             return text, f"Use the position p itself, not {words}."
     return None
+
+
+def _coarse(off: np.ndarray, angle: np.ndarray) -> bool:
+    """Return whether errors of angles below a half turn are a few half-precision roundings."""
+    near = angle <= np.pi
+    return bool((off <= 2 * _SMALL + 8 * _SMALL * angle)[near].all())
 
 
 def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:

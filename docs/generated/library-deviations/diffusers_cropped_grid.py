@@ -9,7 +9,7 @@ from diffusers.pipelines.hunyuandit.pipeline_hunyuandit import get_resize_crop_r
 height, width, base = 768 // 16, 1280 // 16, 512 // 16
 start, stop = get_resize_crop_region_for_grid((height, width), base)
 dim = 88
-cos, sin = get_2d_rotary_pos_embed(dim, (start, stop), (height, width))
+cos, sin = get_2d_rotary_pos_embed(dim, (start, stop), (height, width), output_type="pt")
 # The last dim / 2 channels are those of the row; the first of them has frequency 1.
 turned = torch.atan2(sin, cos)[::width, dim // 2].double().numpy()
 rows = np.round((np.linspace(start[0], stop[0], height) - turned) / (2 * np.pi)) * 2 * np.pi

@@ -15,3 +15,5 @@ for r in (2, -2):
     print(f"query - key = {r:2}: got     ", [round(v, 4) for v in table[row].tolist()])
     print("                 expected", [round(v, 4) for v in right[row].tolist()])
 assert torch.equal(table[length - 3], table[length + 1])  # r = 2 and r = -2
+assert torch.allclose(table[:length].double(), right[:length], atol=1e-5)  # keys before the query
+assert (table[length:] - right[length:]).abs().amax(1).min() > 0.1  # keys after it
