@@ -152,7 +152,13 @@ def test_divisors_for_long_calls_of_a_function_with_an_offset():
         at = np.asarray(positions)
         if at.ndim != 1 or at.dtype.kind not in "iu" or (np.diff(at) != 1).any() or at.min() < 0:
             raise ValueError("positions must be contiguous")
-        return encoding.apply(x, at)
+        n = int(at[-1]) + 1
+        angle = at.astype(np.float32)[:, None] * encoding.frequencies(n).astype(np.float32)
+        cos, sin = (encoding.attention_factor(n) * f(angle) for f in (np.cos, np.sin))
+        first, last = np.split(x, 2, axis=-1)
+        return np.concatenate([first * cos - last * sin, last * cos + first * sin], -1).astype(
+            x.dtype
+        )
 
     card = identify(apply, "apply", head_dim=16)
     assert card.encoding == encoding, card
