@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,14 @@ def relative_sinusoids(seen: Vectors, logits: Logits) -> TransformerXL | None:
     return maker(*arrays, sinusoid=sinusoid)  # type: ignore[no-any-return]
 
 
+def _symmetric(seen: Vectors) -> bool:
+    """Return whether keys before and after the query have the same vectors."""
+    ahead = seen.query[:, seen.r > 0]
+    before = seen.query[:, np.isin(-seen.r, seen.r[seen.r > 0])][:, ::-1]
+    slack = 64 * ROUNDOFF["float32"] * np.abs(seen.query).max()
+    return bool((np.abs(ahead - before) <= slack).all())
+
+
 def _candidates(
     seen: Vectors, heads: int, d: int, n: int
 ) -> Iterator[tuple[type[TransformerXL], Sinusoidal, np.ndarray, np.ndarray]]:
@@ -184,10 +193,9 @@ def _candidates(
         length = max(ESPnetLegacy.max_len, n)
         places = np.where(apart >= 0, apart + length - n, apart + length + 1)
         forms = [(ESPnetLegacy, places, apart != -1)]
-    widths = sorted({*_WIDTHS, d, 2 * d, heads * d})
-    for width in widths:
-        if width % 2 or _MORE * width > apart.size:
-            continue
-        for maker, places, used in forms:
+    elif seen.later and _symmetric(seen):  # the check then says that later keys are wrong
+        forms = [(TransformerXL, apart, apart >= 0)]
+    for width, (maker, places, used) in product(sorted({*_WIDTHS, d, 2 * d, heads * d}), forms):
+        if width % 2 == 0 and _MORE * width <= used.sum():
             for denominator in ("dim", "half-1") if width > 2 else ("dim",):
                 yield maker, Sinusoidal(width, denominator=denominator), places[used], used

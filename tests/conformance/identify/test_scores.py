@@ -217,12 +217,32 @@ def test_terms_by_offset_are_read_with_their_values(name):
     card = card_of(square(fn) if isinstance(encoding, ESPnetLegacy) else fn)
     assert card.exact, str(card)
     assert type(card.encoding) is type(encoding), str(card)
-    if isinstance(encoding, DeBERTa) or name == "Shaw":
+    if name == "Shaw":
         assert card.encoding == encoding
+    if isinstance(encoding, DeBERTa):  # measured times the scale, so exact only to rounding
+        for table in ("relative_keys", "relative_queries"):
+            mine, theirs = getattr(card.encoding, table), getattr(encoding, table)
+            assert (mine is None) == (theirs is None)
+            assert mine is None or np.allclose(mine, theirs, rtol=1e-6)
     if name == "Shaw by head":  # its rows are counted the other way
         assert np.array_equal(card.encoding.keys, encoding.keys[:, ::-1])
         assert card.encoding.before == 6
     assert np.isclose(card.softmax_scale, encoding.own_scale(DIM), rtol=1e-6)
+
+
+def test_relative_positions_without_a_sign_are_described():
+    """SpeechBrain's layer, whose later keys have the sinusoids of earlier ones."""
+    encoding = RELATIVE["no biases"]
+
+    def fn(q, k):
+        n = k.shape[2]
+        earlier = logits(encoding)(q, k)
+        later = logits(encoding)(q[:, :, ::-1], k[:, :, ::-1])[:, :, ::-1, ::-1]
+        return np.where(np.arange(n) > np.arange(n)[:, None], later, earlier)
+
+    card = card_of(square(fn))
+    assert isinstance(card.encoding, TransformerXL), str(card)
+    assert [f.code for f in card.deviations] == ["relative-symmetric"]
 
 
 def of_grid(encoding, tokens, scale=None):
