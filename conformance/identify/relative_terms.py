@@ -96,7 +96,7 @@ def found(logits: Logits, scale: float, shapes: dict[str, str]) -> Score | None:
         )  # fmt: skip
     if shapes.get("key") == "offsets":
         return deberta(seen, True, seen.key) if terms == {"query", "key"} else None
-    return relative_sinusoids(seen, logits)
+    return relative_sinusoids(seen, logits.run.dtype)
 
 
 def longest(logits: Logits, scale: float) -> Shaw | None:
@@ -139,7 +139,7 @@ def deberta(seen: Vectors, keys: bool, queries: np.ndarray | None) -> DeBERTa | 
     return DeBERTa(*(None if t is None else t.astype(np.float32) for t in tables))
 
 
-def relative_sinusoids(seen: Vectors, logits: Logits) -> TransformerXL | None:
+def relative_sinusoids(seen: Vectors, dtype: str) -> TransformerXL | None:
     """Return Transformer-XL's or ESPnet's encoding, whose projection gives the vectors, or None."""
     heads, count, d = seen.query.shape
     n = int(seen.r[-1]) + 1 if seen.later else count
@@ -166,7 +166,7 @@ def relative_sinusoids(seen: Vectors, logits: Logits) -> TransformerXL | None:
         again = np.einsum("hrd,hd->hr", seen.query, position)
         if np.abs(again - seen.bias).max() > _NEAR * np.abs(seen.bias).max():
             return None
-    kind = logits.run.dtype if logits.run.dtype == "float64" else "float32"
+    kind = "float64" if dtype == "float64" else "float32"
     arrays = [None if a is None else a.astype(kind) for a in (projection, content, position)]
     return maker(*arrays, sinusoid=sinusoid)  # type: ignore[no-any-return]
 

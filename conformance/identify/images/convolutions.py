@@ -32,6 +32,8 @@ def identify(run: Run, card: Card) -> None:
             break
     else:
         raise Unidentified("a token changes the result of all others: this is no convolution")
+    if kernel[0, 0].size == 1:
+        raise Unidentified("each token changes its own result alone: there are no positions")
     _require_linear(run, dim, grid, empty, np.abs(kernel).sum(axis=(1, *range(2, 2 + axes))).max())
     bias = empty[(0,) * axes]
     if (empty != bias).any():

@@ -40,9 +40,10 @@ def test_a_linear_convolution_is_read_from_its_responses(surface, encoding):
     ("fn", "words"),
     [
         (layer(4, 5).convolve, "not linear"),
+        (lambda x: 2 * x, "no positions"),
         (lambda x: x - x.mean(axis=1, keepdims=True), "no convolution"),
     ],
-    ids=["GELU", "mean"],
+    ids=["GELU", "own token", "mean"],
 )
 def test_what_is_no_linear_convolution_is_said(fn, words):
     card = identify(fn, "convolve")

@@ -24,6 +24,7 @@ from posenc_ref import (
     scores,
 )
 from posenc_ref.conformance import identify
+from posenc_ref.conformance.identify.relative_terms import Vectors, relative_sinusoids
 from tests.conformance.handwritten import rope
 from tests.night import by_day
 
@@ -230,8 +231,21 @@ def test_terms_by_offset_are_read_with_their_values(name):
     assert np.isclose(card.softmax_scale, encoding.own_scale(DIM), rtol=1e-6)
 
 
+def test_relative_sinusoids_without_a_sign_are_those_of_earlier_keys():
+    """SpeechBrain's layer gives later keys the sinusoids of earlier ones."""
+    r = np.arange(-64, 65)
+    query = np.einsum("hcd,rd->hrc", NUMBERS[0], Sinusoidal(8).table(abs(r)))
+    seen = Vectors(r, query, 0 * query, 0 * query[..., 0], later=True)
+    found = relative_sinusoids(seen, "float32")
+    assert type(found) is TransformerXL
+    wanted = TransformerXL(NUMBERS[0], sinusoid=Sinusoidal(8))
+    q, k = RANDOM.normal(size=(2, 1, 2, 9, DIM))
+    at = np.arange(9)
+    assert np.allclose(scores(found, q, k, at, at), scores(wanted, q, k, at, at), atol=1e-5)
+
+
+@pytest.mark.nightly
 def test_relative_positions_without_a_sign_are_described():
-    """SpeechBrain's layer, whose later keys have the sinusoids of earlier ones."""
     encoding = RELATIVE["no biases"]
 
     def fn(q, k):
