@@ -103,7 +103,7 @@ def _require_linear(
 def _encoding(kernel: np.ndarray, bias: np.ndarray, dtype: str) -> ConvPositions:
     """Return the layer with the most groups that the kernel has."""
     dim = len(kernel)
-    joined = kernel.reshape(dim, dim, -1).any(axis=2)
+    joined = np.asarray(kernel.reshape(dim, dim, -1).any(axis=2))
     places = np.arange(dim)
     for groups in (n for n in range(dim, 0, -1) if dim % n == 0):
         size = dim // groups
