@@ -48,7 +48,7 @@ class Vectors:
         for n in lengths:
             try:
                 bias = logits.bias(n, n)[:, [-1, 0]]
-                parts = [logits.edges(*pair, n) - bias for pair in channels]
+                parts = [logits.edges(a, b, n) - bias for a, b in channels]
                 break
             except (Refused, Malformed):
                 continue
@@ -67,7 +67,7 @@ class Vectors:
         with suppress(Refused, Malformed):
             if logits.short:
                 far = [logits.bias(1, _FAR)[:, 0]]
-                far += [logits.last(*pair, _FAR) - far[0] for pair in channels]
+                far += [logits.last(a, b, _FAR) - far[0] for a, b in channels]
                 rows = [
                     np.concatenate([y[..., :-n], x], axis=-1)
                     for y, x in zip(far, rows, strict=True)
