@@ -29,7 +29,8 @@ def identify(run: Run, card: Card) -> None:
         for probe in islice(row.probes(rule, run.settings.seed, run.driver.dtype), _FEW):
             with suppress(Refused, Malformed):
                 actual = run.driver.array(run.driver.call(*probe.arguments))
-                calls.append((probe.arguments, actual, row.judged(probe.arguments)))
+                judged = np.asarray(row.judged(probe.arguments))
+                calls.append((probe.arguments, actual, judged))
     if not calls:
         raise Unidentified("every call is refused")
 
