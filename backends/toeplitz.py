@@ -56,7 +56,7 @@ class FusedBias:
             if out is None
             else checked_shape(out, (len(row), q_len, k_len), dtype)
         )
-        row = row.astype(like.dtype, copy=False)
+        row = np.ascontiguousarray(row, like.dtype)  # learned tables have the heads last
         view = toeplitz_view(row, q_len, k_len)
         if out is None:
             return (view, f"numpy: a view of {row.size} numbers") if explain else view

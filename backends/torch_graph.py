@@ -2,7 +2,8 @@
 
 The graph holds the operator ``posenc_ref::phasors``.  When the graph runs, the operator makes the
 tables from exact angles, or takes them from the cache, so positions may be tensors and lengths may
-change. The rotation is written in torch operations, which Inductor fuses.
+change. The rotation is written in torch operations, which Inductor fuses; large tensors on a CPU
+are rotated by the operator ``posenc_ref::rotate``.
 
 Calls with positions that ``torch.func`` has wrapped (such as ``vmap``) use this module too.  It is
 imported only for such calls and while a graph is captured.
@@ -15,17 +16,19 @@ import json
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from posenc_ref import Rotary, from_dict
 from posenc_ref._namespace import to_host
 
 from .kernels.device_positions import align
 from .kernels.tensor_layouts import heads_first
-from .kernels.torch_rotary import TorchTables, written_out
+from .kernels.torch_rotary import LARGE, TorchTables, by_operator, registered, written_out
 from .kernels.torch_state import refuse_gradients
 from .rotary_tables import RotaryTables
 
 Tensor = Any
+_operator = registered()
 
 
 def call(
@@ -43,7 +46,7 @@ def call(
         raise ValueError(
             f"x must be a tensor of floats (..., S, {dim}), got {x.dtype} of shape {tuple(x.shape)}"
         )
-    result = written_out(view, _tables(source, view, positions, seq_len))
+    result = _rotated(view, _tables(source, view, positions, seq_len))
     result = heads_first(result, layout, dim, back=x)
     return result if out is None else _into(out, x, result)
 
@@ -62,8 +65,21 @@ def prepared(
         )
     else:
         tables = tables.window(start, start + count)
-    result = heads_first(written_out(view, tables), layout, tables.dim, back=x)
+    result = heads_first(_rotated(view, tables), layout, tables.dim, back=x)
     return result if out is None else _into(out, x, result)
+
+
+def _rotated(x: Tensor, tables: TorchTables) -> Tensor:
+    """Rotate by torch operations, or by the operator of eager mode.
+
+    On a CPU, Inductor takes new memory in small pages, whose page faults take longer than the
+    operator. Exported programs shall run without this package, and torch.func needs operations.
+    """
+    plain = torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+    large = x.device.type == "cpu" and not plain
+    if large and statically_known_true(x.numel() * x.element_size() >= LARGE):
+        return by_operator(x, tables, _operator)
+    return written_out(x, tables)
 
 
 def _into(out: Tensor, x: Tensor, result: Tensor) -> Tensor:

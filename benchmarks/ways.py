@@ -1,4 +1,4 @@
-"""Candidates with Numba and without, and with several threads, in one process."""
+"""Candidates with Numba and without, and limits of one or several threads, in one process."""
 
 import importlib
 import importlib.util
@@ -12,8 +12,8 @@ NUMBA = importlib.util.find_spec("numba") is not None
 #: With Numba imported, large arrays use it; the other thresholds leave them to NumPy.
 _USUAL = numba_loops.LEAST, numpy_rotary._COMPILED
 _NEVER = 2**62, 2**62
-#: The number of threads beside one.
-SEVERAL = 2
+#: The threads of all candidates, and those of a few more candidates beside one thread.
+THREADS, SEVERAL = int(os.environ["OMP_NUM_THREADS"]), 2
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
@@ -29,8 +29,27 @@ def by(numba, call):
     return run
 
 
-def multiply(x, out, several=1):
+def multiply(x, out, several=THREADS):
     """Multiply x by a number in one pass, with several threads."""
     k = np.float32(1.01)
-    parts = threads.cuts(x.shape[1], several)
-    threads.share(lambda at: np.multiply(x[:, at], k, out=out[:, at]), parts)
+    _share(lambda at: np.multiply(x[:, at], k, out=out[:, at]), x.shape[1], several)
+
+
+def copy(x, out):
+    """Copy x (B, H, S, D)."""
+    _share(lambda at: np.copyto(out[:, at], x[:, at]), x.shape[1], THREADS)
+
+
+def fill(*arrays):
+    """Write a number into all of the arrays."""
+    for out in arrays:
+        _share(lambda at, out=out: out[at].fill(1), len(out), THREADS)
+
+
+def fill_fresh(*likes):
+    """Write a number into new arrays."""
+    fill(*map(np.empty_like, likes))
+
+
+def _share(work, length, several):
+    threads.share(work, threads.cuts(length, several))

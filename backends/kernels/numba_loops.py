@@ -22,6 +22,8 @@ from .threads import share
 
 #: Below this many numbers, NumPy takes less time than compiling a loop would.
 LEAST = 2**22
+#: The rows whose indices are made at one time.
+_ROWS = 2**13
 
 
 class Columns(NamedTuple):
@@ -61,7 +63,7 @@ def write_toeplitz(row: np.ndarray, out: np.ndarray, shares: list[slice]) -> Non
 def write_phasors(
     coarse: np.ndarray,
     fine: np.ndarray,
-    index: np.ndarray,
+    rows: Callable[[slice], np.ndarray],
     cos: Columns,
     sin: Columns,
     shares: list[slice],
@@ -70,7 +72,8 @@ def write_phasors(
 
     Each of the ``shares`` of the rows is written by one thread.
 
-    Row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``.
+    Row r is ``coarse[index // len(fine)] * fine[index % len(fine)]``; ``rows`` returns the indices
+    of a slice of the rows.
     """
     loop = _loop(cos, sin)
     assert loop is not None
@@ -82,9 +85,11 @@ def write_phasors(
     one, two = cos.range, sin.range
     compiled = _compiled(loop)
 
-    def rows_of(at: slice) -> None:
-        re, im = cos.array[at], sin.array[at]
-        compiled(a, b, c, d, index[at], re, one.start, len(one), im, two.start, len(two))
+    def rows_of(share: slice) -> None:
+        for start in range(share.start, share.stop, _ROWS):
+            at = slice(start, min(start + _ROWS, share.stop))
+            re, im = cos.array[at], sin.array[at]
+            compiled(a, b, c, d, rows(at), re, one.start, len(one), im, two.start, len(two))
 
     share(rows_of, shares)
 
@@ -92,7 +97,11 @@ def write_phasors(
 def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
     one, two = cos.range, sin.range
     if one.step == two.step == 1:
-        return _separate
+        if cos.array is sin.array or len(one) != len(two):
+            return _separate
+        from .numba_tables import apart
+
+        return apart
     adjacent = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
     return _adjacent if adjacent and abs(one.start - two.start) == 1 else None
 

@@ -11,31 +11,16 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
+from .caches import second_level
 from .numba_loops import jit
+from .numba_memory import pointer, read, write
 
 #: How the numbers of a dtype are stored for the loop: :func:`_widen` tells them by the type.
 STORED = {
     "float32": np.float32, "float64": np.float64, "bfloat16": np.uint16, "float16": np.int16,
 }  # fmt: skip
-#: Positions that all heads use before the next ones: their table rows stay in the cache.
-_BLOCK = 128
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _pointer(typing: Any, address: Any, like: Any) -> Any:
-    """Return an address as a pointer to numbers of the dtype of the array ``like``.
-
-    Rows made from pointers are contiguous, whatever the strides of the array, so the compiler
-    vectorises their loops.
-    """
-    signature = numba.types.CPointer(like.dtype)(address, like)
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return signature, code
 
 
 def _widen(number: Any) -> Any:
@@ -113,31 +98,28 @@ def _rotate(
                     at = i * strides[0] + j * strides[1] + k * strides[2]
                     row = x + i * x_strides[0] + j * x_strides[1] + k * x_strides[2]
                     into = out + i * out_strides[0] + j * out_strides[1] + k * out_strides[2]
-                    if in_place:  # the compiler vectorises only if x and out are separate
-                        u = numba.carray(_pointer(row, scratch), width)
+                    if in_place:  # what is read must be no memory that is written
+                        whole = numba.carray(pointer(row, scratch), width)
                         for n in range(width):
-                            scratch[n] = u[n]
+                            scratch[n] = whole[n]
                         row = spare
                     if interleaved:
-                        u = numba.carray(_pointer(row, scratch), width)
-                        v = numba.carray(_pointer(into, scratch), width)
-                        c = numba.carray(_pointer(cos + at, like), width)
+                        u, v = pointer(row, scratch), pointer(into, scratch)
+                        c = pointer(cos + at, like)
                         for n in range(pairs):
-                            p, q = _widen(u[2 * n]), _widen(u[2 * n + 1])
-                            a, b = c[2 * n], c[2 * n + 1]
-                            v[2 * n] = _narrow(p * a - q * b, u[0])
-                            v[2 * n + 1] = _narrow(p * b + q * a, u[0])
+                            p, q = _widen(read(u, 2 * n)), _widen(read(u, 2 * n + 1))
+                            a, b = read(c, 2 * n), read(c, 2 * n + 1)
+                            write(v, 2 * n, _narrow(p * a - q * b, scratch[0]))
+                            write(v, 2 * n + 1, _narrow(p * b + q * a, scratch[0]))
                     else:
-                        u1 = numba.carray(_pointer(row, scratch), pairs)
-                        u2 = numba.carray(_pointer(row + middle, scratch), pairs)
-                        v1 = numba.carray(_pointer(into, scratch), pairs)
-                        v2 = numba.carray(_pointer(into + middle, scratch), pairs)
-                        c = numba.carray(_pointer(cos + at, like), pairs)
-                        s = numba.carray(_pointer(sin + at, like), pairs)
+                        u1, u2 = pointer(row, scratch), pointer(row + middle, scratch)
+                        v1, v2 = pointer(into, scratch), pointer(into + middle, scratch)
+                        c, s = pointer(cos + at, like), pointer(sin + at, like)
                         for n in range(pairs):
-                            p, q = _widen(u1[n]), _widen(u2[n])
-                            v1[n] = _narrow(p * c[n] - q * s[n], u1[0])
-                            v2[n] = _narrow(q * c[n] + p * s[n], u1[0])
+                            p, q = _widen(read(u1, n)), _widen(read(u2, n))
+                            a, b = read(c, n), read(s, n)
+                            write(v1, n, _narrow(p * a - q * b, scratch[0]))
+                            write(v2, n, _narrow(q * a + p * b, scratch[0]))
 
 
 def rotate(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
@@ -153,6 +135,9 @@ def rotate(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> N
     sin = cos if interleaved else factors[1]
     scratch, like = np.empty(x.shape[-1], STORED[x.dtype.name]), np.empty(0, cos.dtype)
     in_place = x.ctypes.data == out.ctypes.data
+    # All heads use as many positions as have table rows in the cache, before the next ones.  Long
+    # runs of memory matter more than this cache.
+    block = max(1, second_level() // (scratch.size * like.itemsize))
     tables = [np.broadcast_to(t, (*x.shape[:-1], t.shape[-1])) for t in (cos, sin)]
     while x.ndim < 4:
         x, out, *tables = (a[None] for a in (x, out, *tables))
@@ -168,7 +153,7 @@ def rotate(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> N
             scratch.ctypes.data,
             like,
             tuple(one.shape[a] for a in order),
-            one.shape[1] if inner else _BLOCK,
+            one.shape[1] if inner else block,
             *(a.ctypes.data for a in (one, into, c, s)),
             *(tuple(a.strides[axis] for axis in order) for a in (one, into, c)),
         )

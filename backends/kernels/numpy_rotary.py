@@ -11,7 +11,7 @@ rotated, and rounded once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,9 @@ from .threads import count, cuts, share
 _COMPILED = 2**16
 #: An array of at most this many bytes is one tile.
 _SMALL = 64 * 1024
-#: The heads of a tile, if there are so many: its rows of the tables are a quarter of the others.
-_HEADS = 4
+#: Bytes of scratch memory that all threads together take, if tiles of an eighth of the cache do not
+#: take more.
+_MOST = 2**19
 #: NumPy 2.0, whose reshape has no ``copy``.
 _NUMPY_2_0 = np.__version__.startswith("2.0.")
 
@@ -51,7 +52,7 @@ class NumpyTables:
 
     def window(self, start: int, stop: int) -> NumpyTables:
         """Return a view of rows ``start`` to ``stop``; positions must have one axis (S,)."""
-        cut = tuple(tuple([t[start:stop] for t in f]) for f in self.factors)
+        cut = tuple([tuple([t[start:stop] for t in f]) for f in self.factors])
         return NumpyTables(self.runs, self.unrotated, cut, self.dim)
 
 
@@ -77,7 +78,7 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
     """
     by, same, parts = library(x, tables), out is x, count(threads, x.nbytes)
     if parts == 1:
-        _rotate(x, tables, out, by, same)
+        _rotate(x, tables, out, by, same, parts)
         return
     # The first axis that is long enough: each thread writes memory of its own.
     lengths = x.shape[:-1]
@@ -86,7 +87,7 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
     def work(at: slice) -> None:
         index = (slice(None),) * axis + (at,)
         cut = _cut(tables, axis - x.ndim, at)
-        _rotate(x[index], cut, out[index], by, same)
+        _rotate(x[index], cut, out[index], by, same, parts)
 
     share(work, cuts(lengths[axis], parts))
 
@@ -119,7 +120,9 @@ def _cut(tables: NumpyTables, axis: int, at: slice) -> NumpyTables:
     return NumpyTables(tables.runs, tables.unrotated, factors, tables.dim)
 
 
-def _rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: bool) -> None:
+def _rotate(
+    x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: bool, threads: int
+) -> None:
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
         kind = factors[0].dtype
@@ -132,7 +135,7 @@ def _rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: 
         elif part.size * kind.itemsize <= _SMALL:
             _tile(part, factors, into, _scratch(part, factors, part.shape))
         else:
-            _tiled(part, factors, into)
+            _tiled(part, factors, into, threads)
     if not same:
         for kept in tables.unrotated:
             out[..., kept] = x[..., kept]
@@ -143,66 +146,76 @@ def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np
 
 
 def _scratch(
-    x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
+    x: np.ndarray, factors: Sequence[np.ndarray], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
     """Return uninitialised arrays for the intermediate results of one tile.
 
-    The half-split layout needs one for x times the sines.  If x is narrower than the tables, two
-    more hold x and the result in the dtype of the tables.
+    The half-split layout needs one for x times the sines.  If x is narrower than the tables, the
+    last one holds x and then the result, in the dtype of the tables.
     """
     if len(factors) == 2 and x.dtype == factors[0].dtype:
         return (np.empty(shape, x.dtype),)
     wide = factors[0].real.dtype
-    return tuple([np.empty(shape, wide) for _ in range(len(factors) + 1)])
+    halves, narrow = len(factors) == 2, x.dtype != wide
+    return tuple([np.empty(shape, wide) for _ in range(halves + narrow)])
 
 
-def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
+def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, threads: int) -> None:
     wide = factors[0].real.dtype
-    room = second_level() // 8  # x, out, scratch and tables fit in the cache together
+    # Tall tiles: a call of NumPy takes as long as dozens of rows, and long runs of memory are read
+    # faster.
+    cache = second_level()
+    size = max(cache // 8, min(cache // 2, _MOST // threads))
+    size //= len(_scratch(x, factors, (0,)))
     scratch: tuple[np.ndarray, ...] = ()
     for heads, into, tables in _planes(x, factors, out):
-        rows, width = heads.shape[1:]
-        row = width * wide.itemsize
-        tall = max(1, min(rows, room // (row * min(heads.shape[0], _HEADS))))
-        many = max(1, min(heads.shape[0], room // (row * tall)))
+        count, rows, width = heads.shape
+        room = max(1, size // (width * wide.itemsize))
+        if abs(heads.strides[0]) < abs(heads.strides[1]):  # the heads of a position lie together
+            many = min(count, room)
+            tall = min(rows, room // many)
+        else:
+            tall = min(rows, room)
+            many = min(count, room // tall)
         if not scratch:
             scratch = _scratch(x, factors, (many, tall, width))
-        for p in range(0, rows, tall):
-            here = tuple(t[..., p : p + tall, :] for t in tables)
-            for h in range(0, heads.shape[0], many):
-                tile, goal = heads[h : h + many, p : p + tall], into[h : h + many, p : p + tall]
-                mine = tuple(t[h : h + many] if t.ndim == 3 else t for t in here)
-                work = tuple(s[: tile.shape[0], : tile.shape[1]] for s in scratch)
-                _tile(tile, mine, goal, work)
+        for b in range(0, rows, 2 * tall):  # all heads use these tables before the next ones
+            for h in range(0, count, many):
+                for p in range(b, min(b + 2 * tall, rows), tall):
+                    at = slice(h, h + many), slice(p, p + tall)
+                    mine = [t[at if t.ndim == 3 else at[1]] for t in tables]
+                    _tile(heads[at], mine, into[at], scratch)
 
 
 def _tile(
-    x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, work: tuple[np.ndarray, ...]
+    x: np.ndarray,
+    factors: Sequence[np.ndarray],
+    out: np.ndarray,
+    scratch: tuple[np.ndarray, ...],
 ) -> None:
-    """Rotate one tile of x into ``out``; ``work`` is scratch memory in the dtype of the tables.
+    """Rotate one tile of x into ``out``; ``scratch`` has the dtype of the tables.
 
     If that dtype is wider than out's dtype, the result is rounded once.
     """
-    half = x.shape[-1] // 2
-    if len(factors) == 1:  # interleaved, in a narrow dtype
-        wide, result = work
-        np.copyto(wide, x)
+    shape = x.shape
+    if scratch[0].shape != shape:  # a tile at the edge
+        scratch = tuple([s[tuple(map(slice, shape))] for s in scratch])
+    result = out
+    if out.dtype != scratch[0].dtype:
+        result = scratch[-1]
+        np.copyto(result, x)
+        x = result
+    if len(factors) == 1:  # interleaved
         kind = factors[0].dtype
-        np.multiply(wide.view(kind), factors[0], out=result.view(kind))
-        np.copyto(out, result, casting="unsafe")
-        return
-    cos, sin = factors
-    crossed = work[0]
-    if len(work) == 1:
-        wide, result = x, out
+        np.multiply(x.view(kind), factors[0], result.view(kind))
     else:
-        wide, result = work[1], work[2]
-        np.copyto(wide, x)
-    np.multiply(wide, sin, out=crossed)
-    np.multiply(wide, cos, out=result)
-    halves = (*x.shape[:-1], 2, half)
-    ends = _reshaped(result, halves)
-    np.add(ends, crossed.reshape(halves)[..., ::-1, :], out=ends)
+        cos, sin = factors
+        crossed = np.multiply(x, sin, scratch[0])
+        np.multiply(x, cos, result)
+        # The last axis is contiguous: to split it takes no copy.
+        halves = (*shape[:-1], 2, shape[-1] // 2)
+        ends = result.reshape(halves)
+        np.add(ends, crossed.reshape(halves)[..., ::-1, :], ends)
     if result is not out:
         np.copyto(out, result, casting="unsafe")
 

@@ -13,6 +13,10 @@ from posenc_ref._text import shown
 
 def checked_like(out: Any, x: Array) -> Any:
     """Return ``out``; raise if the result for ``x`` cannot be written into it."""
+    if type(out) is type(x) is np.ndarray and out.shape == x.shape and out.dtype == x.dtype:
+        flags = out.flags
+        if flags.c_contiguous and flags.writeable:
+            return out
     if not is_array(out) or library(out) != library(x):
         raise TypeError(f"out must be an array like x, got {type(out).__name__}")
     if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:

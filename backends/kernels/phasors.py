@@ -26,7 +26,7 @@ from .numba_loops import Columns
 from .threads import count, cuts, share
 
 #: The most bytes of the small table of neighbouring positions.
-_BLOCK = 1024 * 1024
+_BLOCK = 2 * 1024 * 1024
 #: Entries of a block of exact angles: its thirty intermediate arrays fit in that cache too.
 _FEW = 8192
 #: An upper bound of the error of a float64 entry of amplitude 1.
@@ -144,7 +144,7 @@ def write(
     found = _factors(p, turns, offset, amplitude, sign)
     shares = _shares(p, turns, found, threads, cos.array.itemsize)
     if found is not None and numba_loops.writes_phasors(cos, sin):
-        numba_loops.write_phasors(found.coarse, found.fine, found.index, cos, sin, shares)
+        numba_loops.write_phasors(found.coarse, found.fine, found.rows, cos, sin, shares)
         return "numba"
     cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
 
@@ -169,13 +169,17 @@ def _shares(
 class _Factors:
     """Two small tables, whose products are the rows of the table of phasors.
 
-    Row r of that table is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``.
+    Row r of that table is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``; index is
+    None if it is 0, 1, 2, ...
     """
 
     coarse: np.ndarray
     fine: np.ndarray
-    index: np.ndarray
-    consecutive: bool  #: whether index is 0, 1, 2, ...
+    index: np.ndarray | None
+
+    def rows(self, at: slice) -> np.ndarray:
+        """Return the indices of some rows."""
+        return np.arange(at.start, at.stop) if self.index is None else self.index[at]
 
 
 def _factors(
@@ -183,17 +187,21 @@ def _factors(
 ) -> _Factors | None:
     """Return the two small tables, or None if angle addition does not save cosines."""
     n, pairs = p.size, turns.t1.size
-    if n == 0 or pairs == 0 or not bool((p == np.floor(p)).all()):
+    if n == 0 or pairs == 0:
         return None
-    low, high = float(p.min()), float(p.max())
-    span = high - low + 1
     step = min(_rows(pairs), max(16, isqrt(n)))
     # For fewer rows exact angles are as fast, and the rows do not depend on the other positions.
-    consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
+    consecutive = n > _rows(pairs) and _consecutive(p)
     if not consecutive:
+        if not bool((p == np.floor(p)).all()):
+            return None
+        low, high = float(p.min()), float(p.max())
+        span = high - low + 1
         step = 1 << max(6, int(np.log2(span)) // 2)
         if 2 * (step + span / step) >= n:
             return None
+    else:
+        low, high = float(p[0]), float(p[-1])
     many = int(high - low) // step + 1
     fine = _exact(np.arange(step, dtype=np.float64), turns, 0.0, amplitude, sign)
     inner = 1 << many.bit_length() // 2
@@ -201,7 +209,15 @@ def _factors(
     outer = low + step * inner * np.arange(-(-many // inner), dtype=np.float64)
     two = _exact(outer, turns, offset, 1.0, sign)
     coarse = (two[:, None] * one).reshape(-1, pairs)[:many]
-    return _Factors(coarse, fine, (p - low).astype(np.int64), consecutive)
+    return _Factors(coarse, fine, None if consecutive else (p - low).astype(np.int64))
+
+
+def _consecutive(p: np.ndarray) -> bool:
+    """Return whether ``p`` holds consecutive integers, without temporary arrays of its size."""
+    if p[0] != np.floor(p[0]) or p[-1] - p[0] != p.size - 1:
+        return False
+    parts = range(0, p.size, 2 * _FEW)
+    return all(bool((np.diff(p[a : a + 2 * _FEW + 1]) == 1).all()) for a in parts)
 
 
 def _blocks(
@@ -217,21 +233,21 @@ def _blocks(
     pairs = turns.t1.size
     if at.start == at.stop or pairs == 0:
         return
-    rows = max(1, second_level() // 8 // (16 * pairs))
+    rows = max(1, second_level() // 4 // (16 * pairs))
     few = 1 if found is None else len(found.fine)
     block = np.empty((rows, pairs), np.complex128)
     cut = slice(at.start, at.start)
     while (a := cut.stop) < at.stop:
         cut = slice(a, min(a + rows, at.stop))
-        if found is not None and found.consecutive:  # one row of the coarse table
+        if found is not None and found.index is None:  # one row of the coarse table
             cut = slice(a, min(cut.stop, a - a % few + few))
         here = block[: cut.stop - a]
         if found is None:
             here[...] = _exact(p[cut], turns, offset, amplitude, sign)
-        elif found.consecutive:
+        elif found.index is None:
             np.multiply(found.fine[a % few :][: len(here)], found.coarse[a // few], out=here)
         else:
-            high, low = np.divmod(found.index[cut], few)
+            high, low = np.divmod(found.rows(cut), few)
             np.multiply(found.fine[low], found.coarse[high], out=here)
         yield cut, here
 

@@ -3,7 +3,7 @@
 In eager mode each run of pairs is one call of the operator ``posenc_ref::rotate``.  The rotation is
 linear in x: its gradient is the same operator with negated angles and the same attention factor, so
 autograd does not save x.  In a captured graph the rotation consists of torch operations, which
-Inductor fuses into one loop; the usual ``rotate_half`` code takes twice as long.
+Inductor fuses into one loop, except for large tensors on a CPU; see :mod:`..torch_graph`.
 
 Tables are made on the host from exact angles, so autocast and half precision do not affect them.
 """
@@ -21,12 +21,14 @@ import numpy as np
 from .guard import Guard
 from .pair_runs import PairRun, unrotated
 from .torch_state import is_complex_aligned, is_transformed, not_captured, refuse_gradients
-from .torch_tiles import in_tiles
+from .torch_tiles import in_tiles, tiles
 
 Tensor = Any
 
 #: Bytes from which NumPy asks for large pages, and the alignment of torch's own tensors.
-_LARGE, _ALIGNED = 4 * 2**20, 64
+LARGE, _ALIGNED = 4 * 2**20, 64
+#: Bytes of a tensor that stays in the cache between two operations.
+_SMALL = 2**20
 
 
 @dataclass(slots=True)
@@ -91,7 +93,11 @@ def rotate(x: Tensor, tables: TorchTables) -> Tensor:
         return written_out(x, tables)
     if x.numel() == 0:
         return x.clone()
-    operator = _operator()
+    return by_operator(x, tables, registered())
+
+
+def by_operator(x: Tensor, tables: TorchTables, operator: Any) -> Tensor:
+    """Rotate by the operator that :func:`registered` returns."""
     for run, factor in zip(tables.runs, tables.factors, strict=True):
         x = operator(x, factor, run.interleaved, run.start, False)
     return x
@@ -149,7 +155,7 @@ def written_out(x: Tensor, tables: TorchTables) -> Tensor:
 _registering = Guard()
 
 
-def _operator() -> Any:
+def registered() -> Any:
     """Return the operator ``posenc_ref::rotate``; the first call registers it."""
     with _registering.lock:
         return _registered()
@@ -205,7 +211,7 @@ def _new_like(x: Tensor) -> Tensor:
     import torch
 
     size = x.numel() * x.element_size()
-    if x.device.type != "cpu" or size < _LARGE or sys.platform != "linux":
+    if x.device.type != "cpu" or size < LARGE or sys.platform != "linux":
         return torch.empty_like(x, memory_format=torch.contiguous_format)
     memory = np.empty(size + _ALIGNED, np.uint8)
     start = -memory.ctypes.data % _ALIGNED
@@ -235,13 +241,16 @@ def _rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out
         return
     sign = -1 if inverse else 1
     if not interleaved:
-        c, s = factor.unbind(0)
-        x1, x2 = x.chunk(2, dim=-1)
-        y1, y2 = out.chunk(2, dim=-1)
-        torch.mul(x1, c, out=y1).addcmul_(x2, s, value=-sign)
-        torch.mul(x2, c, out=y2).addcmul_(x1, s, value=sign)
+        cut = x.device.type == "cpu" and x.numel() * x.element_size() > _SMALL
+        parts = tiles(x, factor, -2, out) if cut else [(x, factor, out)]
+        for tile, table, goal in parts:
+            c, s = table.unbind(0)
+            x1, x2 = tile.chunk(2, dim=-1)
+            y1, y2 = goal.chunk(2, dim=-1)
+            torch.mul(x1, c, out=y1).addcmul_(x2, s, value=-sign)
+            torch.mul(x2, c, out=y2).addcmul_(x1, s, value=sign)
     elif is_complex_aligned(x) and is_complex_aligned(out):
-        by = torch.view_as_complex(factor)
+        by = torch.view_as_complex(factor.contiguous())  # made in a graph, it has other strides
         pairs, into = (torch.view_as_complex(t.unflatten(-1, (-1, 2))) for t in (x, out))
         torch.mul(pairs, by.conj() if inverse else by, out=into)
     else:

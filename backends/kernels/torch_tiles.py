@@ -1,4 +1,7 @@
-"""Rotate half-precision tensors tile by tile: widen to float32 in the cache, rotate, round once."""
+"""Rotate tensors tile by tile, so that intermediate results stay in the cache.
+
+Half-precision tiles are widened to float32, rotated, and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,42 @@ def in_tiles(
 ) -> None:
     """Call ``rotate(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
 
+    ``row`` is the position axis of ``factor``, counted from the last axis (-1).
+    """
+    import torch
+
+    scratch: Tensor = None
+    for tile, table, goal in tiles(x, factor, row, out):
+        if scratch is None or scratch[0].numel() < tile.numel():
+            scratch = torch.empty((2, tile.numel()), dtype=factor.dtype, device=x.device)
+        wide, result = scratch[:, : tile.numel()].view(2, *tile.shape).unbind(0)
+        wide.copy_(tile)
+        rotate(wide, table, result)
+        goal.copy_(result)
+
+
+def tiles(
+    x: Tensor, factor: Tensor, row: int, out: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield tiles of ``x`` (..., S, n), the rows of ``factor`` for them, and the same of ``out``.
+
     ``row`` is the position axis of ``factor``, counted from the last axis (-1).  On devices other
     than the CPU all of x is one tile, because a launch costs more than a pass through memory.
     """
     import torch
 
-    width = x.shape[-1]
-    room = _TILE // (factor.element_size() * width) if x.device.type == "cpu" else x.numel()
-    scratch: Tensor = None
+    room = x.numel()
+    if x.device.type == "cpu":  # each thread takes a part of a tile
+        room = _TILE * torch.get_num_threads() // (factor.element_size() * x.shape[-1])
     for heads, table, into in _planes(x, factor, row, out):
         count, rows = heads.shape[:2]
         tall = max(1, min(rows, room))
         many = max(1, min(count, room // tall))
-        if scratch is None or tuple(scratch.shape[1:3]) != (many, tall):
-            scratch = torch.empty((2, many, tall, width), dtype=factor.dtype, device=x.device)
         for p in range(0, rows, tall):
             here = table.narrow(row, p, min(tall, rows - p))
             for h in range(0, count, many):
-                tile = heads[h : h + many, p : p + tall]
-                wide, result = scratch[:, : tile.shape[0], : tile.shape[1]].unbind(0)
-                wide.copy_(tile)
-                rotate(wide, here, result)
-                into[h : h + many, p : p + tall].copy_(result)
+                at = slice(h, h + many), slice(p, p + tall)
+                yield heads[at], here, into[at]
 
 
 def _planes(

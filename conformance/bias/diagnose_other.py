@@ -19,6 +19,7 @@ from posenc_ref.conformance.diagnosis.measured_constants import measured_constan
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.diagnosis.relation import report_relation
 from posenc_ref.conformance.diagnosis.steps import Change
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
@@ -75,6 +76,7 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
     """
     declared = next(iter(bias_mistakes(run.encoding)))
     calls = _judged(_of_cases(declared), cases)
+    run.ledger.relate = partial(report_relation, run, calls)
     steps = partial(_steps, run.encoding, _sizes(run, calls))
     for mistake in likely(run, calls, steps()):
         if explains(run, calls, mistake):
@@ -125,16 +127,19 @@ def _steps(declared: Bias, sizes: Sizes) -> Iterator[Mistake]:
 
 def _tiles(
     declared: Bias,
-) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
+) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth | None]]]:
     """Yield the bias at positions that tiles of a kernel make."""
     for what, of_queries in (("keys", False), ("queries", True)):
         for text, place in tiled(what):
 
             def values(
                 q: np.ndarray, k: np.ndarray, place: Any = place, of_queries: bool = of_queries
-            ) -> Truth:
+            ) -> Truth | None:
                 both = (place(q), k) if of_queries else (q, place(k))
-                truth = declared.truth(*both)
+                try:
+                    truth = declared.truth(*both)
+                except (TypeError, ValueError):  # positions outside a window
+                    return None
                 return Truth(
                     truth.value, np.maximum(truth.terms, declared.truth(q, k).terms), truth.angle
                 )
@@ -165,7 +170,8 @@ def _of_cases(mistake: Mistake) -> Mistake:
     def predicts(factor: float) -> Callable[[BiasCase], Truth | None]:
         def predict(case: BiasCase) -> Truth | None:
             truth = mistake.predict((case.rows, np.arange(case.k_len)))
-            assert truth is not None
+            if truth is None:
+                return None
             value, terms = factor * truth.value, abs(factor) * truth.terms
             if case.up_to_constant:
                 value = value - value[:, np.arange(case.q_len), case.rows][..., None]

@@ -10,22 +10,24 @@ from typing import Annotated, Any
 
 import typer
 
-from posenc_ref import Encoding, from_dict
+from posenc_ref import from_dict
 from posenc_ref.conformance.external.process import HarnessError
-from posenc_ref.conformance.guide.names import encodings
+from posenc_ref.conformance.guide.names import encodings, others
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.whole import write_whole
+from posenc_ref.conformance.plots.declarations import examples
 from posenc_ref.conformance.plots.draw import drawn
 from posenc_ref.conformance.plots.encodings import KINDS, pictures
 from posenc_ref.conformance.plots.overlay import overlay
 from posenc_ref.conformance.plots.picture import Picture
 from posenc_ref.conformance.plots.reports import errors, measured, of_report
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
+from posenc_ref.encoding import Value
 
 from .check import check_command
 from .identify import identify_command
 from .options.apart import NoVerdict, Printed, Timeout, judged
-from .options.loading import UsageError, is_encoding, load_encoding
+from .options.loading import UsageError, is_encoding, load_declaration
 from .options.models import LEARNED, PART, load_described
 from .options.output import require_among, say, usage_errors
 
@@ -67,7 +69,8 @@ def plot_command(
 ) -> None:
     """Draw an encoding, a model, a judged function or a recorded report; two of them together.
 
-    An encoding without settings, such as ALiBi, is its first registered example. The pictures of
+    An encoding without settings, such as ALiBi, is its first registered example; attention layers,
+    convolutions, rules of position ids and factors on queries are drawn as well. The pictures of
     two sources are drawn together: lines in one panel, heat maps as their difference. A function is
     judged first, in a process of its own. Needs matplotlib, unless --json is given.
     """
@@ -108,18 +111,12 @@ def plot_command(
 
 def _declared(
     text: str, part: str | None, facts: Sequence[str], layer_type: str | None
-) -> list[tuple[str, Encoding]]:
-    """Return the encodings of a text, each with a title."""
-    named = {cls.__name__.lower(): cls for cls in encodings()}
-    if text.lower() in named:
-        from posenc_ref.conformance.registry import entries
-
-        cls = named[text.lower()]
-        entry = next(entry for entry in entries() if entry.encoding is cls)
-        one = next(iter(entry.examples.values()))
-        return [(f"{cls.__name__}, for example {one!r}", one)]
+) -> list[tuple[str, Value]]:
+    """Return the declarations of a text, each with a title."""
+    if example := _example(text):
+        return [(f"{type(example).__name__}, for example {example!r}", example)]
     if is_encoding(text):
-        one = load_encoding(text)
+        one = load_declaration(text)
         return [(repr(one), one)]
     model = load_described(text, part, facts, LEARNED).model
     if layer_type is not None and layer_type not in model.encodings:
@@ -131,6 +128,18 @@ def _declared(
         raise UsageError(f"{text} has no positional encoding to draw")
     several = len(own) > 1
     return [(model.name + (f", layers of type {t}" if several else ""), e) for t, e in own.items()]
+
+
+def _example(name: str) -> Value | None:
+    """Return the example of the class with this name, or None if there is no such class."""
+    from posenc_ref.conformance.registry import entries
+
+    named: dict[str, type[Value]] = {c.__name__.lower(): c for c in (*encodings(), *others())}
+    cls = named.get(name.lower())
+    if cls is None or cls in examples():
+        return examples()[cls] if cls else None
+    entry = next(entry for entry in entries() if entry.encoding is cls)
+    return next(iter(entry.examples.values()))
 
 
 def _function(target: str, encoding: str | None, timeout: float | None) -> Row:

@@ -27,7 +27,7 @@ TILED = (
 #: Divisors of variables: sizes of tiles, pages and vectors.
 DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Three conditions are combined from the first of the single ones only.
-_MOST_OF_THREE = 16
+_MOST_OF_THREE = 40
 
 
 @dataclass(frozen=True)

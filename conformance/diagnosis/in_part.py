@@ -97,9 +97,16 @@ def _shows(run: Run, one: JudgedCall, mistake: Mistake) -> bool:
     return not (wrong & (scores(run, one, predicted) > run.budget)).any()
 
 
+def names_of_axes(one: JudgedCall) -> list[tuple[str, str]]:
+    """Return the names of the axes of a result, for one index and for several."""
+    return [_AXES[letter] for letter in _letters(one)]
+
+
 def _letters(one: JudgedCall) -> str:
     if hasattr(one.facts, "arguments"):
         return "rc"[: one.actual.ndim] if one.actual.ndim < 3 else "bhsd"[-one.actual.ndim :]
+    if hasattr(one.facts, "rows") and hasattr(one.facts, "x"):  # rows of a table added to x
+        return "bsd"
     logits = hasattr(one.facts, "k_len") or hasattr(one.facts, "k")
     return ("bhqk" if logits else "bhsd")[-one.actual.ndim :]
 

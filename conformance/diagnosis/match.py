@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -15,6 +16,7 @@ from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 from .combine import IN_PART
 from .in_part import in_part
 from .mistake import Fit, JudgedCall, Mistake
+from .relation import report_relation
 from .scored import failed, fits, scores
 
 __all__ = ["explains", "failed", "fits", "judge_call", "likely", "match", "report_in_part", "worst"]
@@ -56,8 +58,9 @@ def match(
     wrong = failed(run, calls)
     if not wrong:
         return True
+    run.ledger.relate = partial(report_relation, run, calls)
     right = [one for one in calls if all(one is not w for w in wrong)]
-    partial: list[tuple[Mistake, list[JudgedCall]]] = []
+    few: list[tuple[Mistake, list[JudgedCall]]] = []
     fitted, tried, asked, refuted = [], [], 0, False
     for mistake in mistakes:
         tried.append(mistake)
@@ -70,14 +73,14 @@ def match(
             right += [one for one in more if all(one is not w for w in new)]
             again = _explained(run, wrong, right, mistake)
             if len(again) < len(wrong):
-                partial.append((_in_part(mistake), explained))
+                few.append((_in_part(mistake), explained))
                 refuted, again = True, []
             explained = again
         if explained and len(explained) == len(wrong):
             _add(run, mistake, explained, asked)
             return True
         if explained:
-            partial.append((mistake, explained))
+            few.append((mistake, explained))
         if mistake.fit is not None:
             fitted.append(mistake.fit)
     for fit in fitted:
@@ -96,7 +99,7 @@ def match(
             for mistake in together:
                 _add(run, mistake, wrong, asked)
             return True
-    chosen, left = _several(wrong, partial)
+    chosen, left = _several(wrong, few)
     some = bool(left) or refuted
     if some and parts and further is not None:
         calls = [*calls, *further()]
@@ -142,16 +145,16 @@ def placed(mistake: Mistake, words: str) -> Mistake:
 
 
 def _several(
-    wrong: list[JudgedCall], partial: list[tuple[Mistake, list[JudgedCall]]]
+    wrong: list[JudgedCall], few: list[tuple[Mistake, list[JudgedCall]]]
 ) -> tuple[list[tuple[Mistake, list[JudgedCall]]], list[JudgedCall]]:
     """Return mistakes with the calls that each explains, and the calls that none explains."""
     left, chosen = list(wrong), []
-    while partial and left:
-        gain = [sum(any(one is w for w in left) for one in found) for _, found in partial]
+    while few and left:
+        gain = [sum(any(one is w for w in left) for one in found) for _, found in few]
         best = int(np.argmax(gain))
         if not gain[best]:
             break
-        mistake, found = partial.pop(best)
+        mistake, found = few.pop(best)
         chosen.append((mistake, [w for w in left if any(one is w for one in found)]))
         left = [w for w in left if all(one is not w for one in found)]
     return chosen, left

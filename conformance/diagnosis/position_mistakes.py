@@ -26,6 +26,19 @@ QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
 )
 REVERSED_KEYS = "keys stand in the reverse order"
 
+#: Heads and batch rows of a result (B, H, S, D) that stand in other places: words, the map of the
+#: result, and the axis in words.
+PLACES: tuple[tuple[str, Callable[[np.ndarray], np.ndarray], str], ...] = tuple(
+    (f"{words} {name}{tail}", partial(move, axis), name)
+    for axis, name in ((1, "head"), (0, "batch row"))
+    for words, tail, move in (
+        ("every", " is that of the first", lambda a, x: np.broadcast_to(x.take([0], a), x.shape)),
+        ("every", " is that of the last", lambda a, x: np.broadcast_to(x.take([-1], a), x.shape)),
+        ("each", " is the one as far from the end", lambda a, x: np.flip(x, a)),
+        ("each", " is the one before it, and the first the last", lambda a, x: np.roll(x, 1, a)),
+        ("each", " is the next one, and the last the first", lambda a, x: np.roll(x, -1, a)),
+    )
+)
 #: What to do about positions that a tile of a kernel, or a short table, makes.
 WHOLE_POSITION = (
     "Use the position in the whole sequence: add the start of the tile, and do not cut it."
@@ -48,6 +61,10 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
             f"{what} of the last, incomplete tile of {n} have the positions of a whole tile that "
         )
         yield text + "ends where they end", partial(_ends_with, n)
+        text = f"{what} of the last, incomplete tile of {n} have the positions of the tile before"
+        yield text, partial(_before_last, n)
+        text = f"the last tile of {n} {what} is moved back so that it is full, but has the "
+        yield text + "positions from before the move", partial(_moved_back, n)
         text = f"{what} from {n} on have the position {n - 1}"
         yield text, lambda p, n=n: np.minimum(p, n - 1)  # type: ignore[misc]
     for bits in (8, 16):
@@ -68,6 +85,19 @@ def _ends_with(n: int, p: np.ndarray) -> np.ndarray:
     size = p[..., -1:] + 1
     start = size // n * n
     return np.where((p >= start) & (start > 0), p - (start + n - size), p)
+
+
+def _before_last(n: int, p: np.ndarray) -> np.ndarray:
+    """Return positions that are n too small in a last tile; tiles begin at the first token."""
+    start = p.shape[-1] // n * n
+    return np.where((np.arange(p.shape[-1]) >= start) & (start > 0), p - n, p)
+
+
+def _moved_back(n: int, p: np.ndarray) -> np.ndarray:
+    """Return positions that are too large in the last n tokens, by the tokens the tile lacks."""
+    size = p.shape[-1]
+    missing = -size % n * (size > n)
+    return np.where(np.arange(size) >= size - n, p + missing, p)
 
 
 #: A code, a message, and a map from right to wrong positions (S,).

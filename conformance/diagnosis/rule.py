@@ -74,8 +74,10 @@ def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) 
     if not wrong.any():
         return None
     conditions = Conditions.of(variables, wrong)
-    for of, parts in ((_short, 2), (_long, 3)):
+    for of, parts in ((_short, 2), (_long, 2), (_short, 3), (_long, 3)):
         for rule in of(used, variables, wrong):
+            if parts > 2:
+                break  # without a condition, it was tried before
             if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
                 return rule
         found = _conditional(used, variables, declared, wrong, of, conditions, parts)
@@ -140,7 +142,7 @@ def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator
     """Yield rules with a product, a quotient or a remainder."""
     variables = combined(variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
-        if np.array_equal(a * b, used):
+        if np.array_equal(a * b, used) and a.any() and b.any():
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
     yield from _divided(used, variables)
 

@@ -216,6 +216,10 @@ class Steps:
                 *((code, f"is clamped to {a} .. {b}, not to {low} .. {high}", to(a, b))
                   for a, b in ((low + 1, high), (low, high - 1), (low, high + 1), (low - 1, high),
                                (low + 1, high - 1), (low - 1, high + 1))),
+                *((code, f"is clamped to at most {b}, not to {low} .. {high}", to(-np.inf, b))
+                  for b in (high - 1, high + 1)),
+                *((code, f"is clamped to at least {a}, not to {low} .. {high}", to(a, np.inf))
+                  for a in (low - 1, low + 1)),
                 (code, f"wraps round modulo {size}, in place of being clamped",
                  lambda: (v - low) % size + low),
                 *((code, f"is clamped to {a} .. {b}, not to {low} .. {high}", to(a, b))

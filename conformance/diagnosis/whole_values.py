@@ -49,6 +49,7 @@ EACH: tuple[Row, ...] = (
     ("is replaced by its absolute value", np.abs),
     ("is replaced by minus its absolute value", lambda v: -np.abs(v)),
     ("is squared", lambda v: v * v),
+    ("is replaced by its sign", np.sign),
     ("is replaced by sign times log(1 + size)", lambda v: np.sign(v) * np.log1p(np.abs(v))),
 )
 #: In tables of sines and cosines this is the order of the two, which has a name of its own.

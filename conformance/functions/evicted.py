@@ -95,6 +95,8 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
     rows: tuple[tuple[str, str, Callable[..., Truth]], ...] = (
         ("stale-cache", "no key moves: keys after the gap keep their positions in the text",
          by(stays, lambda kept, dropped, n: 0)),
+        ("stale-cache", "the kept keys move on by the number of dropped keys",
+         by(lambda kept, dropped: dropped, back)),
         ("stale-cache", "the kept keys move back too", by(lambda kept, dropped: -dropped, back)),
         ("stale-cache", "the newest key keeps its position in the text; the others move back",
          by(stays, lambda kept, dropped, n: -dropped * (np.arange(n) < n - 1))),

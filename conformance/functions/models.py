@@ -115,6 +115,10 @@ def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
     yield Arguments("all layers", (len(model.layer_types),))
 
 
+#: Periods of layers below this one are tried.
+_PERIOD = 13
+
+
 def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     flags = np.array(pr.layers(model, len(model.layer_types)))
 
@@ -144,11 +148,23 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         for start in range(n):
             text = f"{kind} start at layer {start}, declared {odd[0]}"
             yield written(code, text, others(index % n == start))
-        for other in (n - 1, n + 1):
-            if other > 1:
+        for other in sorted({*range(2, _PERIOD)} - {n}, key=lambda m: abs(m - n)):
+            for start in (other - 1, *range(other - 1)):
                 text = f"every {other}th layer is one of the {kind}, declared every {n}th"
-                yield written(code, text, others((index + 1) % other == 0))
+                text += f"; the first is layer {start}" * (start != other - 1)
+                yield written(code, text, others(index % other == start))
     yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
+
+
+def _other_layers(
+    model: ModelEncoding, arguments: tuple[Any, ...], actual: np.ndarray
+) -> Iterator[Mistake]:
+    """Yield the layers that the function says have an encoding, as numbers."""
+    flags = np.array(pr.layers(model, len(model.layer_types)))
+    if actual.shape == flags.shape:
+        seen, own = (ranges(np.flatnonzero(v).tolist()) or "none" for v in (actual, flags))
+        text = f"the layers with an encoding are {seen}, declared {own}"
+        yield written("layer-schedule", text, lambda n: actual.astype(bool))
 
 
 def _layers_remedy(model: ModelEncoding) -> str:
@@ -290,6 +306,7 @@ MODEL_ROWS = {
         _depth,
         _layer_mistakes,
         "layer-schedule",
+        suggested=_other_layers,
         remedy=_layers_remedy,
     ),
     "softmax_scale": Plain(

@@ -41,6 +41,8 @@ def of_lengths(arguments: tuple[Any, ...]) -> Variables:
         "the start of the document": start[document],
         "the length of the document": n[document],
         "the length of the document before": before[document],
+        "the length of the longest document": 0 * document + n.max(initial=0),
+        "the tokens that the document is shorter than the longest": n.max(initial=0) - n[document],
         "the number of empty documents before": empty[document],
     }
 
@@ -55,6 +57,7 @@ def of_prompt(arguments: tuple[Any, ...]) -> Variables:
         "the length of the prompt": whole,
         "the length of the longest prompt": whole * 0 + prompt.max(initial=0),
         "the number of steps": whole * 0 + steps,
+        "the number of axes of the prompt lengths": whole * 0 + prompt.ndim,
     }
 
 
@@ -66,8 +69,10 @@ def of_shard(arguments: tuple[Any, ...]) -> Variables:
     document = np.repeat(np.arange(lengths.size), part)
     start = np.cumsum(part) - part
     none = 0 * document
+    index = np.arange(document.size) - start[document]
     return {
-        "the index in the rank's part of the document": np.arange(document.size) - start[document],
+        "the index in the rank's part of the document": index,
+        "the number of the rank's chunk": index // np.maximum(lengths // (2 * size), 1)[document],
         "the index in the rank's part": np.arange(document.size),
         "the rank": none + rank,
         "the number of ranks": none + size,

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from posenc_ref import Attention, ConvPositions, presets
+from posenc_ref import presets
 from posenc_ref.conformance.calling.conventions import NAMES
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
@@ -19,7 +19,7 @@ from posenc_ref.conformance.registry import entries
 from posenc_ref.conformance.surfaces import WORDS
 from posenc_ref.encoding import Value
 
-from .names import ALIASES, encodings, rules, scalings
+from .names import ALIASES, encodings, others, scalings
 from .overview import SHAPES, TOPICS, overview, signatures
 from .text import WIDTH, docstring, hanging, unmarked
 
@@ -46,8 +46,7 @@ def explain(name: str | None = None) -> str:
         return overview()
     if topic := find(name, TOPICS):
         return TOPICS[topic]()
-    classes = [*encodings(), *scalings(), Attention, ConvPositions, *rules()]
-    values: dict[str, type[Value]] = {c.__name__: c for c in classes}
+    values: dict[str, type[Value]] = {c.__name__: c for c in (*encodings(), *scalings(), *others())}
     surface, code = find(name, SURFACES), find(name, CODES)
     known = find(name, values) or ALIASES.get(find(name, ALIASES) or "")
     texts = [  # "slopes" is a surface and a code, "proportional" a scaling and a code

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import posenc_ref
-from posenc_ref import Encoding, PositionRule, Scaling
+from posenc_ref import Attention, ConvPositions, Encoding, PositionRule, QueryScale, Scaling
+from posenc_ref.encoding import Value
 
 #: Names of encodings and scalings in configurations and papers.
 ALIASES = {
@@ -41,6 +42,16 @@ def scalings() -> list[type[Scaling]]:
 def rules() -> list[type[PositionRule]]:
     """Return the public rules of position ids."""
     return _dataclasses(PositionRule)
+
+
+def query_scales() -> list[type[QueryScale]]:
+    """Return the public factors on queries."""
+    return _dataclasses(QueryScale)
+
+
+def others() -> list[type[Value]]:
+    """Return the public declarations that are neither an encoding nor a scaling."""
+    return [Attention, ConvPositions, *rules(), *query_scales()]
 
 
 def _dataclasses(base: type) -> list[type[Any]]:

@@ -65,6 +65,7 @@ class Ledger:
     crossings: list[Crossing] = field(default_factory=list)  #: the calls of crossed factors
     place: tuple[int, Place | None] | None = None  #: the place found from so many records
     ask: Ask | None = None  #: makes a further call, to find out where the function is wrong
+    relate: Callable[[], object] | None = None  #: the last diagnosis, if no other finds a cause
 
     def count(self, check: str, cases: int = 1) -> None:
         """Count ``cases`` judged cases of ``check``."""

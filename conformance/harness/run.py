@@ -260,6 +260,8 @@ class Run:
         self._small()
         self._floor()
         self._dtypes()
+        if self.ledger.relate is not None and self.failures and not self.report.codes:
+            self.explain(lambda run: run.ledger.relate())
         self._qualify()
         if self.driver.mutated and not self.driver.inplace:
             self.add(

@@ -129,7 +129,7 @@ def narrowed(run: Run) -> tuple[Implementation, str] | None:
     axes = driver.axes
     call = Implementation(
         lambda x, positions: found.apply(x, positions).astype(np.asarray(x).dtype),
-        "apply", run.report.subject, head_dim=dim, axes=axes,
+        "apply", run.report.subject, head_dim=dim, num_heads=found.heads, axes=axes,
     )  # fmt: skip
     return call, found.words
 

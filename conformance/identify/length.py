@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ LADDER = tuple(2**k + 1 for k in range(7, 18))
 #: Positions compared between calls of different lengths; the shortest call has only these.
 _EARLY = np.array([0, 1, 2, 4, 8, 16, 32, 63])
 _LONGEST = 2**20
+#: The positions over which `unwrap` measures a frequency.
+_SPAN = 16
 #: The tolerance, in roundings, for two calls with the same frequencies.
 _SAME = 4
 
@@ -41,6 +44,7 @@ class Lengths:
 
     def __init__(self, run: Run, access: Reach, tables: Tables, short: Phases, card: Card) -> None:
         self.run, self._tables, self.short = run, tables, short
+        self._access = access
         self.whole = access.mode in ("any", "prefix")  #: one call can have early and late positions
         self.seen: dict[int, bool] = {}  #: frequencies equal the shortest call's, by length
         self.last = 0  #: the last length before the frequencies change
@@ -130,7 +134,12 @@ class Lengths:
             return cos[: positions.size], sin[: positions.size]
 
         found = unwrap(tables, self.run.coarse)
-        return refined(tables, found, length - 2, self.run.coarse) if self.whole else found
+        if self.whole:
+            return refined(tables, found, length - 2, self.run.coarse)
+        # Differences of large angles are coarse: angles are counted from position 0 instead.
+        sigma = found.sigma + ROUNDOFF["float32"] * np.abs(found.frequencies) * length / _SPAN
+        far = replace(found, sigma=sigma, start=self.short.start)
+        return refined(self._tables, far, reach(self._access), self.run.coarse, least=length)
 
     def meets(self, length: int, w: np.ndarray, m: np.ndarray | float) -> bool:
         """Return whether a call of the given length has signed frequencies w and factor m."""
@@ -190,7 +199,8 @@ def _rules(
     if live.size < short.w.size:
         return
     # The longest call is the most exact; the frequencies may change again after the first.
-    for measured in (lengths.phases(lengths.longest), known[min(known)]):
+    longest = (lengths.phases(lengths.longest),) if lengths.whole else ()
+    for measured in (*longest, known[min(known)]):
         yield from _two_lists(encoding, start, measured, short, ROUNDOFF[lengths.run.coarse])
 
 

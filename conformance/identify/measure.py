@@ -31,8 +31,8 @@ def reach(access: Reach) -> int:
     return access.reach(_PREFIX_LEVER if access.mode == "prefix" else _LEVER)
 
 
-def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Return ``phases`` with frequencies refined at positions up to ``most``.
+def refined(tables: Tables, phases: Phases, most: int, dtype: str, least: int = 32) -> Phases:
+    """Return ``phases`` with frequencies refined at positions from ``least`` to ``most``.
 
     ``phases`` is returned unchanged if angles are not linear in the position.  Positions are powers
     of two, so that their products with a frequency are exact.
@@ -40,7 +40,7 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
     if not phases.linear:
         return phases
     w, sigma = np.array(phases.frequencies), np.array(phases.sigma)
-    for at in 2 ** np.arange(5, most.bit_length()):
+    for at in 2 ** np.arange((least - 1).bit_length(), most.bit_length()):
         try:
             cos, sin = tables(np.array([at]))
         except (Refused, Malformed):
@@ -155,9 +155,12 @@ def origin(phases: Phases, dtype: str) -> float:
     for k in turning[::-1]:
         rest = start[k] - offset * w[k]
         offset += float((rest - 2 * np.pi * np.rint(rest / (2 * np.pi))) / w[k])
-    offset = nice(offset, 4 * error)
-    off = np.angle(np.exp(1j * (start - offset * w)))
-    return offset if (np.abs(off) <= error * (1 + abs(offset))).all() else 0.0
+    # The shortest number that gives all angles.
+    for short in dict.fromkeys((nice(offset, 4 * error), nice(offset, error / 8), offset)):
+        off = np.angle(np.exp(1j * (start - short * w)))
+        if (np.abs(off) <= error * (1 + abs(short))).all():
+            return short
+    return 0.0
 
 
 def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 import posenc_ref as pr
@@ -18,9 +14,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, measure, unaliased
 from posenc_ref.conformance.rotary.judge_inputs import required_inputs
-from posenc_ref.rope import layout_pairs
 
-from . import axes as identify_axes
 from . import hints
 from . import names as identify_names
 from .card import Card, Unidentified, require_finite, require_same
@@ -28,23 +22,11 @@ from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
 from .measure import OneSide, amplitude, like_xpos, origin, require_factor, uncertainty, unequal
+from .pairs import axes as identify_axes
+from .pairs.channels import reading
+from .pairs.structure import Structure, structures
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The fields of a ``RoPE`` layout, and the index of each measured pair among its pairs."""
-
-    fields: dict[str, Any]
-    index: np.ndarray  #: all other pairs have frequency 0
-    count: int  #: the number of pairs of the layout
-
-    def measurement(self, dtype: str, phases: Phases, factor: Factor, sign: int = 1) -> Measurement:
-        """Return the frequency of every pair of the layout."""
-        w, sigma = np.zeros(self.count), np.zeros(self.count)
-        w[self.index], sigma[self.index] = sign * phases.frequencies, phases.sigma
-        return Measurement.of(dtype, w, sigma, factor)
 
 
 def identify(run: Run, card: Card) -> None:
@@ -72,7 +54,10 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
     if measured.phases is None or not measured.pairs:
         card.facts["pairs"] = measured.describe()
         raise Unidentified(_no_rotation(access, measured))
-    tables = measured.tables(access)
+    read = reading(access, measured, run.coarse)
+    if read.table:
+        card.facts["tables"] = f"each angle is repeated as for {read.table} pairs"
+    tables = read.tables(access)
     tables, phases, uneven = unequal(tables, unaliased(tables, run.coarse), run.coarse)
     every = structures(access.dim, measured)
     rest = sorted({*measured.odd, *(() if every else measured.scaled)})
@@ -87,7 +72,7 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.unknown += like_xpos(tables, access, run.coarse)
     describe_pairs(card, measured, every)
     if run.driver.axes > 1:
-        identify_axes.identify(run, access, measured, lengths, factor, card)
+        identify_axes.identify(run, access, read, lengths, factor, card)
         return
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
@@ -234,52 +219,3 @@ def _no_rotation(access: Access, measured: Measured) -> str:
     if len(measured.passed) + len(measured.scaled) == dim:
         return "channels are only scaled, not rotated"
     return "no two channels are rotated into each other"
-
-
-def structures(dim: int, measured: Measured) -> list[Structure]:
-    """Return the layouts and channel ranges that contain the measured pairs, smallest first.
-
-    Other pairs of the range must not be rotated: their frequency is 0.
-    """
-    every = []
-    found = [(p.a, p.b) for p in measured.pairs]
-    written = [(p.out_a, p.out_b) for p in measured.pairs]
-    alone = {*measured.passed, *measured.scaled}
-    for layout, count, start in dict.fromkeys(_candidates(dim, found)):
-        pairs = _pairs(layout, count, start)
-        others = {channel for pair in set(pairs) - set(found) for channel in pair}
-        inside = start >= 0 and start + 2 * count <= dim and set(found) <= set(pairs)
-        if not inside or not others <= alone:
-            continue
-        fields: dict[str, Any] = {"head_dim": dim, "layout": layout}
-        if 2 * count != dim:
-            fields |= {"rotary_dim": 2 * count, "rotary_start": start}
-        index = [pairs.index(pair) for pair in found]
-        if written != found:
-            out = "half" if layout == "interleaved" else "interleaved"
-            there = _pairs(out, count, start)
-            if [there[i] for i in index] != written:
-                continue
-            fields["output_layout"] = out
-        every.append(Structure(fields, np.array(index), count))
-    return every
-
-
-def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Yield layout, number of pairs and first channel of each candidate, fewest pairs first."""
-    first, last = min(a for a, _ in found), max(b for _, b in found)
-    apart = {b - a for a, b in found}
-    half = apart.pop() if len(apart) == 1 else 0
-    if half == len(found):
-        yield "half", half, first
-    if half == 1:
-        yield "interleaved", (last + 1 - first) // 2, first
-        yield "interleaved", dim // 2, 0
-    elif half:
-        # The channel distance is the number of pairs; the last ones may have frequency 0.
-        yield "half", half, 0 if 2 * half == dim else first
-
-
-def _pairs(layout: str, count: int, start: int) -> list[tuple[int, int]]:
-    first, second = layout_pairs(layout, count, start)
-    return list(zip(first.tolist(), second.tolist(), strict=True))

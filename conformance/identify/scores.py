@@ -23,7 +23,8 @@ from .fit.measurement import Factor
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
-from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, numbers, structures
+from .pairs.structure import structures
+from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, numbers
 
 #: The largest distance of a key from the query.
 _FARTHEST = 2**11

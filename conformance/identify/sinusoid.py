@@ -16,8 +16,10 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
+from posenc_ref.conformance.phases.precision import rounded
 from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
+from . import features
 from .card import Card, Unidentified
 from .fit.measurement import Factor, Measurement
 from .fit.sinusoids import BASES, spacings
@@ -28,6 +30,8 @@ from .table import open_table
 
 #: The most rows of a learned table.
 _MANY_ROWS = 2**16
+#: The most roundings of a frequency that is computed in half precision.
+_ROUNDINGS = 4
 
 
 def identify(run: Run, card: Card) -> None:
@@ -50,7 +54,8 @@ def identify(run: Run, card: Card) -> None:
     if columns is None and dim % 2:
         columns = quadrature(access, run.coarse, extra=True)
     if columns is None:
-        _no_sinusoids(run, card, access, dim)
+        if not _fractional(run, card):
+            _no_sinusoids(run, card, access, dim)
         return
     sines, cosines = columns
     tables = tables_of(access, columns)
@@ -74,6 +79,8 @@ def identify(run: Run, card: Card) -> None:
     fields = {"odd": odd, "offset": origin(phases, run.coarse), "scale": _scale(size, factor, dim)}
     plain = next(_arranged(dim, fields, sines, cosines), None)
     if plain is None:
+        if _fractional(run, card):
+            return
         raise Unidentified("the sine and cosine columns are neither interleaved nor concatenated")
     m = Measurement.of(run.coarse, w, phases.sigma, factor)
     for spacing in spacings(m, dim):
@@ -83,7 +90,35 @@ def identify(run: Run, card: Card) -> None:
                 card.encoding = found
                 card.relations += _relations(found, m)
                 return
-    raise Unidentified("no base and denominator of Sinusoidal give the frequencies")
+    card.encoding = next(_from_half_precision(plain, m), None)
+    if card.encoding is None:
+        raise Unidentified("no base and denominator of Sinusoidal give the frequencies")
+
+
+def _fractional(run: Run, card: Card) -> bool:
+    """Identify features of real coordinates, whose sines at integers look like other ones."""
+    trial = Card(card.subject, card.surface, card.backend, card.dtype)
+    if not features.identify(run, trial):
+        return False
+    for name in ("facts", "unknown", "linear", "frequencies", "uncertainty", "encoding"):
+        setattr(card, name, getattr(trial, name))
+    return True
+
+
+def _from_half_precision(plain: Sinusoidal, m: Measurement) -> Iterator[Sinusoidal]:
+    """Yield published tables whose frequencies were computed in half precision.
+
+    A module that is converted to half precision rounds its frequencies; the check says so.
+    """
+    for kind in ("bfloat16", "float16"):
+        if not m.agree(rounded(m.w, kind)).all():
+            continue
+        for base, denominator in product(BASES, ("dim", "half-1")):
+            with suppress(ValueError):  # an invalid combination
+                found = plain.replace(base=base, denominator=denominator)
+                w = found.frequencies()[: m.w.size]
+                if (np.abs(m.w - w) <= _ROUNDINGS * ROUNDOFF[kind] * w).all():
+                    yield found
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:

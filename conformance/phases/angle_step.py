@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .frequencies import half_precision
 from .measure import Tables, wrap
 
 #: Steps of angles, in radians, by their names: parts of a turn, and powers of 2.
-_STEPS = {
+STEPS = {
     **{f"2 pi/{2**n}, as in a table of {2**n} angles": 2 * np.pi / 2**n for n in range(6, 21)},
     **{f"2 ** -{n} rad": 2.0**-n for n in range(6, 21)},
     **{f"1/{n} rad": 1.0 / n for n in (100, 1000, 10000, 100000)},
@@ -24,7 +24,11 @@ _STEPS = {
 }
 #: The largest error of interpolated values: roundings of float32.
 _INTERPOLATED = 64 * ROUNDOFF["float32"]
-_WAYS = {"to the nearest step": np.rint, "down": np.floor, "towards 0": np.trunc}
+WAYS = {"to the nearest step": np.rint, "down": np.floor, "towards 0": np.trunc}
+#: The code, the message and the remedy.
+Found = tuple[str, str, str]
+_NAMES = ("cos", "sin")
+_OWN = "Take cos and sin of the same angle, that of the pair itself."
 
 
 def value_step(run: Run, values: np.ndarray, exact: np.ndarray) -> tuple[str, str] | None:
@@ -103,7 +107,7 @@ def frequency_step(w: np.ndarray, sigma: np.ndarray, declared: np.ndarray) -> st
     for bits in range(8, 49):
         for unit, words in ((2 * np.pi, "2 pi / "), (1.0, "1 / ")):
             step = unit * 2.0**-bits
-            for how, of in _WAYS.items():
+            for how, of in WAYS.items():
                 expected = of(declared / step) * step
                 if (np.abs(w - expected) <= 8 * sigma + 1e-9 * step).all():
                     return f"frequencies are rounded {how}, in steps of {words}2**{bits} rad"
@@ -118,8 +122,8 @@ def angle_step(run: Run, tables: Tables, declared: Declaration) -> tuple[str, st
     angle = (at + declared.origin)[:, None] * declared.frequencies
     seen = np.arctan2(sin, cos)
     slack = run.budget * (ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * np.abs(angle))
-    for name, step in _STEPS.items():
-        for how, of in _WAYS.items():
+    for name, step in STEPS.items():
+        for how, of in WAYS.items():
             misfit = np.abs(wrap(seen - of(angle / step) * step))
             # An angle at the edge of a step may be rounded to either side.
             edge = np.abs(misfit - step) <= slack
@@ -127,4 +131,68 @@ def angle_step(run: Run, tables: Tables, declared: Declaration) -> tuple[str, st
                 off = float(np.abs(wrap(seen - angle)).max())
                 text = f"angles are rounded {how}, in steps of {name}, without interpolation"
                 return text, f"angles at {at.size} positions; off by up to {off:.3g} rad"
+    return None
+
+
+def other_pairs(seen: np.ndarray, exact: np.ndarray, slack: np.ndarray) -> Found | None:
+    """Return that cos or sin, (2, S, P), is that of other pairs by one rule, None if it is not.
+
+    Every value must equal that of the pair that the rule gives.
+    """
+    count = seen.shape[-1]
+    rules = {}
+    for name, one, right in zip(_NAMES, seen, exact, strict=True):
+        for words, of in (("", np.arange(count)), *_orders(count)):
+            if (np.abs(one - right[:, of]) <= slack + slack[:, of]).all():
+                rules[name] = words
+                break
+        else:
+            return None
+    said = [f"{name} of pair k is that of pair {words}" for name, words in rules.items() if words]
+    if not said:
+        return None
+    left = [name for name, words in rules.items() if not words]
+    tail = f", {left[0]} that of pair k" if left else ""
+    return "not-a-rotation", " and ".join(said) + tail, _OWN
+
+
+def _orders(count: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield wrong pairs in words, and their indices."""
+    k = np.arange(count)
+    yield f"k - 1, modulo {count}", (k - 1) % count
+    yield f"k + 1, modulo {count}", (k + 1) % count
+    yield "k - 1, at least 0", np.maximum(k - 1, 0)
+    yield f"k + 1, at most {count - 1}", np.minimum(k + 1, count - 1)
+    yield f"{count - 1} - k", count - 1 - k
+    yield "k // 2", k // 2
+    yield f"2k modulo {count}", 2 * k % count
+    yield f"(2k + 1) modulo {count}", (2 * k + 1) % count
+    yield f"(k + {count // 2}) modulo {count}", (k + count // 2) % count
+    yield f"k modulo {max(count // 2, 1)}", k % max(count // 2, 1)
+    yield "0", 0 * k
+    yield f"{count - 1}", 0 * k + count - 1
+
+
+def step_of_one(
+    seen: np.ndarray, exact: np.ndarray, angle: np.ndarray, slack: np.ndarray
+) -> Found | None:
+    """Return that the angles of cos or of sin alone, (2, S, P), are rounded to steps, or None."""
+    right = [bool((np.abs(one - of) <= slack).all()) for one, of in zip(seen, exact, strict=True)]
+    if right[0] == right[1]:
+        return None
+    i = right.index(False)
+    other = _NAMES[1 - i]
+    for moved, said in ((0.0, ""), (np.pi / 2, " plus pi/2")):
+        function = np.sin if (i == 1) == (moved == 0.0) else np.cos
+        if i == 1 and moved:
+            continue
+        for name, step in STEPS.items():
+            for how, of in WAYS.items():
+                stepped = of((angle + moved) / step) * step
+                off = np.abs(seen[i] - function(stepped))
+                # An angle at the edge of a step may be rounded to either side.
+                if ((off <= slack) | (off <= 1.01 * step)).all() and (off <= slack).mean() > 0.98:
+                    text = f"the angles{said} of {_NAMES[i]} are rounded {how}, in steps of {name}"
+                    remedy = f"Compute {_NAMES[i]} of each angle itself, as {other}."
+                    return "angle-precision", f"{text}, those of {other} are not", remedy
     return None

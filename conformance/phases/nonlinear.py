@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import angle_step, half_values, interpolated, value_step
+from .angle_step import (
+    angle_step,
+    half_values,
+    interpolated,
+    other_pairs,
+    step_of_one,
+    value_step,
+)
 from .declaration import Declaration, unit_size
 from .frequencies import SIGMAS, shorter
 from .measure import Phases, Tables
@@ -16,6 +25,10 @@ from .position_map import REDUCTION, report_quadrants
 
 #: Errors that grow start below this one, and follow the position with this correlation, at least.
 _SMALL, _ALIKE = 2.0**-8, 0.8
+#: The least part of the errors that is a drift of the size of cos and sin.
+_DRIFTS = 1 / 64
+#: The largest error of cos and sin of a function of small positions, in float32.
+_ROUNDED = 2.0**-16
 #: An angle that is measured is less than a whole turn by some way, and not small.
 _LEAST, _MOST = 0.2, 2.0
 #: The fewest distances.
@@ -60,6 +73,15 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
             remedy = f"Keep {name} in the precision of {other}."
             run.add("table-precision", text, where, remedy=remedy)
             return
+    wrong = not fits.all()
+    slacks = slack * m
+    own = other_pairs(seen, exact, slacks) or step_of_one(seen, exact, angle, slacks)
+    if wrong and own is not None:
+        run.add(own[0], own[1], where, remedy=own[2])
+        return
+    if wrong and (found := function_of_position(at, cos, sin, declared)):
+        run.add("position-scale", found[0], where, remedy=found[1])
+        return
     if found := value_step(run, seen, exact):
         run.add("table-precision", found[0], where, remedy=found[1])
         return
@@ -100,8 +122,35 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add("not-a-rotation", text, where, remedy=remedy)
     else:
         run.add(
-            "uninitialised", "angles follow no frequency: they do not grow with the position", where
+            "uninitialised",
+            "angles follow no frequency: they are not proportional to the position",
+            where,
         )
+
+
+#: Functions that positions may go through, in words.
+_FUNCTIONS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+    ("log(1 + p)", np.log1p),
+    ("log2(1 + p)", lambda p: np.log2(1 + p)),
+    ("sqrt(p)", np.sqrt),
+    ("p ** 2", lambda p: p * p),
+    ("tanh(p)", np.tanh),
+    ("p / (1 + p)", lambda p: p / (1 + p)),
+    ("1 / (1 + p)", lambda p: 1 / (1 + p)),
+)
+
+
+def function_of_position(
+    at: np.ndarray, cos: np.ndarray, sin: np.ndarray, declared: Declaration
+) -> tuple[str, str] | None:
+    """Return that all angles are those of a function of the position, in words, and the remedy."""
+    for words, function in _FUNCTIONS:
+        angle = (function(1.0 * at) + declared.origin)[:, None] * declared.frequencies
+        right = np.exp(declared.sign * 1j * angle)
+        if np.abs(cos + 1j * sin - right).max() <= _ROUNDED:
+            text = f"the angles are those of {words}, not of the position p"
+            return text, f"Use the position p itself, not {words}."
+    return None
 
 
 def _coarse(off: np.ndarray, angle: np.ndarray) -> bool:
@@ -132,9 +181,14 @@ def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
         return
     if np.corrcoef(np.log(at), np.log(off))[0, 1] < _ALIKE:
         return
+    text = "the errors of cos and sin grow with the position, beyond those of float32 angles"
+    drift = np.abs(np.hypot(cos, sin) - 1).max(axis=1)
+    if drift[-2:].min() > max(10 * drift[0], _DRIFTS * off[-2:].max()):
+        text += ", and cos ** 2 + sin ** 2 drifts from 1: a rounded rotation is raised to a power "
+        text += "or multiplied from token to token, and no angle is computed"
     run.add(
         "angle-precision",
-        "the errors of cos and sin grow with the position, beyond those of float32 angles",
+        text,
         f"off by {off[0]:.2g} at position {at[0]}, {off[off.size // 2]:.2g} at "
         f"{at[off.size // 2]}, {off[-1]:.2g} at {at[-1]}",
         remedy="Compute the angle of each token as position * theta_k, in float32 or better: do "

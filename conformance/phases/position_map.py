@@ -20,6 +20,8 @@ REDUCTION = (
     "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, with pi in "
     "full precision."
 )
+#: The largest error of cos and sin at stretched positions, of which far ones are rounded.
+_STRETCHED = 0.1
 #: Integers that hold this many values, signed or not.
 _INTEGERS = {
     (2**8, True): "int8", (2**8, False): "uint8", (2**16, True): "int16", (2**16, False): "uint16",
@@ -45,7 +47,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
         return
     near = misfit <= 0.25
     if not (wrong & near).any():
-        large_angles(run, tables, declared)
+        large_angles(run, tables, declared) or _stretched(run, tables, declared, at, wrong)
         return
     first = int(np.argmax(wrong & near))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
@@ -65,7 +67,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
         text = f"the angles are those of {words}"
         run.add(rule.code or "wrong-row", text, evidence, remedy=remedy)
         return
-    if large_angles(run, tables, declared):
+    if large_angles(run, tables, declared) or _stretched(run, tables, declared, at, wrong):
         return
     early = wrong & (at <= 60)  # negative positions are decoded in this range
     if near[wrong].all() or (early.any() and (misfit[early] <= 0.05).all()):
@@ -77,6 +79,39 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
             remedy="Use the angles of the position itself"
             + f"; right already: positions {_some(at[~wrong])}." * bool((~wrong).any()),
         )
+
+
+def _stretched(
+    run: Run, tables: Tables, declared: Declaration, at: np.ndarray, wrong: np.ndarray
+) -> bool:
+    """Report positions that are stretched from a power of two on; return whether they are.
+
+    Positions on both sides of the bound, and further away, could refute it.
+    """
+    first = int(at[wrong].min())
+    last = int(at[~wrong & (at < first)].max(initial=0))
+    bounds = [2**n for n in range(5, 20) if last <= 2**n <= first] + [1000, 10000, 100000]
+    for bound in (b for b in bounds if last <= b <= first):
+        more = bound + np.array([-2, -1, 1, 2, 3, 7, 33, 130])
+        every = np.unique(np.r_[at, more[more <= run.ledger.highest]])
+        cos, sin = unit_size(tables, every, declared)
+        for factor in (0.5, 0.25, 0.125, 2.0, 4.0, 8.0):
+            by = f"/ {1 / factor:g}" if factor < 1 else f"* {factor:g}"
+            for words, used in (
+                (f"{bound} + (p - {bound}) {by}", bound + (every - bound) * factor),
+                (f"p {by}", every * factor),
+            ):
+                used = np.where(every < bound, every, used)
+                angle = (used + declared.origin)[:, None] * declared.frequencies
+                if np.abs(cos + 1j * sin - np.exp(1j * angle)).max() < _STRETCHED:
+                    run.add(
+                        "position-scale",
+                        f"positions p from {bound} on are replaced by {words}",
+                        f"{every.size} positions up to {every[-1]}, on both sides of {bound}",
+                        remedy=f"Use the position itself from {bound} on too, unscaled.",
+                    )
+                    return True
+    return False
 
 
 def _wrapped(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ from posenc_ref.conformance.harness.run import Run
 
 from .decode import Decoder
 
+#: How many wrong tokens of a long call are decoded.
+_SOME = 64
 #: Positions up to this one, or twice the largest declared one, are candidates.
 _REACH = 4160
 #: The most tokens of a call that are decoded, and the most wrong calls.
@@ -57,6 +59,7 @@ class _Seen:
     one: JudgedCall
     used: np.ndarray  #: (B, H, S)
     variables: Variables
+    known: np.ndarray | None = None  #: which positions are known; None: all
 
 
 def name_positions(
@@ -75,8 +78,8 @@ def name_positions(
     small = [one for one in wrong if _count(run, one) <= _TOKENS][:_CALLS]
     reach = _reach(calls)
     known = []
-    for one in small:
-        if (found := _decoded(run, one, reach)) is None:
+    for one in small or wrong[:1]:  # of a long call, the positions of some tokens
+        if (found := _decoded(run, one, reach, some=not small)) is None:
             return False
         known.append(found)
     if not known:
@@ -111,6 +114,8 @@ def name_positions(
             values={"measured": words},
         )
         return True
+    if not small:
+        return False
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
     count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
     listed = "; ".join(_listed(s) for s in known[:2] if s.one in wrong)
@@ -147,11 +152,15 @@ def _formula(known: Sequence[_Seen], noun: str) -> str:
 
 
 def _flat(seen: Sequence[_Seen]) -> dict[str, np.ndarray]:
-    """Return the variables of all tokens of the calls."""
+    """Return the variables of all tokens of the calls whose positions are known."""
     names = seen[0].variables.keys()
-    return {
-        n: np.concatenate([np.ravel(_wide(s.variables[n], s.one)) for s in seen]) for n in names
-    }
+    return {n: np.concatenate([_known(s, s.variables[n]) for s in seen]) for n in names}
+
+
+def _known(seen: _Seen, values: np.ndarray) -> np.ndarray:
+    """Return the values of the tokens whose positions are known, in one row."""
+    values = _wide(values, seen.one)
+    return np.ravel(values if seen.known is None else values[seen.known])
 
 
 def _code_of_lines(run: Run, wrong: Sequence[JudgedCall]) -> str:
@@ -220,9 +229,30 @@ def _count(run: Run, one: JudgedCall) -> int:
     return int(wrong.any(axis=1).sum() if (wrong == wrong[:, :1]).all() else wrong.sum())
 
 
-def _decoded(run: Run, one: JudgedCall, reach: int) -> _Seen | None:
+def _decoded(run: Run, one: JudgedCall, reach: int, *, some: bool = False) -> _Seen | None:
+    variables = one.facts.variables()
+    if some:
+        found = _some_decoded(run, one, reach)
+        return None if found is None else _Seen(one, found[0], variables, found[1])
     used = decode(run, one, reach)
-    return None if used is None else _Seen(one, used, one.facts.variables())
+    return None if used is None else _Seen(one, used, variables)
+
+
+def _some_decoded(run: Run, one: JudgedCall, reach: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the positions (B, H, S), and which are known: those of right and of some wrong tokens.
+
+    Of the wrong tokens, the first and the last are decoded, and others between them.
+    """
+    off = np.asarray((scores(run, one, one.truth) > run.budget).any(axis=-1))
+    where = np.argwhere(off)
+    chosen = np.zeros(off.shape, bool)
+    at = np.unique(np.linspace(0, len(where) - 1, _SOME).astype(int))
+    chosen[tuple(where[at].T)] = True
+    left = off & ~chosen
+    # The tokens that are left out count as right, so that they are not decoded.
+    actual = np.where(left[..., None], one.truth.value, one.actual)
+    used = decode(run, replace(one, actual=actual), reach)
+    return None if used is None else (used, ~left)
 
 
 def _right(one: JudgedCall) -> _Seen:
@@ -254,7 +284,7 @@ def _listed(s: _Seen) -> str:
 
 def _rule(seen: Sequence[_Seen]) -> Rule | None:
     flat = _flat(seen)
-    used = np.concatenate([s.used.ravel() for s in seen])
+    used = np.concatenate([_known(s, s.used) for s in seen])
     # Tokens that agree in everything count once.
     once = np.unique(np.stack([used, *flat.values()]), axis=1)
     return find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)

@@ -1,4 +1,4 @@
-"""The pictures of an encoding, each computed by the specification."""
+"""The pictures of an encoding or another declaration, each computed by the specification."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import (
+    Attention,
     AxialLearned,
+    Bias,
     BoxSine,
+    ConvPositions,
     Encoding,
     ForgettingBias,
     FourierFeatures,
@@ -18,11 +21,15 @@ from posenc_ref import (
     Learned,
     MixedRoPE,
     MultiAxisRoPE,
+    PositionRule,
     RoPE,
+    Score,
     T5Bias,
 )
 from posenc_ref.conformance.configurations.plan import trained_length
+from posenc_ref.encoding import Value
 
+from . import declarations
 from .picture import Line, Picture
 
 #: The positions or tokens that a picture shows, unless the encoding has fewer or more are asked.
@@ -40,18 +47,22 @@ KINDS = {
     "distances": "the bias of several heads, by the offset of the key",
     "buckets": "the bucket of every offset",
     "logits": "the logits of queries and keys with equal content, for every query and key",
+    "weights": "the logarithms of the attention weights of equal content, for every query and key",
+    "border": "how the result of a convolution differs near the border, for equal tokens",
+    "numbering": "the positions of a prompt with an image, and of the tokens after it",
+    "factor": "the factor on the query at every position",
 }
 
 
-def pictures(encoding: Encoding, length: int | None = None, head: int = 0) -> list[Picture]:
-    """Return the pictures of an encoding.
+def pictures(value: Value, length: int | None = None, head: int = 0) -> list[Picture]:
+    """Return the pictures of an encoding or another declaration.
 
     Parameters
     ----------
-    encoding : Encoding
-        The encoding.
+    value : Encoding, Attention, ConvPositions, PositionRule or QueryScale
+        What is drawn.
     length : int, optional
-        How many positions or tokens to show.
+        How many positions or tokens to show; the prompt of a rule has its own.
     head : int
         The head of a heat map.
 
@@ -62,8 +73,26 @@ def pictures(encoding: Encoding, length: int | None = None, head: int = 0) -> li
     """
     if length is not None and not 2 <= length <= MOST_CELLS * MOST_CELLS:
         raise ValueError(f"length must be from 2 to {MOST_CELLS * MOST_CELLS}, got {length}")
-    of_family = {"rotary": _rotary, "table": _table, "bias": _bias, "score": _score}
-    return list(of_family[encoding.family](encoding, length, head))
+    if isinstance(value, Encoding):
+        of_family = {"rotary": _rotary, "table": _table, "bias": _bias, "score": _score}
+        return list(of_family[value.family](value, length, head))
+    if isinstance(value, Attention):
+        return [_attention(value, length, head)]
+    if isinstance(value, ConvPositions):
+        return [declarations.border(value, _cut(length))]
+    if isinstance(value, PositionRule):
+        return [declarations.numbering(value)]
+    return [declarations.factor(value, length)]
+
+
+def _attention(a: Attention, length: int | None, head: int) -> Picture:
+    e: Any = a.encoding
+    heads, tokens = getattr(e, "heads", None) or 1, None
+    if isinstance(e, Bias):
+        heads, tokens = e.num_heads, getattr(e, "tokens", None) or _tokens_of(e)
+    elif isinstance(e, Score):
+        tokens = e.rows
+    return declarations.weights(a, _cut(length, tokens), _head(head, heads), heads)
 
 
 def _cut(length: int | None, most: int | None = None) -> int:

@@ -6,13 +6,18 @@ import html
 from collections.abc import Sequence
 
 from posenc_ref.conformance.surveys.ndjson import Recorded
-from posenc_ref.conformance.surveys.ndjson_markdown import markdown
+from posenc_ref.conformance.surveys.ndjson_markdown import EMOJI, markdown
 
 from .draw import drawn
 from .reports import errors, measured
 
 #: The most functions in one picture.
 MOST = 7
+#: The sign of each verdict: fonts without emoji have these, and a printer shows them.
+_SIGNS = {
+    "conforms": "✓", "deviates": "✗", "inconclusive": "?", "error": "!", "skipped": "–",
+    "expected": "(✓)", "unexpected": "✗",
+}  # fmt: skip
 _HEAD = """\
 <!doctype html>
 <html lang="en">
@@ -55,6 +60,8 @@ def page(recorded: Sequence[Recorded]) -> str:
         ) from error
     # Foreign text in the Markdown is escaped; the only tag that it has is <sub>.
     text = MarkdownIt("commonmark").enable("table").render(markdown(recorded))
+    for verdict, emoji in EMOJI.items():
+        text = text.replace(f"<td>{emoji}</td>", f"<td>{_SIGNS[verdict]}</td>")
     text = text.replace("<table>", '<div class="wide" tabindex="0"><table>')
     text = text.replace("</table>", "</table></div>")
     return f"{_HEAD}{text}{''.join(_figures(recorded))}</main>\n</body>\n</html>\n"

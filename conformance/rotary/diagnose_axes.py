@@ -7,6 +7,7 @@ import numpy as np
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.probes import grid, unit_pairs
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
@@ -14,6 +15,7 @@ from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistakes
 
+from . import turned
 from .judge_axes import AxisPhases, declared_axes, measure
 from .sections import assignment, report_sections
 
@@ -29,12 +31,14 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return True
     found = measure(run, encoding.num_axes, encoding.head_dim, measured.pairs, encoding.sign)
     if not found.linear:
-        return _torn(run)
+        return turned.on_axes(run, encoding) or _torn(run, encoding, measured)
     if _offsets(run, encoding, found):
         return True
     # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
     least = np.abs(nonzero_frequencies(encoding)).min()
     follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
+    if (follows.sum(axis=0) > 1).any() and turned.on_axes(run, encoding):
+        return True
     return (
         report_sections(run, encoding, follows, wanted)
         or _by_size(run, encoding, measured)
@@ -42,16 +46,55 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     )
 
 
-def _torn(run: Run) -> bool:
-    """Report pairs whose two channels follow different axes; return whether there are any."""
+def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report pairs whose channels, or cos and sin, follow different axes; return whether any do.
+
+    The axis of each is found in a call whose positions differ on all axes, and must predict it.
+    """
     if any(f.check != "axes" and "rolled" not in f.case for f in run.failures):
         return False
+    count, wanted = encoding.num_axes, declared_axes(encoding)
+    positions = np.random.default_rng(run.settings.seed).integers(1, _FAR, (count, _TOKENS))
+    if not run.settings.allows(_FAR):
+        positions %= 30
+    first, second = (
+        run.driver.apply(
+            unit_pairs((1, 1, _TOKENS, encoding.head_dim), np.array(c)), positions[:, None]
+        )[0, 0]
+        for c in ([p.a for p in measured.pairs], [p.b for p in measured.pairs])
+    )
+    a, b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
+    angles = (positions[..., None] + encoding.offset) * nonzero_frequencies(encoding)
+    m, sign = encoding.attention_factor(), encoding.sign
+    cos, sin = m * np.cos(angles), sign * m * np.sin(angles)
+    slack = run.budget * ROUNDOFF[run.coarse] * (1 + np.abs(angles).max(axis=(0, 1)))
+    parts = {
+        "the first channel": ((cos, first[:, a]), (-sin, second[:, a])),
+        "the second channel": ((sin, first[:, b]), (cos, second[:, b])),
+        "cos": ((cos, first[:, a]), (cos, second[:, b])),
+        "sin": ((sin, first[:, b]), (-sin, second[:, a])),
+    }
+    found = {}
+    for name, of in parts.items():
+        off = np.maximum(*(np.abs(t - seen).max(axis=1) for t, seen in of))
+        own = (off <= slack)[wanted, np.arange(wanted.size)]  # the declared one, if it is possible
+        if (off.min(axis=0) <= slack).all():
+            found[name] = np.where(own, wanted, np.argmin(off, axis=0))
+    both = [names for names in (("the first channel", "the second channel"), ("cos", "sin"))
+            if all(name in found for name in names)]  # fmt: skip
+    said = [
+        f"{name} of pairs {ranges(at.tolist())} follows axis {axis}"
+        for name in (both[0] if both else ())
+        for axis in range(count)
+        if (at := np.flatnonzero((found[name] == axis) & (wanted != axis))).size
+    ]
+    text = "the two channels of a pair follow different axes"
     run.add(
         "sections",
-        "the two channels of a pair follow different axes",
+        f"{text}: {', '.join(said)}" if said else f"consistent with: {text}",
         "pairs are not rotated if one axis changes alone; they are if all positions are equal",
         equivalent=("mixed-layout",),
-        remedy=assignment(run.encoding)
+        remedy=assignment(encoding)
         + " Both channels of a pair follow its axis: assign axes to pairs, then repeat the angles "
         "for both channels.",
     )
@@ -221,6 +264,8 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
 
 #: The sizes of two grids, and a grid that can be divided into blocks of 2 x 2.
 _SIZES, _GRID = (5, 9), (6, 10)
+#: The tokens of the call that tells the axes of channels apart, and the bound of its positions.
+_TOKENS, _FAR = 7, 1000
 #: Differences of cos and sin, and of scales, above this one are no rounding.
 _SCALED = 1e-2
 #: Origins of axes that occur in code, common ones first.

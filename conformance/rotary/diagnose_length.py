@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
-from posenc_ref.conformance.phases.declared_formula import formula
+from posenc_ref.conformance.phases.declaration import formula
 from posenc_ref.conformance.phases.factor_mistakes import named
 from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
 

@@ -11,6 +11,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases import factor_mistakes
+from posenc_ref.conformance.phases.angle_step import other_pairs
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.measure import Measured
 
@@ -132,7 +133,7 @@ def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
     # A smaller change may be a half-precision table, which is diagnosed later.
     if abs(size[n, k] - size[0, k]) <= BUDGET["bfloat16"] * ROUNDOFF["bfloat16"]:
         return False
-    if _factor_on_one(run, measured):
+    if _factor_on_one(run, measured) or _other_pairs(run, measured):
         return True
     turned = np.abs(measured.blocks[1:, k, 1, 0]).max() > 0
     run.add(
@@ -156,6 +157,25 @@ def _directed(run: Run, measured: Measured) -> bool:
     if got.shape != cos.shape:
         return False
     return bool(np.abs(np.angle(got * (cos - 1j * sin))).max() <= 0.01)
+
+
+def _other_pairs(run: Run, measured: Measured) -> bool:
+    """Report cos or sin of other pairs; return whether all are by one rule."""
+    encoding = run.encoding
+    if encoding.num_axes > 1:
+        return False
+    exact = np.stack(
+        [live(encoding, (t.T,))[0].T for t in encoding.cos_sin(measured.positions[1:])]
+    )
+    seen = np.stack([measured.blocks[1:, :, 0, 0], encoding.sign * measured.blocks[1:, :, 1, 0]])
+    if seen.shape != exact.shape:
+        return False
+    slack = run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None])
+    found = other_pairs(seen, exact, np.broadcast_to(slack, seen.shape[1:]))
+    if found is not None:
+        where = f"the 2 x 2 blocks of all pairs at positions {measured.positions[1:].tolist()}"
+        run.add(*found[:2], where, remedy=found[2])
+    return found is not None
 
 
 def _factor_on_one(run: Run, measured: Measured) -> bool:

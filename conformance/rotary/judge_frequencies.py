@@ -10,8 +10,7 @@ from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.phases import factor_mistakes
-from posenc_ref.conformance.phases.declaration import live, schedule_of
-from posenc_ref.conformance.phases.declared_formula import formula
+from posenc_ref.conformance.phases.declaration import formula, live, schedule_of
 from posenc_ref.conformance.phases.explain import explain, report
 from posenc_ref.conformance.phases.frequencies import agree
 

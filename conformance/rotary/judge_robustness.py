@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.limited import limited
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.diagnosis.whole_values import OF_ROWS, whole_values
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import refusals
 from posenc_ref.conformance.harness.located.record import Call
@@ -44,10 +49,62 @@ def judge(run: Run, dim: int) -> str:
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
         if not bent and not run.fits(scaled, unit):
             bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
-    if not bent:
+    if bent and (_narrowed(run, x, clean) or _bent(run, dim)):
+        bent = ""
+    elif not bent:
         _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
     _memory_order(run, x, clean)
     return bent
+
+
+def _bent(run: Run, dim: int) -> bool:
+    """Report a function that all results go through, or bounds; return whether one is found.
+
+    It must predict calls with small and with large x.
+    """
+    if run.encoding is None:
+        return False
+    calls = []
+    for n, (size, factor) in enumerate((((2, 3, 5), 1.0), ((1, 2, 9), 6.0), ((3, 1, 7), 0.25))):
+        x, at = factor * run.random((*size, dim), 12 + n), 3 + np.arange(size[2])
+        y, truth = run.driver.apply(x, at), apply_truth(run.encoding, x, at)
+        calls.append(JudgedCall(f"B, H, S = {size}, x times {factor:g}", y, truth, truth))
+    own = lambda truth: truth  # noqa: E731
+    known = [
+        *whole_values(own, "the result", "not-linear", OF_ROWS),
+        limited(own, "the result", "not-linear"),
+    ]
+    return match(run, calls, known, parts=False, whole=True) and "not-linear" in run.report.codes
+
+
+def _narrowed(run: Run, x: np.ndarray, y: np.ndarray) -> bool:
+    """Report channels whose results are all rounded to half precision; return whether some are.
+
+    The others must be right, and a call of another size must show the same channels.
+    """
+    if run.encoding is None or run.coarse not in ("float32", "float64"):
+        return False
+    other = run.random((1, 2, 9, x.shape[-1]), 11)
+    calls = [(x, y), (other, run.driver.apply(other, np.arange(9)))]
+    for name, bits in SIGNIFICANT_BITS.items():
+        held = [(significant(out, bits) == out).all(axis=(0, 1, 2)) for _, out in calls]
+        scores = [run.scores(out, apply_truth(run.encoding, given, np.arange(given.shape[2])))
+                  for given, out in calls]  # fmt: skip
+        right = [(score <= run.budget).all(axis=(0, 1, 2)) for score in scores]
+        if held[0].any() and np.array_equal(*held) and all((r | held[0]).all() for r in right):
+            words = ranges(np.flatnonzero(held[0]).tolist())
+            run.add(
+                "angle-precision",
+                f"channels {words} of the result are rounded to {name}, the others are not"
+                if not held[0].all()
+                else f"the result is rounded to {name}",
+                f"these channels have at most {bits} significant bits in two calls",
+                by=None,
+                remedy=f"Compute and keep channels {words} of the result in {run.dtype}.",
+                values={COPIED: name},
+            )
+            return True
+    return False
 
 
 def _copied(run: Run, x: np.ndarray, y: np.ndarray, of_zeros: np.ndarray) -> bool:
@@ -115,6 +172,9 @@ def _hole(
         run.add("nonfinite", text, where, by="robustness", remedy=remedy)
     elif np.isfinite(y[token]).all():
         text = f"{'a NaN' if name == 'NaN' else name} in x gives only finite results"
+        if run.failures:
+            run.failed("robustness", text, np.inf, where)
+            return
         run.add("nonfinite", text, where, by="robustness")
     elif name != "NaN" and not np.isinf(y[token]).any():
         run.limit(f"{where}: the result has NaN and no infinity (infinity times 0 is NaN)")

@@ -53,6 +53,11 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
     ):
         text = f"{name} changes the frequencies {text}"
         yield Rule("scaling-parameter", text, encoding, seen, remedy=remedy)
+    for policy in ("static", "short", "long"):
+        text = f"the frequencies do not depend on the length: policy is {policy!r}, declared "
+        said = f"{text}{getattr(scaling, 'policy', '')!r}"
+        remedy = "Choose the frequencies by the length of each call: its largest position plus 1."
+        yield from _changed(encoding, said, remedy, policy=policy)
     for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
         if hasattr(scaling, "short_factor") and end != start:
             yield Rule(
@@ -62,11 +67,6 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
                 lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
                 remedy=f"Compare the length of the call with {start}, not with {end}.",
             )
-    for policy in ("static", "short", "long"):
-        text = f"the frequencies do not depend on the length: policy is {policy!r}, declared "
-        said = f"{text}{getattr(scaling, 'policy', '')!r}"
-        remedy = "Choose the frequencies by the length of each call: its largest position plus 1."
-        yield from _changed(encoding, said, remedy, policy=policy)
     yield Rule(
         "scaling-missing",
         "the frequencies stay those of the original length in every call",

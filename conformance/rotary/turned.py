@@ -25,6 +25,7 @@ from posenc_ref.conformance.harness.located.record import MEMORY
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
 from .wrong_rotations import ELEMENTS, other_axes, rotations
@@ -48,6 +49,7 @@ CALLS: tuple[Size, ...] = (
 FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
+    ((1, 6, 3), 5),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
     ((4, 3, 1), _SINGLE[::-1].copy()),  # PyTorch takes no negative strides
 )  # fmt: skip
@@ -55,6 +57,8 @@ FURTHER: tuple[Size, ...] = (
 
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
+#: The name of the value that says where a cause is made, which further calls have tested.
+PLACED = "only in"
 #: Codes of mistakes in numbers, which keep their code wherever they are made.
 _PARAMETERS = ("base", "position-scale")
 #: The most tokens of a call that is made again.
@@ -103,6 +107,10 @@ class Turned:
             "the position of the same token of the last row": rows[-1],
             **_elsewhere(rows, row, head, index),
             "the position of the same token of row 0": first,
+            "the position of the same token of the row before, or of the last row":
+                np.roll(rows, 1, axis=0)[:, None],
+            "the position of the same token of the next row, or of row 0":
+                np.roll(rows, -1, axis=0)[:, None],
             "the position of the same token of the row with the largest first position":
                 rows[np.argmax(rows[:, 0])],
             "the position of the same token of the row with the smallest first position":
@@ -163,15 +171,22 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         )
         own = mistake.code if several or mistake.code in (ELEMENTS, *_PARAMETERS) else code
         place = held[0].removeprefix("only in ")
-        if own in _PARAMETERS:
-            place = ""
         for axis, of_axis in (("head", "position-axis"), ("batch row", "row-offset")):
-            own = of_axis if place.startswith(axis) else own
-        run.add(own, mistake.message, text, remedy=mistake.remedy)
+            if own not in _PARAMETERS and place.startswith(axis):
+                own = of_axis
+        run.add(own, mistake.message, text, remedy=mistake.remedy, values={PLACED: place})
         return True
-    return not several and name_positions(
+    if several:
+        return on_axes(run, encoding, calls)
+    return name_positions(
         run, calls, code, lambda: _calls(run, encoding, (*FURTHER, *_judged(run)))
     )
+
+
+def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
+    """Report the positions used on each of several axes; return whether a rule gives them."""
+    calls = calls or list(_calls(run, encoding, CALLS))
+    return name_axis_positions(run, encoding, calls, lambda: _calls(run, encoding, FURTHER))
 
 
 def judged_again(run: Run, encoding: Rotary) -> bool:

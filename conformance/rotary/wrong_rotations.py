@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref import MultiAxisRoPE, RoPE, Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.position_mistakes import PLACES
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
@@ -218,6 +219,10 @@ def _reordered(encoding: Rotary) -> Iterator[Mistake]:
             _kept if what == "x" else change,
             f"Exchange heads and tokens of {what} with a transpose, never with a reshape.",
         )
+    for words, place, name in PLACES:
+        stands = lambda part, call, of=place: of(part)  # noqa: E731
+        own = f"Rotate every {name} of x by itself, and write it to its own place."
+        yield _mixed(encoding, f"{words}, in the result", _kept, stands, own)
     remedy = "Read x by its strides, or make it contiguous first (contiguous(), ascontiguousarray)."
     write = "Write the result by its own strides: an array made like x (empty_like) has the "
     write += "strides of x."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import log, sqrt
 from typing import Any
 
@@ -205,6 +206,8 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         )  # fmt: skip
     if of.sinks:
         yield from _sinks(declared)
+    else:
+        yield from _denominators(declared)
 
 
 def _cached(call: Attended) -> int:
@@ -276,6 +279,21 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
     )  # fmt: skip
     for message, change in rows:
         yield _by(declared, SINKS, message, change, remedy)
+
+
+def _denominators(declared: Any) -> Iterator[Mistake]:
+    """Yield numbers that are added to the denominator of the softmax."""
+    remedy = "Divide by the sum of the exponentials itself."
+
+    def sunk(call: Attended, more: float, *, raised: bool) -> Attended:
+        sinks = np.full(call.scored.q.shape[1], log(more))
+        return call.replace(sinks=sinks, raised=raised)
+
+    text = "1 is added to the denominator of the softmax, before the largest logit is subtracted"
+    yield _by(declared, "softmax-scale", text, partial(sunk, more=1.0, raised=False), remedy)
+    for more in (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
+        text = f"{more:g} is added to the denominator of the softmax"
+        yield _by(declared, "softmax-scale", text, partial(sunk, more=more, raised=True), remedy)
 
 
 def _sink(call: Attended) -> np.ndarray:

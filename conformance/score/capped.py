@@ -14,12 +14,12 @@ from posenc_ref.conformance.oracle.scores import Scored
 #: The code of limited logits.
 CAPPED = "softmax-scale"
 #: Caps of released models, and likely ones.
-_CAPS = (50.0, 30.0, 20.0, 10.0, 15.0, 100.0, 8.0, 5.0)
+CAPS = (50.0, 30.0, 20.0, 10.0, 15.0, 100.0, 8.0, 5.0)
 
 
 def capped() -> Iterator[Mistake]:
     """Yield logits that are capped by tanh before the constants of rows are left open."""
-    for cap in _CAPS:
+    for cap in CAPS:
         text = f"the logit is capped: {cap:g} * tanh(x / {cap:g}) of it"
         remedy = "Use the logit as it is, without a limit."
         yield Mistake(CAPPED, text, partial(_of, cap), remedy, values={"measured": [cap]})

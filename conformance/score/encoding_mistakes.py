@@ -31,6 +31,7 @@ from posenc_ref.rotary_score import RotaryScore
 
 from .changed import Change, mistakes_of
 from .measured_offsets import measured
+from .operands import operand_changes
 from .registered import changes_of, mistakes
 from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 
@@ -53,7 +54,8 @@ def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mis
 def own_mistakes(declared: Score) -> Iterator[Mistake]:
     """Yield the declared encoding, its own known mistakes, and common ones."""
     own, common = changes_of(declared), changes_of_any(declared)
-    return mistakes_of(declared, chain([("", "", Scored.parts)], own, common))
+    operands = operand_changes(declared)
+    return mistakes_of(declared, chain([("", "", Scored.parts)], own, common, operands))
 
 
 @mistakes(DeBERTa)
@@ -280,7 +282,11 @@ def _pope(declared: PoPE) -> Iterator[Change]:
         ("|x|, not softplus", np.abs),
     ):
         remedy = "Use softplus(q) and softplus(k), log(1 + exp(x)), as sizes."
-        yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of), remedy
+        change = lambda call, of=sizes: _sized(call, of, of)  # noqa: E731
+        yield "amplitude", f"sizes are {words}", change, remedy
+        for what, one, two in (("queries", sizes, _softplus), ("keys", _softplus, sizes)):
+            text = f"sizes of {what} are {words.replace('q and k themselves', what)}"
+            yield "amplitude", text, lambda call, a=one, b=two: _sized(call, a, b), remedy
 
 
 @mistakes(FoPE)
@@ -292,9 +298,17 @@ def _fope(declared: FoPE) -> Iterator[Change]:
     yield "layout", "pairs are interleaved, declared half", change, remedy
 
 
-def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
-    """Return PoPE's logits with the magnitudes ``sizes(q)`` and ``sizes(k)``."""
-    q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.logaddexp(0, x))
+
+
+def _sized(
+    call: Scored,
+    of_q: Callable[[np.ndarray], np.ndarray],
+    of_k: Callable[[np.ndarray], np.ndarray],
+) -> Parts:
+    """Return PoPE's logits with the magnitudes ``of_q(q)`` and ``of_k(k)``."""
+    q, k = (size(x)[..., None, :] for size, x in ((of_q, call.q), (of_k, call.k)))
     pairs = q * np.swapaxes(k, -2, -3) * call.scale
     q_at, k_at = call.grid
     waves = call.encoding._cosines(k_at - q_at, call.q)

@@ -66,7 +66,7 @@ def of_terms(
     if any(abs(c - common) > near * max(abs(common), 1.0) for c in factors.values()):
         words = [f"the term {name} {_said(c, near)}" for name, c in off.items()]
         remedy = " ".join(
-            f"Multiply the term {name} by the scale {rooted(own_scale, near)} once, not twice."
+            f"Multiply the term {name} by the scale {rooted(own_scale, near)} one time less."
             if abs(c - own_scale) <= near
             else _undone(f"the term {name}", c, near)
             for name, c in off.items()

@@ -19,6 +19,7 @@ from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import changes_of_bias
 from .changed import Change, OfCall, mistakes_of
+from .operands import operand_changes
 from .term_mistakes import LAST
 
 
@@ -52,6 +53,7 @@ def _changes(declared: Any) -> Iterator[Change]:
         yield from changes_of_bias(declared)
     if declared is not None and not isinstance(declared, Bias | Rotary):
         yield from _of_one_side()
+    yield from operand_changes(declared)
     if declared is not None:
         yield missing, "logits do not depend on positions: the encoding is missing", None
 
@@ -73,6 +75,9 @@ def _positions(code: str) -> Iterator[Change]:
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST
+    text = "the positions of keys are 1 too small, except for 0"
+    change = moved(k_at=lambda n_q, n_k: np.maximum(np.arange(n_k) - 1, 0))
+    yield "position-origin", text, change, "Key j has position j, from the first key on."
     text = "the positions of queries are 1 too large"
     change = moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
     yield "position-origin", text, change, "Subtract 1 from the positions of queries."

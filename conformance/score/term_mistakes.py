@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -64,6 +65,10 @@ def _offsets() -> Iterator[Change]:
             lambda call, name=name: _one(call, name, lambda r: -r),
             f"Reverse the sign of the relative position in the term {name}.",
         )
+        for by, words in ((1, "large"), (-1, "small")):
+            text = f"the positions of keys are 1 too {words} in the term {name}"
+            remedy = f"{'Subtract 1 from' if by > 0 else 'Add 1 to'} the positions of keys there."
+            yield "position-origin", text, partial(_moved, name, by), remedy
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"
         remedy = "Keep the sign of key - query: take no absolute value."
@@ -88,6 +93,10 @@ def _offsets() -> Iterator[Change]:
     text = "the causal relative shift is applied without a causal mask: later keys have wrong rows"
     remedy = "Use the rows of 2K - 1 offsets, of both signs, if queries see later keys."
     yield "relative-shift", text, _left_over, remedy
+
+
+def _moved(name: str, by: int, call: Scored) -> Parts:
+    return _one(call, name, lambda r: r + by)
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:

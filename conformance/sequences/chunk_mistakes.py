@@ -116,6 +116,7 @@ class Chunked:
         of_token = {
             DECLARED: t.position,
             "the index in the chunk": t.index,
+            "the number of tokens of the chunk after this one": t.size - 1 - t.index,
             "the number of earlier chunks": t.chunk,
             "the start of the chunk": t.start,
             "the length of the chunk": t.size,

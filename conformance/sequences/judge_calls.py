@@ -104,6 +104,7 @@ class InTurn(Offset):
             "the offset of the first call": starts[0],
             "the offset of the second call": starts[min(1, len(starts) - 1)],
             "the offset of the call before": starts[before],
+            "the largest offset so far": max(starts[: self.index + 1]),
             "the length of the first call": sizes[0],
             "the length of the call before": sizes[before],
             "the largest length so far": max(ends[: self.index + 1]),

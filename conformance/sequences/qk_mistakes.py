@@ -10,8 +10,14 @@ import numpy as np
 
 from posenc_ref import MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, batch, heads, tiled
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.position_mistakes import (
+    PLACES,
+    WHOLE_POSITION,
+    batch,
+    heads,
+    tiled,
+)
 from posenc_ref.conformance.oracle.apply import identical
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
@@ -94,6 +100,8 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         ).truth()
 
     for what, only in (("keys", True), ("queries", False)):
+        yield from _of_extremes(what, only)
+        yield from _factors(encoding, what, only)
         for code, words, change in (
             ("position-origin", "are 1 too large", lambda p: p + 1),
             ("position-origin", "are 1 too small", lambda p: p - 1),
@@ -103,9 +111,65 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         ):
             remedy = f"Use the positions of the {what} as they are passed."
             yield Mistake(code, f"the positions of {what} {words}", moved(change, only), remedy)
+        for text, place, name in PLACES:
+            own = f"Rotate every {name} of the {what} by itself, and write it to its own place."
+            yield Mistake(
+                "wrong-row",
+                f"{what}: {text}, in the result",
+                lambda side, place=place, only=only: (  # type: ignore[misc]
+                    each_part(side.truth(), lambda part: place(np.broadcast_to(part, side.x.shape)))
+                    if side.keys == only
+                    else side.truth()
+                ),
+                own,
+            )
         yield from _parameters(encoding, what, only)
         for text, place in tiled(what):
             yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
+
+
+def _of_extremes(what: str, only: bool) -> Iterator[Mistake]:
+    """Yield positions that the smallest or the largest of a row, or of the call, changes."""
+    other = "queries" if only else "keys"
+    rows: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+        (f"the positions of {what} count from the smallest of the call", lambda p, o: p - p.min()),
+        (f"the positions of {what} count from the smallest of the row",
+         lambda p, o: p - p.min(-1, keepdims=True)),
+        (f"the positions of {what} count from the first of the row", lambda p, o: p - p[..., :1]),
+        (f"all {what} get the largest position of {other} of the call",
+         lambda p, o: 0 * p + o.max()),
+        (f"all {what} get the largest position of {other} of the row",
+         lambda p, o: 0 * p + o.max(-1, keepdims=True)),
+        (f"all {what} get the last position of {other} of the row",
+         lambda p, o: 0 * p + o[..., -1:]),
+    )  # fmt: skip
+    for text, change in rows:
+
+        def predict(side: Side, change: Any = change) -> Truth | None:
+            if side.keys != only:
+                return side.truth()
+            if not side.positions.size or not side.others.size:
+                return None
+            if side.others.ndim > side.positions.ndim:
+                return None
+            return replace(side, positions=change(side.positions, side.others)).truth()
+
+        yield Mistake("decode-offset", text, predict, f"Use the positions of the {what} as passed.")
+
+
+def _factors(encoding: Any, what: str, only: bool) -> Iterator[Mistake]:
+    """Yield factors on queries, or on keys, that belong to the logits."""
+    d = encoding.head_dim
+    for words, factor in ((f"1/sqrt({d})", d**-0.5), (f"{d} ** (-1/4)", d**-0.25),
+                          (f"sqrt({d})", d**0.5)):  # fmt: skip
+        text = f"{what} are multiplied by {factor:.6g} = {words}"
+        remedy = f"Return the rotated {what} themselves; the scale belongs to the logits."
+
+        def predict(side: Side, factor: float = factor) -> Truth:
+            truth = side.truth()
+            return each_part(truth, lambda part: factor * part) if side.keys == only else truth
+
+        yield Mistake("amplitude", text, predict, remedy)
 
 
 def _parameters(encoding: Any, what: str, only: bool) -> Iterator[Mistake]:

@@ -16,7 +16,7 @@ from .record import Outcome
 from .tables import markdown_table
 from .verify import Verification
 
-_SIGNS = {
+EMOJI = {
     "conforms": "✅", "deviates": "❌", "inconclusive": "⚠️", "error": "💥", "skipped": "⏭️",
     "expected": "☑️", "unexpected": "❌",
 }  # fmt: skip
@@ -92,7 +92,7 @@ def _expectation(report: Report) -> list[str]:
 
 def _row(o: Outcome) -> list[str]:
     return [
-        _SIGNS[o.verdict],
+        EMOJI[o.verdict],
         o.case or " ".join(part for part in (o.group, o.version, o.device, o.label) if part),
         o.surface,
         o.encoding,

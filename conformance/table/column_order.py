@@ -22,15 +22,18 @@ def report_order(run: Run, order: list[int]) -> None:
     """
     back = np.argsort(order).tolist()
     words = _sorted_by(run.encoding, order)
-    message = f"the columns are {words}" if words else "the columns are permuted"
+    message = f"the columns are {words}"
+    if not words:
+        first = ", ".join(map(str, order[:_FIRST])) + ", ..." * (len(order) > _FIRST)
+        message = f"the columns are permuted: in order, they are the declared columns {first}"
     remedy = columns_of(run.encoding)
     if len(order) <= _LISTED:
         remedy += f" Tried: result[:, {back}] agrees in every call."
     run.add("layout", message, f"the declared columns {order[:_LISTED]}", remedy=remedy)
 
 
-#: The most columns that a report lists.
-_LISTED = 16
+#: The most columns that a report lists, and that its message does.
+_LISTED, _FIRST = 16, 6
 
 
 def _sorted_by(encoding: Any, order: list[int]) -> str:

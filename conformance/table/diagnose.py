@@ -132,6 +132,23 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     return matrix
 
 
+def _dead_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report columns that are the same at every position, where the declared ones are not."""
+    at = access.within(np.arange(64))
+    rows, truth = access.rows(at), encoding.truth(at).value
+    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
+    if dead.size:
+        run.add(
+            "exponent",
+            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
+            f"position: {ranges(dead.tolist())}",
+            f"column {dead[0]} is {rows[0, dead[0]]:.6g} at positions 0..63",
+            remedy=columns_of(encoding),
+            equivalent=("frequency-spacing",),
+        )
+    return bool(dead.size)
+
+
 def arrangement(
     run: Run, access: TableAccess, encoding: Sinusoidal
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -157,6 +174,8 @@ def arrangement(
         _single_columns(run, access, encoding)
         return None
     if found[0].size != cosines.size:
+        if _dead_columns(run, access, encoding):
+            return None
         run.add(
             "layout",
             f"{found[0].size} sine and cosine pairs were found, declared {cosines.size}",
@@ -305,17 +324,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
             f"column {int(np.argmax(misfit))} at positions 0..63",
         )
         return
-    truth = encoding.truth(at).value
-    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
-    if dead.size:
-        run.add(
-            "exponent",
-            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
-            f"position: {ranges(dead.tolist())}",
-            f"column {dead[0]} is {encoding.scale * rows[0, dead[0]]:.6g} at positions 0..63",
-            remedy=columns_of(encoding),
-            equivalent=("frequency-spacing",),
-        )
+    if _dead_columns(run, access, encoding):
         return
     odd = np.flatnonzero(~(misfit < _SINUSOID))
     if odd.size:

@@ -36,6 +36,8 @@ from .mistakes import Rows
 from .rows_used import SeenRows, name_rows, rule_of
 
 _LENGTHS = (5, 1, 64)
+#: Positions of rows that could refute a rule of 0 .. 519: their order is not that of the numbers.
+_MIXED = np.array([4097, 515, 2049, 700, 63, 1023, 8, 520, 4095, 3000, 511, 1024, 33, 2048, 129])
 
 
 def judge_cos_sin(run: Run) -> None:
@@ -160,10 +162,12 @@ def judge_table(run: Run) -> None:
 def _rows_by_rule(run: Run, access: TableAccess) -> bool:
     """Report a rule with a condition or a quotient; others are measured from the angles."""
     seen = []
-    for at in (access.within(np.arange(520)), access.within(GENERIC)):
-        rows, case = access.rows(at), f"positions {at[0]}..{at[-1]}"
+    for at in map(access.within, (np.arange(520), _MIXED, GENERIC)):
+        rows, case = access.rows(at), f"positions {at.min()}..{at.max()}"
         seen.append(SeenRows(case, rows, np.zeros(1), at))
-    for some, only in ((seen, ""), (seen[:1], f"at {seen[0].case}, ")):  # rounding may add up
+    # Rounding may add up, and of large positions the rows are not told apart.
+    parts = [(seen, "")] + [(seen[:n], f"at {seen[n - 1].case}, ") for n in (2, 1)]
+    for some, only in parts:
         found = rule_of(run, some)
         if found and not found[0].code and (found[0].where or "//" in found[0].text):
             return name_rows(run, some, only)

@@ -69,7 +69,7 @@ def judge_table(run: Run) -> None:
     if run.encoding.num_axes > 1 and name_places(run, calls):
         return
     if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
-        order = _columns(run, calls)
+        order = columns_used(run, calls)
         if order is not None:
             report_order(run, order)
 
@@ -131,7 +131,7 @@ def _mistakes(run: Run) -> Iterator[Mistake]:
     yield from half_positions(run.encoding, _declared(run))
 
 
-def _columns(run: Run, calls: list[JudgedCall]) -> list[int] | None:
+def columns_used(run: Run, calls: list[JudgedCall]) -> list[int] | None:
     """Return the declared index of each column, if the result only permutes columns, or None."""
 
     def whole(truth: Truth) -> Truth:

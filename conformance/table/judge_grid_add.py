@@ -26,8 +26,9 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
+from .column_order import report_order
 from .formulas import changed_constants, changed_steps
-from .judge_features import read_rows, table_mistakes
+from .judge_features import columns_used, read_rows, table_mistakes
 from .mistakes import looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
@@ -175,6 +176,9 @@ def judge_grid(run: Run) -> None:
     if match(run, seen, chain(every, steps, twice, constants), further=more) and run.report.codes:
         return
     if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
+        return
+    if (order := columns_used(run, seen)) is not None:
+        report_order(run, order)
         return
     if isinstance(encoding, Sinusoidal | Learned):
         view = _from_zero(run, lambda width: run.driver.fn(1, width))

@@ -17,6 +17,8 @@ from .reference import longest, rows_of
 
 #: The largest place that is sought on an axis, and the most rows of a call.
 _REACH, _MOST = 256, 1100
+#: How many places before the first are sought.
+_BEFORE = 8
 _AXES = {"t": "time", "h": "row", "w": "column"}
 
 
@@ -104,7 +106,9 @@ def _unit(axes: int, axis: int) -> np.ndarray:
 def _decoded(
     run: Run, one: JudgedCall, declared: np.ndarray, columns: list[np.ndarray]
 ) -> np.ndarray | None:
-    at = np.arange(min(_REACH, longest(run.encoding)))
+    last = longest(run.encoding)
+    # A formula gives rows before the first, too: those of an index that is 1 too small.
+    at = np.arange(0 if last < 2**40 else -_BEFORE, min(_REACH, last))
     axes = len(columns)
     used = declared.copy()
     for axis, own in enumerate(columns):
@@ -124,6 +128,9 @@ def _variables(run: Run, one: JudgedCall, declared: np.ndarray) -> Variables:
     if isinstance(one.facts, tuple):
         height, width = one.facts
         found |= {"the height": 0 * token + height, "the width": 0 * token + width}
+        ends = {"the row": height, "the column": width}
+        found |= {f"the number of {n.removeprefix('the ')}s after this one": ends[n] - 1 - found[n]
+                  for n in ends if n in found}  # fmt: skip
     return found
 
 
@@ -135,6 +142,7 @@ def _follows(run: Run, one: JudgedCall, rules: dict[int, Rule], names: list[str]
     used = np.stack(
         [rules[a].of(v) if a in rules else v[names[a]] for a in range(declared.shape[0])]
     )
-    if used.min(initial=0) < 0 or used.max(initial=0) >= longest(run.encoding):
+    last = longest(run.encoding)
+    if used.max(initial=0) >= last or (last < 2**40 and used.min(initial=0) < 0):
         return False
     return fits(run, one, rows_of(run, run.encoding, used))

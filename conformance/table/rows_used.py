@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import Variables
+from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
@@ -44,8 +44,16 @@ class SeenRows:
             "the index in the call": np.broadcast_to(index, shape),
             "the length of the call": np.full(shape, n),
         }
+        row = np.arange(shape[0])[:, None] if len(shape) > 1 else 0
+        others = {"(s - 1) modulo S": index - 1, "(s + 1) modulo S": index + 1}
+        others |= {"S - 1 - s": n - 1 - index}
         if len(shape) > 1:
-            found["the batch row"] = np.broadcast_to(np.arange(shape[0])[:, None], shape)
+            others |= {"(s - b) modulo S": index - row, "(s + b) modulo S": index + row}
+        for text, at in others.items():
+            taken = np.broadcast_to(at % max(n, 1), shape)
+            found[f"{ALONE}{text}"] = np.take_along_axis(found[DECLARED], taken, axis=-1)
+        if len(shape) > 1:
+            found["the batch row"] = np.broadcast_to(row, shape)
             found["the number of batch rows"] = np.full(shape, shape[0])
         for tile in _TILES:
             found[f"the start of the last {tile} tokens"] = np.full(shape, n - tile)

@@ -112,6 +112,9 @@ def test_tiles_give_the_same_bits(name, dtype, monkeypatch, rng):
         strided = np.zeros((3, 2, 2 * 61, D + 4), x.dtype).transpose(1, 0, 2, 3)[..., ::2, 2:-2]
         strided[...] = x
         assert np.array_equal(fast(strided, at), whole)
+        heads_inside = x.transpose(0, 2, 1, 3).copy().transpose(0, 2, 1, 3)
+        assert np.array_equal(fast(heads_inside, at), whole)
+        assert np.array_equal(fast(heads_inside, at, out=heads_inside), whole)
         goal = np.full_like(x, 7)
         assert np.array_equal(fast(x, at, out=goal), whole)
 

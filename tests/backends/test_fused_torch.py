@@ -259,7 +259,7 @@ def test_empty_tensors_and_expanded_axes(name, rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_new_tensors_in_large_pages_are_tensors_of_their_own(dtype, monkeypatch):
-    monkeypatch.setattr(torch_rotary, "_LARGE", 0)
+    monkeypatch.setattr(torch_rotary, "LARGE", 0)
     x = torch.randn(2, 3, 16, D, dtype=getattr(torch, dtype), requires_grad=True)
     fast = fused(ROTARY["half"])
     made = fast(x.detach(), range(16))

@@ -7,8 +7,11 @@ from posenc_ref.backends import fused
 from tests.backends.comparison import close
 from tests.backends.test_fused import ROTARY, D, positions_of
 from tests.backends.test_fused_torch import tensor
+from tests.night import by_day
 
 torch = pytest.importorskip("torch", reason="its compiler is what is tried")
+from posenc_ref.backends import torch_graph  # noqa: E402  # it imports torch
+
 FAR = 2**20
 NAMES = ["half-trailing", "interleaved-partial", "sections-half"]
 
@@ -178,6 +181,47 @@ def test_gradients_of_positions_in_torch_func(rng):
              for turn in (fused(encoding), encoding.apply)]  # fmt: skip
     assert torch.equal(*found)
     assert found[0].abs().min() > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", by_day(NAMES, {"interleaved-partial"}))
+def test_large_tensors_are_rotated_by_the_operator(name, dtype, rng, monkeypatch):
+    """New tensors lie in large pages; exported programs and transforms have no operator."""
+    monkeypatch.setattr(torch_graph, "LARGE", 1)
+    seen = []
+
+    def keep(graph, inputs):
+        seen.append([str(node.target) for node in graph.graph.nodes])
+        return graph.forward
+
+    fast = fused(ROTARY[name], tensor_layout="bshd")
+    x = tensor(rng, 2, 7, 3, D, dtype=dtype, grad=True)
+    at = positions_of(ROTARY[name], range(FAR, FAR + 7))
+    for call in (fast.prepare(at, like=x), lambda x: fast(x, at), lambda x: fast.inverse(x, at)):
+        expected = call(x)
+        got = whole(call, keep)(x)
+        assert any("rotate" in target for target in seen.pop())
+        assert torch.equal(got, expected)
+        assert close(whole(call)(x), expected, dtype)
+        both = [torch.autograd.grad(y.square().sum(), x)[0] for y in (whole(call)(x), expected)]
+        assert close(*both, dtype)
+    free = torch.compile(lambda x: fast(x, at), fullgraph=True, backend=keep, dynamic=True)
+    assert close(free(x), fast(x, at), dtype)
+    ready = fused(ROTARY[name]).prepare(at, like=x)
+    given = x.detach().transpose(1, 2)
+    for call in (
+        lambda x: torch.func.vmap(ready)(x),
+        torch.func.grad(lambda x: ready(x).float().square().sum()),
+        lambda x: torch.func.jvp(ready, (x,), (x + 1,))[1],
+    ):
+        assert close(whole(call)(given), call(given), dtype)
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return ready(x)
+
+    program = torch.export.export(Module(), (given,), strict=True)
+    assert not any("posenc_ref" in str(node.target) for node in program.graph.nodes)
 
 
 def test_positions_refused_in_a_graph(rng):

@@ -155,3 +155,26 @@ def test_the_search_finds_a_page(chromium, address):
         page.wait_for_selector("#search-results li a")
         links = page.locator("#search-results li a").evaluate_all("all => all.map(a => a.href)")
         assert any("book/yarn.html" in link for link in links)
+
+
+def test_the_list_of_models_is_filtered_and_its_sidebar_is_short(chromium, address):
+    with chromium.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{address}/models/index.html")
+        rows = "section section:has(table) tbody tr"
+        shown = f"[...document.querySelectorAll('{rows}')].filter(r => r.checkVisibility()).length"
+        every = page.evaluate(shown)
+        assert every > 200
+        assert page.inner_text("#model-filter output") == f"{every} of {every} models"
+        page.fill("#model-words", "DeepSeek yarn")
+        left = page.evaluate(shown)
+        assert 0 < left < 12
+        assert page.inner_text("#model-filter output") == f"{left} of {every} models"
+        assert page.locator("#deepseek").is_visible()
+        assert not page.locator("#llama").is_visible()
+        assert page.locator(".bd-sidebar-primary a").count() < 60
+    with chromium.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(f"{address}/models/index.html")
+        assert not page.locator("#model-filter").is_visible()
+        assert page.locator("#deepseek tbody tr").count() >= left

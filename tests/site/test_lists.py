@@ -7,8 +7,9 @@ import re
 import pytest
 
 import posenc_ref
-from posenc_ref import Encoding, Scaling, presets
+from posenc_ref import ModelEncoding, presets
 from posenc_ref.conformance import CODES, SURFACES
+from posenc_ref.encoding import Value
 from tests.mutants import CORRECT, WRONG
 from tools.website.corpus import EXAMPLES, OWN, source
 from tools.website.sections import sections
@@ -16,15 +17,16 @@ from tools.website.stage import moved, relative
 
 RECORDED = json.loads(EXAMPLES.read_text(encoding="utf-8"))["codes"]
 PUBLIC = [getattr(posenc_ref, name) for name in posenc_ref.__all__]
+#: Every public class whose objects are declarations, apart from whole models.
 CLASSES = {
     c.__name__.lower()
     for c in PUBLIC
     if inspect.isclass(c)
-    and issubclass(c, Encoding | Scaling)
+    and issubclass(c, Value)
     and "__dataclass_fields__" in vars(c)
+    and c is not ModelEncoding
 }
-OTHERS = {"attention", "convpositions", "mropepositions"}
-PAGES = {"book": CLASSES | OTHERS, "surfaces": SURFACES, "codes": CODES, "models": presets()}
+PAGES = {"book": CLASSES, "surfaces": SURFACES, "codes": CODES, "models": presets()}
 
 
 @pytest.mark.parametrize("folder", PAGES)
@@ -36,8 +38,8 @@ def test_the_site_has_these_pages_and_no_others(staged, folder):
 def test_a_page_of_the_book_has_its_parts(staged):
     for name in CLASSES:
         page = (staged / f"book/{name}.md").read_text(encoding="utf-8")
-        for part in ("## Formula", "## Source", "## Code", "## Declaration", "## Reference"):
-            assert part in page, (name, part)
+        for part in ("Formula", "Picture", "Source", "Code", "Declaration", "Reference"):
+            assert f"## {part}" in page, (name, part)
         assert "{formula}`" in page or name in ("sinusoidal3d", "hybrid", "learned"), name
 
 
@@ -124,3 +126,21 @@ def test_a_link_leads_to_the_page_on_the_site(link, page, name, expected, source
 def test_a_link_goes_up_and_down():
     assert relative("a/b/c.md", "a/d") == "b/c.md"
     assert relative("a/b.md", "c/d/e") == "../../a/b.md"
+
+
+def test_the_list_of_models_has_each_once_under_its_family(staged):
+    text = (staged / "models/index.md").read_text(encoding="utf-8")
+    families = dict(re.findall(r"^## (.*)\n\n((?:\|.*\n)+)", text, re.MULTILINE))
+    listed = {
+        title: re.findall(r"^\| \[([^\]]+)\]\(/models/", rows, re.MULTILINE)
+        for title, rows in families.items()
+    }
+    assert sorted(name for names in listed.values() for name in names) == sorted(presets())
+    assert all(len(names) >= 3 for names in listed.values())
+    assert {"llama-4-scout", "llama-7b"} < set(listed["llama"])
+    for title, names in listed.items():
+        for name in names:
+            page = (staged / f"models/{name}.md").read_text(encoding="utf-8")
+            assert f"(/models/index.md#{title.replace(' ', '-')})" in page, name
+            others = page.partition("## Other models of the name")[2]
+            assert title == "other models" or others.count("](/models/") == len(names) - 1, name

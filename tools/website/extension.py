@@ -18,6 +18,7 @@ def setup(app):
     """Register the extension."""
     app.add_role("formula", formula_role)
     app.connect("autodoc-process-docstring", repaired)
+    app.connect("html-page-context", placed)
     app.connect("build-finished", font)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -46,6 +47,12 @@ def repaired(app, what, name, thing, options, lines):
             else:
                 texts[at] = formula(part, ":formula:") if inside else f"``{part}``"
         lines[number] = "".join(texts)
+
+
+def placed(app, name, template, context, doctree):
+    """Say above the page of a model that it belongs to the models: the sidebar has none."""
+    if name.startswith("models/") and not context.get("parents"):
+        context["parents"] = [{"title": "Models", "link": "index.html"}]
 
 
 def font(app, error):

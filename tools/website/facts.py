@@ -5,8 +5,8 @@ import re
 from collections import Counter, defaultdict
 from functools import cache
 
-from posenc_ref import Attention, ConvPositions, ModelEncoding, MRoPEPositions, preset, presets
-from posenc_ref.conformance.guide.names import encodings, scalings
+from posenc_ref import Attention, ConvPositions, ModelEncoding, preset, presets
+from posenc_ref.conformance.guide.names import encodings, query_scales, rules, scalings
 from posenc_ref.conformance.guide.overview import FAMILIES
 from posenc_ref.conformance.vectors.files import all_cases, shipped
 from posenc_ref.encoding import Value
@@ -14,9 +14,6 @@ from posenc_ref.models.presets import needs
 from tests.mutants import WRONG
 
 from .sections import ROOT
-
-#: Declarations that are neither an encoding nor a scaling.
-OTHERS = (Attention, ConvPositions, MRoPEPositions)
 
 
 @cache
@@ -26,7 +23,9 @@ def groups():
         title: [c for c in encodings() if c.family == family] for family, title in FAMILIES.items()
     }
     made["Frequency scalings of rotary encodings"] = scalings()
-    made["Other declarations"] = list(OTHERS)
+    made["Position ids of text, images and videos"] = rules()
+    made["Factors on queries"] = query_scales()
+    made["Attention layers and convolutions"] = [Attention, ConvPositions]
     return made
 
 
@@ -57,7 +56,8 @@ def uses():
     found = defaultdict(dict)
     for name, model in models().items():
         if isinstance(model, ModelEncoding):
-            for value in {id(v): v for v in values(model)}.values():
+            every = [*values(model), *model.query_scale.values()]
+            for value in {id(v): v for v in every}.values():
                 found[type(value).__name__].setdefault(name, []).append(value)
     for name, entry in declared().items():
         for kind in names_in(entry):

@@ -1,6 +1,7 @@
 """A page for every model that is known by name."""
 
 import json
+import re
 from collections import defaultdict
 from functools import cache
 
@@ -11,17 +12,48 @@ from .facts import classes, declared, link_to, models, page_of, values
 from .home import section_named, toctree
 from .text import fenced, table
 
+#: The names that make a family, and the title of the models that are in none.
+FAMILY, OTHERS = 3, "other models"
+#: Without JavaScript the field is not shown; with it nothing moves when it is.
+FILTER = """```{raw} html
+<noscript><style>#model-filter { display: none }</style></noscript>
+<form id="model-filter" role="search">
+<label for="model-words">Only models and encodings with</label>
+<input id="model-words" type="search" placeholder="deepseek yarn" autocomplete="off">
+<output for="model-words"></output>
+</form>
+<script src="../_static/models.js" defer></script>
+```
+"""
+
 
 def made():
     """Return the pages: name -> text."""
     found = {page_of("models", name): page(name, model) for name, model in models().items()}
     own = section_named("models")
     text = f"# {own.title}\n\n{own.purpose} `posenc check --preset NAME` judges a function against "
-    text += "a model; `posenc diff A B` compares two.\n\n"
-    rows = [(to_model(name), summary(name, model)) for name, model in models().items()]
-    text += table(("model", "encodings"), rows)
+    text += f"a model; `posenc diff A B` compares two.\n\n{FILTER}\n"
+    for title, members in families().items():
+        rows = [(to_model(name), summary(name, models()[name])) for name in members]
+        text += f"## {title}\n\n" + table(("model", "encodings"), rows)
     text += "## Reading other models\n\n" + toctree(f"/{page}" for page in own.pages)
     return found | {"models/index": text}
+
+
+@cache
+def families():
+    """Return the names of presets by the letters with which they begin, then all others."""
+    found = defaultdict(list)
+    for name in models():
+        found[re.match(r"[a-z]+", name)[0]].append(name)
+    large = {title: names for title, names in sorted(found.items()) if len(names) >= FAMILY}
+    small = [name for name in models() if not any(name in names for names in large.values())]
+    return large | {OTHERS: small}
+
+
+def family_of(name):
+    """Return the title of the family that has a preset."""
+    return next(title for title, names in families().items() if name in names)
 
 
 def to_model(name):
@@ -62,13 +94,16 @@ def stated(model):
 def page(name, model):
     """Return the page of a preset."""
     parts = [f"---\norphan: true\n---\n\n# {name}\n\n"]
-    parts.append(f"Encodings: {summary(name, model)}. [All models](/models/index.md).\n\n")
+    title = family_of(name)
+    parts.append(f"Encodings: {summary(name, model)}.\n\n")
+    anchor = title.replace(" ", "-")
+    parts.append(f"[All models](/models/index.md) · [{title}](/models/index.md#{anchor})\n\n")
     if not isinstance(model, ModelEncoding):
         parts.append("The preset is complete with these facts:\n\n")
         parts.append(table(("fact", "why it must be given"), ((f"`{f}`", why) for f, why in model)))
         given = ", ".join(f"{fact}=..." for fact, _ in model)
         text = f'from posenc_ref import preset\n\npreset("{name}", {given})'
-        return "".join([*parts, fenced(text, "python")])
+        return "".join([*parts, fenced(text, "python"), relatives(name)])
     parts.append(fenced(f"$ posenc presets {name}\n{describe(model, False)}", "console"))
     parts.append("## Use it\n\n")
     parts.append(fenced(f"posenc check my_file.py:function --preset {name}", "sh"))
@@ -78,5 +113,15 @@ def page(name, model):
     parts.append(fenced(text, "python"))
     same = [other for other in alike()[stated(model)] if other != name]
     if same:
-        parts.append(f"## Models with the same encodings\n\n{', '.join(map(to_model, same))}.\n")
-    return "".join(parts)
+        names = ", ".join(map(to_model, same))
+        parts.append(f"## Models with the same encodings\n\n{names}.\n\n")
+    return "".join([*parts, relatives(name)])
+
+
+def relatives(name):
+    """Return links to the models of the same family, as no sidebar has them."""
+    title = family_of(name)
+    names = [other for other in families()[title] if other != name]
+    if title == OTHERS:
+        return ""
+    return f"## Other models of the name {title}\n\n{', '.join(map(to_model, names))}.\n"

@@ -3,6 +3,7 @@
 from functools import cache
 
 from posenc_ref import from_dict
+from posenc_ref.conformance.plots.declarations import examples
 from posenc_ref.conformance.plots.draw import drawn
 from posenc_ref.conformance.plots.encodings import KINDS, pictures
 from posenc_ref.conformance.registry import entries
@@ -16,9 +17,10 @@ def shown():
     """Return the example whose picture is shown, by the name of its class.
 
     Encodings are shown by their first registered example, frequency scalings by that of the first
-    golden vector that has one.
+    golden vector that has one, other declarations by the example of ``posenc plot``.
     """
     found = {entry.name: next(iter(entry.examples.values())) for entry in entries()}
+    found |= {cls.__name__: example for cls, example in examples().items()}
     for _, group, _ in all_cases(shipped()):
         declared = group["encoding"] or {}
         scaling = declared.get("scaling")
@@ -42,10 +44,8 @@ def place(name, picture):
 
 
 def of(cls):
-    """Return the pictures of an encoding, or nothing if there are none."""
-    example = shown().get(cls.__name__)
-    if example is None:
-        return ""
+    """Return the pictures of an encoding or another declaration."""
+    example = shown()[cls.__name__]
     found = pictures(example)
     images = "\n".join(
         f"![{KINDS[one.name].capitalize()}](/{place(cls.__name__, one)})" for one in found

@@ -66,7 +66,7 @@ SECTIONS = (
     Section(
         "kernels",
         "For kernel authors",
-        "Exact vectors in JSON, programs judged over a pipe, and examples in C and JavaScript.",
+        "Exact vectors in JSON, and programs judged over a pipe: examples in C, Rust, JavaScript.",
         ("vectors", "any-language", "fast-paths", "gpu", "generated/benchmarks"),
     ),
     Section(

@@ -55,7 +55,8 @@ def _reference(interleaved: bool = False, cast: bool = False) -> Implementation:
 
         return gathered(module._cos_cached, module._sin_cached, rotate)(x, positions)
 
-    return Implementation(apply, "apply", _LIBRARY, backend="torch", head_dim=64)
+    again = partial(_reference, interleaved, cast)
+    return Implementation(apply, "apply", _LIBRARY, backend="torch", head_dim=64, factory=again)
 
 
 def _kernel() -> Implementation:

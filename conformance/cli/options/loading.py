@@ -247,7 +247,7 @@ def _rows(where: str, data: dict[str, Any], rows: int) -> int:
 
 
 def is_encoding(text: str) -> bool:
-    """Return whether a text has the form that :func:`load_encoding` reads, not that of a name."""
+    """Return whether a text has the form that :func:`load_declaration` reads, and is no name."""
     return text.lstrip().startswith(("{", "@")) or "(" in text
 
 

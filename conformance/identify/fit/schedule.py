@@ -20,6 +20,8 @@ from .measurement import PLAIN, Fit, Measurement, chosen, decimals, fitted_base,
 
 #: The most digits of a hand-written fraction.
 _DIGITS = 7
+#: The most digits of a factor that is taken if the tolerance, not the measurement, leaves it.
+_FEW = 4
 
 
 def fit(m: Measurement) -> Fit:
@@ -61,6 +63,10 @@ def _linear(m: Measurement) -> Iterator[Fit]:
     factor = nice(first, float(m.error[0]))
     if factor <= 1.0:
         return
+    # A factor of many digits is not rounded to those that the tolerance leaves: far positions show
+    # the difference.
+    if float(f"{factor:.{_FEW}g}") != factor:
+        factor = nice(first, float(m.noise[0]) + 4 * m.roundoff)
     yield from (Fit(base, pr.LinearScaling(factor)) for base in PUBLISHED_BASES)
     yield from _su(m)
     for f in dict.fromkeys((factor, first)):

@@ -10,7 +10,7 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import fused
-from posenc_ref.backends.kernels import numpy_rotary
+from posenc_ref.backends.kernels import numba_rotary, numpy_rotary
 from tests.backends.comparison import rotation_error
 
 D, S = 32, 61
@@ -44,6 +44,7 @@ LAYOUTS = {
 @pytest.fixture(autouse=True)
 def small_arrays_count_as_large(monkeypatch):
     monkeypatch.setattr(numpy_rotary, "_COMPILED", 1)
+    monkeypatch.setattr(numba_rotary, "second_level", lambda: 4 * D * 25)  # blocks of 25 positions
 
 
 def numbers(dtype, seed=3):

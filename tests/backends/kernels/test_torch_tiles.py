@@ -1,11 +1,11 @@
-"""Tiles of half-precision tensors give the bits of float32 arithmetic that is rounded once."""
+"""Tiles give the bits of the whole tensor; half precision is rounded once from float32."""
 
 import numpy as np
 import pytest
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
-from posenc_ref.backends.kernels import torch_tiles
+from posenc_ref.backends.kernels import torch_rotary, torch_tiles
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
@@ -24,17 +24,20 @@ def numbers(shape, dtype):
 
 
 def widened(fast, x, positions):
-    """Return the result of the float32 path, which has no tiles, rounded once."""
-    return fast(x.float(), positions).to(x.dtype)
+    """Return the result of the float32 path without tiles, rounded once."""
+    with pytest.MonkeyPatch.context() as whole:
+        whole.setattr(torch_rotary, "_SMALL", 2**40)
+        return fast(x.float(), positions).to(x.dtype)
 
 
 @pytest.fixture(autouse=True, params=[256, 4096, torch_tiles._TILE], ids="tile {}".format)
 def tile(request, monkeypatch):
     """Tiles of one or two rows, of several heads, and of the usual size."""
     monkeypatch.setattr(torch_tiles, "_TILE", request.param)
+    monkeypatch.setattr(torch_rotary, "_SMALL", 0)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_results_are_rounded_once(layout, shape, dtype):
@@ -48,9 +51,10 @@ def test_results_are_rounded_once(layout, shape, dtype):
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_positions_for_each_row_and_any_strides(layout):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_positions_for_each_row_and_any_strides(dtype, layout):
     fast = fused(pr.RoPE(D, layout=layout))
-    x = numbers((3, 9, 4, D), "bfloat16").transpose(1, 2)  # (B, S, H, D) in memory
+    x = numbers((3, 9, 4, D), dtype).transpose(1, 2)  # (B, S, H, D) in memory
     rows = np.arange(27).reshape(3, 9) ** 2
     each = np.arange(108).reshape(3, 4, 9) ** 2
     for at in (np.arange(9), rows, rows[:1].repeat(3, 0), each, each[:1], each[:, :1]):

@@ -1,4 +1,4 @@
-"""The C and the Node example, right and with a mistake, and ``posenc check --exec``."""
+"""The examples in C, JavaScript and Rust, right and with a mistake, and ``posenc check --exec``."""
 
 import json
 import os
@@ -42,6 +42,21 @@ MISTAKES = {
         ),
         ("const BASE = 500000;", "const BASE = 10000;", "base"),
     ],
+    "rope.rs": [
+        (
+            "(*a * cos - *b * sin, *b * cos + *a * sin)",
+            "(*a * cos + *b * sin, *b * cos - *a * sin)",
+            "sign",
+        ),
+        ("bits as i64 as f64", "bits as i64 as f64 + 1.0", "position-origin"),
+    ],
+}
+#: The tests of a pull request need no compiler of Rust.
+BY_DAY = ("rope.c", "rope.mjs")
+#: What a compiler says about an example is an error.
+COMPILERS = {
+    ".c": ("gcc -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Wall -Wextra -Werror", "-lm"),
+    ".rs": ("rustc -O -D warnings", ""),
 }
 
 
@@ -56,10 +71,11 @@ def built(tmp_path):
         source.write_text(text.replace(old, new) if old else text, encoding="utf-8")
         if name.endswith(".mjs"):
             return [needed("node"), str(source)]
-        flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2", "-Wall", "-Wextra", "-Werror"]
+        before, after = COMPILERS[source.suffix]
+        compiler, *flags = before.split()
         binary = tmp_path / "rope"
         made = subprocess.run(
-            [needed("gcc"), *flags, "-o", str(binary), str(source), "-lm"],
+            [needed(compiler), *flags, "-o", str(binary), str(source), *after.split()],
             capture_output=True,
             text=True,
         )
@@ -77,7 +93,7 @@ def needed(tool):
     return path
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", by_day(MISTAKES, BY_DAY))
 def test_the_examples_conform_within_ten_seconds(built, name):
     begin = time.perf_counter()
     report = check(from_command(built(name), "apply", DECLARED))
@@ -125,7 +141,7 @@ def validator(name):
     return jsonschema.Draft202012Validator(schema)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", by_day(MISTAKES, BY_DAY))
 def test_every_line_follows_its_schema(built, tmp_path, name):
     program = " ".join(built(name))
     # Fresh instances of the function are further processes, which append their lines.
@@ -330,6 +346,11 @@ def test_the_commands_on_the_page_run(tmp_path):
     run = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, text=True,
                          capture_output=True)  # fmt: skip
     assert run.returncode == 0, run.stderr
+
+
+def test_the_function_on_the_page_is_that_of_the_program():
+    (block,) = blocks("rust")
+    assert block in (FOLDER / "rope.rs").read_text(encoding="utf-8")
 
 
 def test_the_lengths_on_the_page_are_those_of_the_programs():

@@ -6,6 +6,7 @@ import pytest
 
 from posenc_ref import DynamicNTK, Learned, Llama3Scaling, RoPE, Sinusoidal, YaRN
 from posenc_ref.conformance import identify
+from posenc_ref.conformance.phases.precision import rounded
 from tests.conformance.handwritten import sinusoid
 
 TABLES = [
@@ -165,3 +166,17 @@ def test_noise_is_no_table():
     card = identify(lambda p: random.normal(size=(p.size, 8)), "table", dtype="float64")
     assert card.encoding is None
     assert card.unknown == ["a repeated call returns other values: the function has no encoding"]
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_a_table_with_rounded_frequencies_is_a_published_one(kind):
+    """positional-encodings: `module.bfloat16()` rounds the buffer of frequencies."""
+    w = rounded(Sinusoidal(48).frequencies(), kind)
+
+    def table(positions):
+        angle = np.asarray(positions, np.float64)[:, None] * w
+        return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(-1, 48).astype(np.float32)
+
+    card = identify(table, "table")
+    assert card.encoding == Sinusoidal(48), card
+    assert [f.code for f in card.deviations] == ["angle-precision"]

@@ -9,8 +9,7 @@ import posenc_ref as pr
 from posenc_ref.conformance import check
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.angle_step import interpolated
-from posenc_ref.conformance.phases.declaration import declare, schedule_of
-from posenc_ref.conformance.phases.declared_formula import formula
+from posenc_ref.conformance.phases.declaration import declare, formula, schedule_of
 from posenc_ref.conformance.phases.explain import explain
 from posenc_ref.conformance.phases.nonlinear import growing_errors
 from posenc_ref.conformance.phases.position_map import far_positions, report_quadrants

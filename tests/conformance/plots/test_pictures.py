@@ -8,6 +8,7 @@ import pytest
 import posenc_ref
 from posenc_ref import ALiBi, RoPE, Sinusoidal, T5Bias, TransformerXL, YaRN
 from posenc_ref.accuracy import BUDGET, Truth
+from posenc_ref.conformance.plots.declarations import examples
 from posenc_ref.conformance.plots.encodings import KINDS, pictures
 from posenc_ref.conformance.plots.overlay import overlay
 from posenc_ref.conformance.plots.reports import errors
@@ -29,9 +30,9 @@ def equal(actual, wanted, angles=0.0):
     return bool(truth.score(np.asarray(actual, np.float64)).max() <= BUDGET["float64"])
 
 
-def test_every_encoding_has_pictures_and_every_kind_occurs():
+def test_every_declaration_has_pictures_and_every_kind_occurs():
     kinds = set()
-    for name, example in EXAMPLES.items():
+    for name, example in (EXAMPLES | {c.__name__: e for c, e in examples().items()}).items():
         found = pictures(example, length=8)
         assert found, name
         for picture in found:

@@ -27,5 +27,5 @@ def test_terms_that_are_scaled_twice_need_no_queries():
         "score-term", "the term position-position is multiplied by 0.353553 = 1/sqrt(8)",
     )  # fmt: skip
     assert remedy == (
-        "Multiply the term position-position by the scale 0.353553 = 1/sqrt(8) once, not twice."
+        "Multiply the term position-position by the scale 0.353553 = 1/sqrt(8) one time less."
     )

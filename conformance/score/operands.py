@@ -1,0 +1,88 @@
+"""Wrong queries and keys before their product: normalised, rounded, or capped after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Bias
+from posenc_ref.conformance.diagnosis.mistake import with_value
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.oracle.scores import Parts, Scored
+
+from .capped import CAPPED, CAPS
+from .changed import Change
+
+_Of = Callable[[np.ndarray], np.ndarray]
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True)))
+
+
+#: What may be done to queries or keys, in words.
+_CHANGES: tuple[tuple[str, str, _Of], ...] = (
+    ("amplitude", "go through RMSNorm", lambda x: _unit(x) * x.shape[-1] ** 0.5),
+    ("amplitude", "are divided by their norms", _unit),
+    *(
+        ("table-precision", f"are rounded to {kind}", lambda x, n=bits: significant(x, n))
+        for kind, bits in SIGNIFICANT_BITS.items()
+    ),
+)
+
+
+#: Sizes of a call that are taken for the head size, in words.
+_SIZES: tuple[tuple[str, Callable[[Scored], int]], ...] = (
+    ("K), the number of keys", lambda call: call.k.shape[2]),
+    ("Q), the number of queries", lambda call: call.q.shape[2]),
+    ("H d), all channels", lambda call: call.q.shape[1] * call.q.shape[3]),
+    ("H_kv d), all channels of the keys", lambda call: call.sent[1].shape[1] * call.q.shape[3]),
+)
+#: Other key heads, from 0 to n_kv - 1, for query heads 0 to n - 1.
+_GROUPS: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
+    ("query head h uses the key head h modulo H_kv", lambda n, n_kv: np.arange(n) % n_kv),
+    ("every query head uses the first key head", lambda n, n_kv: np.zeros(n, np.int64)),
+    ("query head h uses the key head min(h, H_kv - 1)",
+     lambda n, n_kv: np.minimum(np.arange(n), n_kv - 1)),
+    ("the key heads are used in the reverse order",
+     lambda n, n_kv: (np.arange(n) // (n // n_kv))[::-1]),
+)  # fmt: skip
+_OWN_GROUP = "Query head h uses the key head h // (H / H_kv): repeat each key head H / H_kv times."
+
+
+def operand_changes(declared: Any) -> Iterator[Change]:
+    """Yield queries and keys that are changed before their product, and capped products."""
+    for code, words, of in _CHANGES:
+        for what, sides in (("queries and keys", "qk"), ("queries", "q"), ("keys", "k")):
+
+            def parts(call: Scored, of: _Of = of, sides: str = sides) -> Parts:
+                changed = {side: of(getattr(call, side)) for side in sides}
+                return call.replace(**changed).parts()
+
+            yield code, f"{what} {words}", parts, f"Use the {what} as they are passed."
+    for words, size in _SIZES:
+        change = lambda call, of=size: call.replace(scale=of(call) ** -0.5).parts()  # noqa: E731
+        right = "Scale q . k by the declared factor, whatever the sizes of the call are."
+        yield CAPPED, f"the scale of q . k is 1/sqrt({words}", change, right
+    for words, order in _GROUPS:
+        yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
+    for cap in CAPS if isinstance(declared, Bias) else ():
+        text = f"q . k is capped before the bias is added: {cap:g} * tanh(x / {cap:g}) of it"
+        yield CAPPED, text, lambda call, c=cap: _capped(call, c), "Add the bias to q . k itself."
+
+
+def _grouped(call: Scored, order: Callable[[int, int], np.ndarray]) -> Parts:
+    """Return the parts with other key heads for the query heads, if these share key heads."""
+    if call.group < 2:
+        return call.parts()
+    heads = call.k.shape[1]
+    at = order(heads, heads // call.group) * call.group
+    return call.replace(k=call.k[:, at]).parts()
+
+
+def _capped(call: Scored, cap: float) -> Parts:
+    product = call.dot()
+    limited = cap * np.tanh(product.value / cap)
+    return call.parts() | {"q.k": with_value(product, np.asarray(limited))}
