@@ -5,14 +5,14 @@ import pytest
 
 from posenc_ref import ConvPositions, mrope_rule
 from posenc_ref.conformance import identify
+from tests.conformance.identify.near import near
 from tests.night import by_day
-
-RANDOM = np.random.default_rng(5)
 
 
 def layer(groups, *taps, **settings):
-    weight = RANDOM.normal(size=(8, 8 // groups, *taps)).astype(np.float32)
-    bias = RANDOM.normal(size=8).astype(np.float32)
+    drawn = np.random.default_rng(5)
+    weight = drawn.normal(size=(8, 8 // groups, *taps)).astype(np.float32)
+    bias = drawn.normal(size=8).astype(np.float32)
     return ConvPositions((weight,), (bias,), groups=groups, **settings)
 
 
@@ -24,16 +24,16 @@ LAYERS = {
 
 
 @pytest.mark.parametrize(("surface", "encoding"), LAYERS.values(), ids=list(LAYERS))
-def test_a_linear_convolution_is_read_from_its_responses(surface, encoding):
+def test_a_linear_convolution_is_read_from_its_responses(surface, encoding, rng):
     card = identify(encoding.convolve, surface)
     found = card.encoding
     assert isinstance(found, ConvPositions), str(card)
     assert card.exact, str(card)
     assert found.groups == encoding.groups
     assert found.weights[0].shape == encoding.weights[0].shape
-    x = RANDOM.normal(size=(1, 30, 8))
+    x = rng.normal(size=(1, 30, 8))
     size = (5, 6) if surface == "convolve_grid" else ()
-    assert np.allclose(found.convolve(x, *size), encoding.convolve(x, *size), atol=1e-5)
+    assert near(found.convolve(x, *size), encoding.convolve(x, *size))
 
 
 @pytest.mark.parametrize(

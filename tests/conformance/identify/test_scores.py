@@ -26,6 +26,7 @@ from posenc_ref import (
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.identify.relative_terms import Vectors, relative_sinusoids
 from tests.conformance.handwritten import rope
+from tests.conformance.identify.near import near
 from tests.night import by_day
 
 DIM = 16
@@ -224,14 +225,14 @@ def test_terms_by_offset_are_read_with_their_values(name):
         for table in ("relative_keys", "relative_queries"):
             mine, theirs = getattr(card.encoding, table), getattr(encoding, table)
             assert (mine is None) == (theirs is None)
-            assert mine is None or np.allclose(mine, theirs, rtol=1e-6)
+            assert mine is None or near(mine, theirs)
     if name == "Shaw by head":  # its rows are counted the other way
         assert np.array_equal(card.encoding.keys, encoding.keys[:, ::-1])
         assert card.encoding.before == 6
-    assert np.isclose(card.softmax_scale, encoding.own_scale(DIM), rtol=1e-6)
+    assert near(card.softmax_scale, encoding.own_scale(DIM))
 
 
-def test_relative_sinusoids_without_a_sign_are_those_of_earlier_keys():
+def test_relative_sinusoids_without_a_sign_are_those_of_earlier_keys(rng):
     """SpeechBrain's layer gives later keys the sinusoids of earlier ones."""
     r = np.arange(-64, 65)
     query = np.einsum("hcd,rd->hrc", NUMBERS[0], Sinusoidal(8).table(abs(r)))
@@ -239,9 +240,9 @@ def test_relative_sinusoids_without_a_sign_are_those_of_earlier_keys():
     found = relative_sinusoids(seen, "float32")
     assert type(found) is TransformerXL
     wanted = TransformerXL(NUMBERS[0], sinusoid=Sinusoidal(8))
-    q, k = RANDOM.normal(size=(2, 1, 2, 9, DIM))
+    q, k = rng.normal(size=(2, 1, 2, 9, DIM))
     at = np.arange(9)
-    assert np.allclose(scores(found, q, k, at, at), scores(wanted, q, k, at, at), atol=1e-5)
+    assert near(scores(found, q, k, at, at), scores(wanted, q, k, at, at))
 
 
 @pytest.mark.nightly
@@ -271,9 +272,9 @@ def of_grid(encoding, tokens, scale=None):
     return fn
 
 
-def test_logits_of_whole_grids_show_the_tables_of_both_axes():
+def test_logits_of_whole_grids_show_the_tables_of_both_axes(rng):
     """MViTv2, SAM and BotNet take the tokens of one grid, and no other number of tokens."""
-    tables = (RANDOM.normal(size=(n, 8)).astype(np.float32) for n in (7, 11))
+    tables = (rng.normal(size=(n, 8)).astype(np.float32) for n in (7, 11))
     encoding = DecomposedRelative(*tables, grid=(4, 6))
     card = identify(of_grid(encoding, 24), "scores", head_dim=8)
     assert isinstance(card.encoding, DecomposedRelative), str(card)
@@ -282,19 +283,20 @@ def test_logits_of_whole_grids_show_the_tables_of_both_axes():
     assert card.facts["grid"] == "4 x 6 patches, row by row"
     # Logits show the tables up to a vector that one has more and the other less.
     apart = card.encoding.height_table - encoding.height_table
-    assert np.ptp(apart, axis=0).max() < 1e-6
-    assert np.allclose(card.encoding.width_table - encoding.width_table, -apart[0], atol=1e-6)
+    moved = apart[0]
+    assert near(card.encoding.height_table, encoding.height_table + moved)
+    assert near(card.encoding.width_table, encoding.width_table - moved)
 
 
-def test_logits_of_whole_grids_show_the_bias_of_a_window():
-    encoding = SwinBias(RANDOM.normal(size=(77, 3)).astype(np.float32), window=(4, 6))
+def test_logits_of_whole_grids_show_the_bias_of_a_window(rng):
+    encoding = SwinBias(rng.normal(size=(77, 3)).astype(np.float32), window=(4, 6))
     card = identify(of_grid(encoding, 24), "scores", head_dim=8)
     assert card.encoding == encoding, str(card)
     assert card.softmax_scale == 8**-0.5
 
 
-def test_vectors_of_row_and_column_offsets_that_are_no_sum_are_no_encoding():
-    vectors = RANDOM.normal(size=(24, 24, 8)).astype(np.float32)
+def test_vectors_of_row_and_column_offsets_that_are_no_sum_are_no_encoding(rng):
+    vectors = rng.normal(size=(24, 24, 8)).astype(np.float32)
 
     def fn(q, k):
         if q.shape[2] != 24 or k.shape[2] != 24:
