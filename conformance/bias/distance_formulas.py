@@ -33,6 +33,15 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
                 ("a square", np.square),
             )
         ),
+        *(
+            ("score-term", f"{words} {low:g} .. {high:g}",
+             (np.clip(e.r1, *(low, high) if "r1" in words else (None, None)),
+              np.clip(e.r2, *(low, high) if "r2" in words else (None, None))))
+            for words in ("are with r2 clamped to", "are with r1 clamped to",
+                          "are with r1 and r2 clamped to")
+            for low in (0.0, 1e-6, 1e-3, 0.01, 0.1)
+            for high in (1.0, 2.0, np.inf)
+        ),
         right=of,
     )
     r1, r2 = of_heads(s.factor("r1", r1, sign="bias-sign")), of_heads(s.factor("r2", r2))
@@ -167,7 +176,17 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         "position is raised to the threshold.",
     )
     eps = float(s.term("eps", e.eps, "position-scale")) if e.eps else 0.0
-    norm = log("the logarithm of the denominator")(c * place) + eps
+    logged = log("the logarithm of the denominator")
+    own = np.log1p(np.maximum(c * q, 0.0))
+    norm = eps + s.pick(
+        "the denominator",
+        logged(c * place),
+        ("position-scale", "has the threshold outside the logarithm: max(psi(position), "
+         f"{e.length:g}), not psi(max(position, {e.length:g}))", np.maximum(own, e.length)),
+        ("position-scale", "is raised to psi(threshold) after eps is added, not before",
+         np.maximum(own + eps, np.log1p(c * e.length)) - eps),
+        right=f"Raise the position to {e.length:g}, and then take the logarithm.",
+    )  # fmt: skip
     x = s.within(
         "c in the numerator",
         both,

@@ -97,7 +97,13 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
     counts = y + 1.0, x + 1.0
     code = "position-scale"
     if not e.normalize:
-        return counts
+        return s.pick(
+            "the positions of pixels",
+            counts,
+            *(("position-origin", f"count from {first:g}, not from 1",
+               tuple(c + first - 1 for c in counts)) for first in (0.0, 0.5, 2.0)),
+            right="Count pixels from 1, as a cumulative sum of the mask does.",
+        )  # fmt: skip
     sizes = s.pick(
         "the divisor",
         (h, w),
@@ -178,6 +184,9 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
          powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
          (own[0], powers((column[0], (column[1] + 1) / d))[1])),
+        *([("phase-order", "of a cosine is that of the next pair: with an odd dim, the surplus "
+            "frequency is cut off at the start, not at the end", (own[0], w[-cosines.size :]))]
+          if cosines.size < w.size else []),
     )  # fmt: skip
     written = zip(*(few_digits(w) for w in waves), strict=True)
     waves = s.pick(
