@@ -84,6 +84,7 @@ def _of_one_row() -> Iterator[Mistake]:
     counts = {
         "real tokens": lambda one: np.cumsum(one) - 1,
         "tokens after the padding on its left": lambda one: np.arange(one.size) - np.argmax(one),
+        "tokens after as many as are padding": lambda one: np.arange(one.size) - (1 - one).sum(),
     }
     for (counted, count), low in product(counts.items(), (None, 0)):
         for row, at in rows.items():
