@@ -34,11 +34,19 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
             )
         ),
         *(
-            ("score-term", f"{words} {low:g} .. {high:g}",
-             (np.clip(e.r1, *(low, high) if "r1" in words else (None, None)),
-              np.clip(e.r2, *(low, high) if "r2" in words else (None, None))))
-            for words in ("are with r2 clamped to", "are with r1 clamped to",
-                          "are with r1 and r2 clamped to")
+            (
+                "score-term",
+                f"{words} {low:g} .. {high:g}",
+                (
+                    np.clip(e.r1, *(low, high) if "r1" in words else (None, None)),
+                    np.clip(e.r2, *(low, high) if "r2" in words else (None, None)),
+                ),
+            )
+            for words in (
+                "are with r2 clamped to",
+                "are with r1 clamped to",
+                "are with r1 and r2 clamped to",
+            )
             for low in (0.0, 1e-6, 1e-3, 0.01, 0.1)
             for high in (1.0, 2.0, np.inf)
         ),

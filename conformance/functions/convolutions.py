@@ -251,7 +251,9 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
         words = "are one fewer at the start: the first token of the result is dropped, not the last"
         if e.stride > 1:
             n = e.stride
-            words += f"; or of every {n} tokens of the convolution the second is kept, not the first"
+            words += (
+                f"; or of every {n} tokens of the convolution the second is kept, not the first"
+            )
         options.insert(0, (words, partial(padded, lambda n: middle(n)[::-1])))
     every = [("conv-padding", words, make()) for words, make in options]
     rows = s.pick("the values beyond the ends", padded(middle), *every, right=right)

@@ -305,12 +305,12 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
     """Yield the known mistakes of the logits, as the output shows them."""
     where = "" if isinstance(e, Bias | Score) else "in the logits alone: " * rotated
     for text, at in (
-        ("the positions that are passed are ignored: a token has its index in the call, the last "
-         "query that of the last key", lambda n_q, n_k: (np.arange(n_k - n_q, n_k), np.arange(n_k))),
-        ("the positions that are passed are ignored: queries and keys are counted from 0",
-         lambda n_q, n_k: (np.arange(n_q), np.arange(n_k))),
+        ("a token has its index in the call, the last query that of the last key",
+         lambda n_q, n_k: (np.arange(n_k - n_q, n_k), np.arange(n_k))),
+        ("queries and keys are counted from 0", lambda n_q, n_k: (np.arange(n_q), np.arange(n_k))),
     ):  # fmt: skip
-        yield _by(declared, "decode-offset", where + text, partial(_indexed, at=at),
+        text = f"{where}the positions that are passed are ignored: {text}"
+        yield _by(declared, "decode-offset", text, partial(_indexed, at=at),
                   "Use q_positions and k_positions as they are passed.")  # fmt: skip
     known = own_mistakes(e) if isinstance(e, Score) else logit_mistakes(e)
     where = "in the logits alone: " if rotated and not isinstance(e, XPos) else ""
@@ -325,7 +325,9 @@ def _indexed(call: Attended, at: Callable[[int, int], tuple[np.ndarray, np.ndarr
     """Return the call with logits at the positions ``at(number of queries, number of keys)``."""
     one = call.scored
     places = at(one.q.shape[2], call.v.shape[2])
-    q_at, k_at = (np.broadcast_to(p, old.shape) for p, old in zip(places, one.positions, strict=True))
+    q_at, k_at = (
+        np.broadcast_to(p, old.shape) for p, old in zip(places, one.positions, strict=True)
+    )
     return call.replace(scored=one.replace(q_at=q_at, k_at=k_at))
 
 

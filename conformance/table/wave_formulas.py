@@ -177,6 +177,9 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     waves = s.pick(
         f"the exponent{of}",
         own,
+        *([(code, "of a cosine is that of the next pair: with an odd dim, the surplus "
+            "frequency is cut off at the start, not at the end", (own[0], w[-cosines.size :]))]
+          if cosines.size < w.size else []),
         (code, f"of column i is i/{d}, not 2 (i // 2) / {d}: a cosine has a lower frequency than "
          "its sine", powers(i / d for i in column)),
         (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}", powers(2 * i / d for i in column)),
@@ -184,9 +187,6 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
          powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
          (own[0], powers((column[0], (column[1] + 1) / d))[1])),
-        *([("phase-order", "of a cosine is that of the next pair: with an odd dim, the surplus "
-            "frequency is cut off at the start, not at the end", (own[0], w[-cosines.size :]))]
-          if cosines.size < w.size else []),
     )  # fmt: skip
     written = zip(*(few_digits(w) for w in waves), strict=True)
     waves = s.pick(
