@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import FIRE, ALiBi, DynamicBias, ForgettingBias, Kerple, Sandwich, T5Bias
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps
 
 from .formula_parts import distances, looked_up, of_heads
@@ -238,6 +239,21 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
     return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
 
 
+def _narrow_sums(gates: np.ndarray, bits: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield running sums of gates (H, S) of few significant bits."""
+    rounded = significant(gates, bits)
+    yield "is rounded to", significant(np.cumsum(gates, axis=-1), bits)
+    yield (
+        "is one of rounded gates, and is itself rounded to",
+        significant(np.cumsum(rounded, axis=-1), bits),
+    )
+    total, each = np.zeros(len(gates)), []
+    for gate in rounded.T:
+        total = significant(total + gate, bits)
+        each.append(total)
+    yield "is rounded after every gate to", np.stack(each, axis=-1)
+
+
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
     gates = s.array("the array of log gates", e.log_gates, ("head",), "wrong-row")
@@ -251,6 +267,9 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         (code, "also contains the key's gate", (sums, before)),
         (code, "contains neither the key's nor the query's gate", (before, sums)),
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
+        *(("table-precision", f"{words} {kind}", (values, values))
+          for kind, bits in SIGNIFICANT_BITS.items()
+          for words, values in _narrow_sums(gates, bits)),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
         ("wrong-row", "is that of the gates in reverse order",

@@ -208,6 +208,7 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         yield from _sinks(declared)
     else:
         yield from _denominators(declared)
+        yield from _tiles(declared)
 
 
 def _cached(call: Attended) -> int:
@@ -294,6 +295,28 @@ def _denominators(declared: Any) -> Iterator[Mistake]:
     for more in (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
         text = f"{more:g} is added to the denominator of the softmax"
         yield _by(declared, "softmax-scale", text, partial(sunk, more=more, raised=True), remedy)
+
+
+def _tiles(declared: Any) -> Iterator[Mistake]:
+    """Yield sums of an online softmax that are not rescaled when a later tile has a larger logit.
+
+    The largest tile that gives the results is named first: smaller ones give the same ones only if
+    no call tells them apart.
+    """
+    for size in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1):
+        for kept, what in (("values", "the sum of the values"), ("weights", "the denominator")):
+            text = (
+                f"in tiles of {size} keys, {what} is not multiplied by exp(old maximum - new "
+                "maximum) when a later tile raises the maximum"
+            )
+            remedy = "Multiply both sums of the earlier tiles, that of the weights and that of the "
+            remedy += "values, by exp(old maximum - new maximum)."
+            change = partial(_tiled, tile=(size, kept))
+            yield _by(declared, "softmax-scale", text, change, remedy)
+
+
+def _tiled(call: Attended, tile: tuple[int, str]) -> Attended:
+    return call.replace(tile=tile)
 
 
 def _sink(call: Attended) -> np.ndarray:
