@@ -44,9 +44,9 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
                 ),
             )
             for words in (
-                "are with r2 clamped to",
-                "are with r1 clamped to",
-                "are with r1 and r2 clamped to",
+                "are used with r2 clamped to",
+                "are used with r1 clamped to",
+                "are used with r1 and r2 clamped to",
             )
             for low in (0.0, 1e-6, 1e-3, 0.01, 0.1)
             for high in (1.0, 2.0, np.inf)
