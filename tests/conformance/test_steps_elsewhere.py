@@ -309,7 +309,7 @@ CASES = {
     "8 bits": (eight_bits, None, "relative_index", "the index is stored in 8 bits"),
     "rolled": (rolled_by_keys, None, "relative_shift", "rolled by K - 1 - i, not by Q - 1 - i"),
     "columns": (first_columns, None, "relative_scores", "reshape columns 0 .. S - 1 are kept"),
-    "first row": (first_row_for_all, None, "position_ids", "the first row, whose padding is taken to be"),
+    "first row": (first_row_for_all, None, "position_ids", "whose padding is taken to be on"),
 }  # fmt: skip
 #: Cases of half a second or more, most of which fit many formulas.
 SLOW = {"threshold", "active", "tiles", "kept", "linspace", "online", "index", "mean length"}
