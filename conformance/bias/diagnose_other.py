@@ -145,6 +145,37 @@ def _tiles(
                 )
 
             yield "bias-alignment", text, WHOLE_POSITION, values
+    remedy = "Compute the bias of every pair of query and key, not once for a whole tile."
+    for size in (16, 32, 64, 128):
+        for words, far in _FAR_TILES:
+            text = f"all pairs of a tile of {size} x {size} have the bias of its first pair{words}"
+            of_tiles = partial(_of_first_pair, declared, size, far)
+            yield "bias-alignment", text, remedy, of_tiles
+
+
+#: Tiles by the first key minus the first query and the size: in words, and a function.
+_FAR_TILES: tuple[tuple[str, Callable[[np.ndarray, int], np.ndarray]], ...] = (
+    ("", lambda r, n: r == r),
+    (", in tiles that begin at least a tile after the query", lambda r, n: r >= n),
+    (", in tiles that begin at least a tile before the query", lambda r, n: r <= -n),
+    (", in tiles that begin at least a tile from the query", lambda r, n: np.abs(r) >= n),
+)
+
+
+def _of_first_pair(
+    declared: Bias,
+    size: int,
+    far: Callable[[np.ndarray, int], np.ndarray],
+    q: np.ndarray,
+    k: np.ndarray,
+) -> Truth:
+    """Return the bias with the value of a tile's first pair in all pairs of far tiles."""
+    own = declared.truth(q, k)
+    rows, columns = (np.arange(p.size) // size * size for p in (q, k))
+    chosen = far(k[columns][None] - q[rows][:, None], size)
+    first = own.value[:, rows[:, None], columns[None]]
+    value = np.where(chosen, first, own.value)
+    return Truth(value, np.maximum(own.terms, np.abs(value)), own.angle)
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:

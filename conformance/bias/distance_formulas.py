@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import FIRE, ALiBi, DynamicBias, ForgettingBias, Kerple, Sandwich, T5Bias
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps
 
 from .formula_parts import distances, looked_up, of_heads
@@ -32,6 +33,23 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
                 ("a sigmoid", lambda x: 1 / (1 + np.exp(-x))),
                 ("a square", np.square),
             )
+        ),
+        *(
+            (
+                "score-term",
+                f"{words} {low:g} .. {high:g}",
+                (
+                    np.clip(e.r1, *(low, high) if "r1" in words else (None, None)),
+                    np.clip(e.r2, *(low, high) if "r2" in words else (None, None)),
+                ),
+            )
+            for words in (
+                "are used with r2 clamped to",
+                "are used with r1 clamped to",
+                "are used with r1 and r2 clamped to",
+            )
+            for low in (0.0, 1e-6, 1e-3, 0.01, 0.1)
+            for high in (1.0, 2.0, np.inf)
         ),
         right=of,
     )
@@ -167,7 +185,17 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         "position is raised to the threshold.",
     )
     eps = float(s.term("eps", e.eps, "position-scale")) if e.eps else 0.0
-    norm = log("the logarithm of the denominator")(c * place) + eps
+    logged = log("the logarithm of the denominator")
+    own = np.log1p(np.maximum(c * q, 0.0))
+    norm = eps + s.pick(
+        "the denominator",
+        logged(c * place),
+        ("position-scale", "has the threshold outside the logarithm: max(psi(position), "
+         f"{e.length:g}), not psi(max(position, {e.length:g}))", np.maximum(own, e.length)),
+        ("position-scale", "is raised to psi(threshold) after eps is added, not before",
+         np.maximum(own + eps, np.log1p(c * e.length)) - eps),
+        right=f"Raise the position to {e.length:g}, and then take the logarithm.",
+    )  # fmt: skip
     x = s.within(
         "c in the numerator",
         both,
@@ -211,6 +239,21 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
     return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
 
 
+def _narrow_sums(gates: np.ndarray, bits: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield running sums of gates (H, S) of few significant bits."""
+    rounded = significant(gates, bits)
+    yield "is rounded to", significant(np.cumsum(gates, axis=-1), bits)
+    yield (
+        "is one of rounded gates, and is itself rounded to",
+        significant(np.cumsum(rounded, axis=-1), bits),
+    )
+    total, each = np.zeros(len(gates)), []
+    for gate in rounded.T:
+        total = significant(total + gate, bits)
+        each.append(total)
+    yield "is rounded after every gate to", np.stack(each, axis=-1)
+
+
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
     gates = s.array("the array of log gates", e.log_gates, ("head",), "wrong-row")
@@ -224,6 +267,9 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         (code, "also contains the key's gate", (sums, before)),
         (code, "contains neither the key's nor the query's gate", (before, sums)),
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
+        *(("table-precision", f"{words} {kind}", (values, values))
+          for kind, bits in SIGNIFICANT_BITS.items()
+          for words, values in _narrow_sums(gates, bits)),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
         ("wrong-row", "is that of the gates in reverse order",

@@ -100,7 +100,9 @@ def judge_bias(run: Run) -> None:
         run.report.required = ("values", "replay", *(p.name for p in properties))
         judge_properties(run, properties, cases)
     malformed = any(one.answer.code in ("shape", "dtype") for one in called)
-    if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
+    wrong = not all(right(run, case) for case in cases)  # else only kept values are
+    wrong = wrong and not malformed
+    if run.failures and wrong and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         if finite:
@@ -219,7 +221,11 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         run.count("replay")
         if problem := _changed(one, again, ruler):
             run.failed("replay", one.case.name, np.inf, problem)
-            run.add("state", f"fn{one.lengths} changes after other calls", problem, by="replay")
+            text = f"fn{one.lengths} changes after other calls"
+            kept = _kept(run, called, one, again)
+            remedy = "Cut rows k_len - q_len .. k_len - 1 from what is kept, or keep it by (q_len, "
+            remedy += "k_len)."
+            run.add("state", text + kept, problem, by="replay", remedy=remedy if kept else "")
     for one in called:
         if one.passed or (new := fresh(run)) is None:
             continue
@@ -248,6 +254,29 @@ def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
         return ""
     at = tuple(np.argwhere(bad)[0].tolist())
     return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
+
+
+def _kept(run: Run, called: list[_Called], one: _Called, again: _Called) -> str:
+    """Return the queries and keys of another call whose bias is returned, in words, or nothing."""
+    assert one.case is not None
+    if again.case is None or span(run, run.encoding) is not None:
+        return ""
+    (n_q, n_k), case = one.lengths, again.case
+    for q_len, k_len in dict.fromkeys(c.lengths for c in called if c.lengths[1] >= n_k):
+        for q_at in (k_len - q_len, k_len - n_q):
+            for k_at in {0, k_len - n_k}:
+                if q_at == n_k - n_q and k_at == 0:
+                    continue
+                truth = run.encoding.truth(q_at + np.arange(n_q), k_at + np.arange(n_k))
+                shape = case.actual.shape
+                if run.scores(case.actual, truth)[np.broadcast_to(case.judged, shape)].max(
+                    initial=0.0
+                ) <= run.budget and np.ptp(truth.value):
+                    return (
+                        f": consistent with a kept bias of {k_len} keys, of which queries {q_at}.."
+                        f"{q_at + n_q - 1} and keys {k_at}..{k_at + n_k - 1} are returned"
+                    )
+    return ""
 
 
 def _file(run: Run, one: _Called) -> None:

@@ -75,6 +75,13 @@ def network(
                 ("score-term", "is left out", before),
                 right=f"Apply the activation, {activation}, after layer {n + 1} too.",
             )
+    x = s.pick(
+        "the output of the last layer",
+        x,
+        ("score-term", f"goes through the activation, {activation}, too",
+         np.maximum(x, 0) if activation == "relu" else x / (1 + np.exp(-x))),
+        right="Apply no activation after the last layer.",
+    )  # fmt: skip
     return np.moveaxis(x, -1, 0)
 
 

@@ -178,7 +178,8 @@ def _increased(cases: Cases, ruler: Ruler, offset: int) -> list[BiasCase]:
     The increase is larger than the rounding error of the largest element of all cases.
     """
     for n, case in reversed(list(enumerate(cases))):
-        row = 0 if offset > 0 else case.q_len - 1
+        # With a key after the query, one as far before it must exist too: it is compared.
+        row = int(np.argmax(case.rows >= offset)) if offset > 0 else case.q_len - 1
         key = int(case.rows[row]) + offset
         if case.k_len > 2 and 0 <= key < case.k_len and case.judged[row, key]:
             actual = np.array(case.actual)

@@ -60,7 +60,14 @@ def chains(e: ChainBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         right="Set the flag to 1 where entity_id is equal, else to 0.",
     )  # fmt: skip
     blocks.append(of[..., None].astype(float))
-    blocks.append(_copies(e, si - sj, entity, chain, s))
+    copies = s.pick(
+        "the offset in the chain block", si - sj,
+        ("chain-bin", "is that of asym_id, the number of the chain, not that of sym_id", ai - aj),
+        ("chain-bin", "is that of entity_id, not that of sym_id", ei - ej),
+        ("chain-bin", "is that of residue_index, not that of sym_id", ri - rj),
+        right="Use sym_id_i - sym_id_j: sym_id numbers the copies of one entity.",
+    )  # fmt: skip
+    blocks.append(_copies(e, copies, entity, chain, s))
     vector = _joined(blocks, s)
     weight = s.array("the weight", e.weight, ("channel", "column"))
     total: np.ndarray = np.moveaxis(vector @ weight.T, -1, 0)

@@ -96,6 +96,8 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
             "the grid", y,
             ("token-order", "is filled column by column, not row by row",
              wide.reshape(-1, w, h, e.dim).swapaxes(1, 2)),
+            ("token-order", "has height and width exchanged: the tokens are reshaped to "
+             "(width, height)", wide.reshape(-1, w, h, e.dim)),
             right="Reshape the tokens to (height, width), row by row.",
         )  # fmt: skip
     layers = [*zip(_kernels(e, s), map(_host, e.biases), strict=True)]
@@ -106,8 +108,19 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
             ("conv-layers", "are applied from the last to the first", layers[::-1]),
             right=f"Apply all {len(layers)} layers, from the first to the last.",
         )  # fmt: skip
+    added = len(layers) > 1 and s.pick(
+        "the layers", "follow each other",
+        ("conv-residual", "each add their input to their output", "each"),
+        ("conv-residual", "each add x, the input of the first, to their output", "first"),
+        ("conv-residual", "but the first add their input to their output", "later"),
+        right="Pass the output of a layer alone to the next one.",
+    )  # fmt: skip
+    start = y
     for n, (kernel, bias) in enumerate(layers):
-        y = _layer(e, kernel, bias, y, s if n == 0 else _same(s))
+        through = _layer(e, kernel, bias, y, s if n == 0 else _same(s))
+        if added == "each" or (added == "later" and n):
+            through = through + y
+        y = through + start if added == "first" else through
     y = np.reshape(y, (*wide.shape[:-2], -1, e.dim))
     if wide.shape != y.shape:
         return y
@@ -224,6 +237,8 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
         return n // 2, n - 1 - n // 2
 
     right = "Pad K // 2 zeros at both ends; if K is even, drop the last token of the result."
+    if e.stride > 1:
+        right += f" Then keep tokens 0, {e.stride}, {2 * e.stride}, ..."
     options: list[tuple[str, Any]] = [
         ("are all before the first token: the convolution is causal",
          partial(padded, lambda n: (n - 1, 0))),
@@ -233,8 +248,13 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
         ("wrap round to the other end, and are not zero", partial(padded, middle, mode="wrap")),
     ]  # fmt: skip
     if k.shape[2] % 2 == 0:
-        options.insert(0, ("are one fewer at the start: the first token of the result is dropped, "
-                           "not the last", partial(padded, lambda n: middle(n)[::-1])))  # fmt: skip
+        words = "are one fewer at the start: the first token of the result is dropped, not the last"
+        if e.stride > 1:
+            n = e.stride
+            words += (
+                f"; or of every {n} tokens of the convolution the second is kept, not the first"
+            )
+        options.insert(0, (words, partial(padded, lambda n: middle(n)[::-1])))
     every = [("conv-padding", words, make()) for words, make in options]
     rows = s.pick("the values beyond the ends", padded(middle), *every, right=right)
     of_group = np.arange(e.dim).reshape(e.groups, c)

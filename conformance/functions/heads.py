@@ -196,6 +196,10 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
         wide = [np.zeros((len(cos), half, half)) for _ in range(2)]
         for full, coef in zip(wide, (cos, sin), strict=True):
             full[:, :k, :d] = coef
+        text = "dropped pairs have C = 0 and S = 0: their channels are lost"
+        lost = e.replace(cos_coef=wide[0].copy(), sin_coef=wide[1].copy())
+        yield "dropped-pairs", text, lost, kept
+        for full in wide:
             full[:, range(d, half), range(d, half)] = 1.0
         changed = e.replace(cos_coef=wide[0], sin_coef=wide[1])
         yield "dropped-pairs", "dropped pairs rotate by their own frequencies", changed, kept

@@ -82,8 +82,11 @@ def _of_one_row() -> Iterator[Mistake]:
         "the row with most padding": lambda mask: np.argmin(mask.sum(axis=-1)),
     }
     counts = {
-        "real tokens": lambda one: np.cumsum(one) - 1,
-        "tokens after the padding on its left": lambda one: np.arange(one.size) - np.argmax(one),
+        "real tokens are counted": lambda one: np.cumsum(one) - 1,
+        "tokens after the padding on its left are counted": (
+            lambda one: np.arange(one.size) - np.argmax(one)
+        ),
+        "padding is taken to be on its left": lambda one: np.arange(one.size) - (1 - one).sum(),
     }
     for (counted, count), low in product(counts.items(), (None, 0)):
         for row, at in rows.items():
@@ -92,5 +95,5 @@ def _of_one_row() -> Iterator[Mistake]:
                 one = count(mask[at(mask)])
                 return np.broadcast_to(one if low is None else np.maximum(one, low), mask.shape)
 
-            text = f"every row has the positions of {row}, whose {counted} are counted"
+            text = f"every row has the positions of {row}, whose {counted}"
             yield written("padding", text, positions, f"{_REAL}. Do so for every row on its own.")

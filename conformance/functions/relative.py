@@ -6,7 +6,8 @@ channels, B = 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,9 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
                   lambda dy, dx, h, w: dy + h - 1 + (dx + w - 1) * (2 * w - 1)),
         collision("dy is left out", lambda dy, dx, h, w: dx),
         collision("dx is left out", lambda dy, dx, h, w: dy),
+        ("index-collision", "the index is stored in 8 bits, which wrap round: indices that differ "
+         "by 256 are one", of(lambda dy, dx, h, w: ((dy + h - 1) * (2 * w - 1) + dx + w - 1) % 256),
+         "Store the index in integers of at least 32 bits."),
         ("token-order", "tokens are numbered column by column",
          _by_columns),
         ("relative-absolute", "every pair of tokens has an index of its own",
@@ -143,6 +147,8 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("rows are shifted to the right", _taken(lambda i, j, q, k: j - (q - 1 - i))),
         ("rows are rolled: the first columns follow the last ones",
          lambda x: np.stack([np.roll(r, -(len(x) - 1 - i)) for i, r in enumerate(x)])),
+        ("rows are rolled by K - 1 - i, not by Q - 1 - i",
+         lambda x: np.stack([np.roll(r, i + 1 - x.shape[1]) for i, r in enumerate(x)])),
         ("column c is read as distance c, with the nearest key first",
          _taken(lambda i, j, q, k: k - q + i - j)),
         ("rows are shifted by K - 1 - i, not by Q - 1 - i, and end with zeros",
@@ -177,6 +183,21 @@ def _by_row(row: Function) -> Function:
     return lambda q, rel: _pick(q @ rel.T, len(q), lambda i, j: row(i, j, len(q)))
 
 
+def _relative_to_absolute(
+    q: np.ndarray, rel: np.ndarray, first: Callable[[int], int]
+) -> np.ndarray | None:
+    """Return S columns, from ``first(S)`` on, of the scores after padding and reshape.
+
+    Row i of the reshaped scores is moved by S - 1 - i columns.
+    """
+    n = len(q)
+    if first(n) < 0:
+        return None
+    padded = np.concatenate([q @ rel.T, np.zeros((n, 1))], axis=1).ravel()
+    wide = np.concatenate([padded, np.zeros(n - 1)]).reshape(n + 1, 2 * n - 1)
+    return np.asarray(wide[:n, first(n) : first(n) + n])
+
+
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
     right = "Take row S - 1 - i + j of rel as the relative vector of query i and key j."
     return several(
@@ -203,6 +224,9 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("relative-shift", "queries and keys are exchanged in the result",
          lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T,
          "Transpose the result: rows are queries, columns are keys."),
+        *(("relative-shift", f"after the padding and the reshape columns {words} are kept, not "
+           "S - 1 .. 2S - 2", partial(_relative_to_absolute, first=first), right)
+          for words, first in (("0 .. S - 1", lambda n: 0), ("S - 2 .. 2S - 3", lambda n: n - 2))),
         ("softmax-scale", "scores are divided by sqrt(d)",
          lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
          "Do not scale: relative_scores returns q . rel."),

@@ -70,6 +70,8 @@ class Attended:
     value_heads: np.ndarray  #: the value head of each query head, (H,)
     logits: Callable[[Scored], Truth | None] = sum_of_terms
     raised: bool = False  #: whether the largest logit of a row is added to its sink
+    #: the keys of a tile, and "values" or "weights", whose sum is not rescaled between tiles
+    tile: tuple[int, str] | None = None
     gain: float = 1.0  #: a factor on the rotated channels of the output
 
     def replace(self, **changes: Any) -> Attended:
@@ -103,9 +105,30 @@ class Attended:
             sink = sink + top if self.raised else sink
             top = np.maximum(top, sink)
         e = np.exp(logits - top)
-        total = e.sum(axis=-1, keepdims=True)
+        if self.tile is not None:
+            e, total = self._tiled(logits, e, top)
+        else:
+            total = e.sum(axis=-1, keepdims=True)
         total = total if sink is None else total + np.exp(sink - top)
         return np.asarray(e / np.where(total > 0, total, 1.0))
+
+    def _tiled(
+        self, logits: np.ndarray, e: np.ndarray, top: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights and their sum by an online softmax that leaves one as it was.
+
+        Of tiles of keys, one after the other, either the sum of the values or that of the weights
+        keeps the maximum of its own tile, when a later one raises it.
+        """
+        assert self.tile is not None
+        size, kept = self.tile
+        first = np.arange(0, logits.shape[-1], size)
+        raised = np.maximum.accumulate(np.maximum.reduceat(logits, first, axis=-1), axis=-1)
+        each = np.repeat(raised, np.diff(np.append(first, logits.shape[-1])), axis=-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            old = np.where(self.seen, np.exp(logits - each), 0.0)
+        of_values, of_sum = (old, e) if kept == "values" else (e, old)
+        return of_values, of_sum.sum(axis=-1, keepdims=True)
 
     def _turned(self, turn: Turn | None, x: np.ndarray) -> Truth:
         """Return the reference of a rotation without its attention factor."""

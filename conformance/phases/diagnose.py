@@ -6,6 +6,7 @@ of the angles and the positions used are diagnosed at large positions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,8 @@ _STEP = 2.0**-7
 #: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
 #: another one.
 _TESTED, _OTHER = 0.1, 0.25
+#: The largest relative error of a quotient of lengths, and the lengths in which one is tested.
+_SAME_RATIO, _LENGTHS = 1e-5, (5, 9, 33)
 #: The largest position that float16 holds, but for its rounding.
 _WHOLE = 65504
 
@@ -126,7 +129,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if not run.report.codes and not not_proportional(run, tables, phases, seen):
             growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
-            _bounded(run, found, phases)
+            _bounded(run, tables, declared, found, phases)
     elif fits and not run.report.codes:
         far_positions(run, tables, seen)
 
@@ -143,10 +146,37 @@ def _refuted(run: Run, tables: Tables, seen: Declaration, phases: Phases) -> boo
     return bool(np.isfinite(off).all() and np.mean(off > _OTHER) > 0.5)
 
 
-def _bounded(run: Run, found: list[FrequencyMistake], phases: Phases) -> None:
+def _spread(run: Run, tables: Tables, declared: Declaration, phases: Phases, ratio: object) -> str:
+    """Return that positions are stretched by a quotient of the length S, in words, or nothing."""
+    ways: dict[str, Callable[[int], float]] = {
+        "i S / (S - 1): from 0 to S, both included": lambda n: n / (n - 1),
+        "i (S - 1) / S": lambda n: (n - 1) / n,
+        "i (S + 1) / S": lambda n: (n + 1) / n,
+        "i S / (S + 1)": lambda n: n / (n + 1),
+    }
+    for words, way in ways.items():
+        if not isinstance(ratio, float) or abs(way(phases.length) / ratio - 1) > _SAME_RATIO:
+            continue
+        for n in _LENGTHS:
+            cos, sin = unit_size(tables, np.arange(n), declared)
+            angle = (np.arange(n) * way(n) + declared.origin)[:, None] * declared.frequencies
+            if not np.abs(cos + 1j * sin - np.exp(1j * angle)).max() < _TESTED:
+                break
+        else:
+            return f"in a call of S tokens, token i has the position {words}; declared i"
+    return ""
+
+
+def _bounded(
+    run: Run, tables: Tables, seen: Declaration, found: list[FrequencyMistake], phases: Phases
+) -> None:
     """Say of frequencies that far positions refute where they were measured."""
     for i, one in enumerate(run.report.findings):
         if one.message in [e.message for e in found]:
+            if spread := _spread(run, tables, seen, phases, one.values.get("measured")):
+                remedy = "Use the positions 0, 1, 2, ..., S - 1, as arange(S) has them."
+                run.report.findings[i] = replace(one, message=spread, remedy=remedy)
+                continue
             text = f"up to position {phases.length - 1}, {one.message}; farther angles are others"
             run.report.findings[i] = replace(one, message=text)
 

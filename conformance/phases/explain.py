@@ -35,6 +35,8 @@ from .measure import shown
 
 #: The fewest pairs in which a mistake is made, or is not made, if it is made in some only.
 _FEWEST = 3
+#: A denominator of the exponent is close to the declared one if it differs by at most this.
+_NEXT = 1.5
 #: Codes of mistakes of which several may give the same frequencies: all are named.
 _AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
 
@@ -314,6 +316,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     if through < 0:
         base = float(np.exp(-through * d.n))
         yield from (base_mistake(d, short) for short in shorter(base, 7))
+        yield from _near_denominator(d, base)
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))
@@ -326,6 +329,22 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
             np.exp(start + slope * k),
             {"declared": d.base, "measured": base},
             ("position-scale",),
+        )
+
+
+def _near_denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
+    """Yield the denominator next to the declared one that gives the frequencies of ``base``."""
+    exact = d.n * np.log(d.base) / np.log(base) if base > 1 else np.inf
+    if not 0 < abs(exact - d.n) <= _NEXT:
+        return
+    n = float(np.rint(2 * exact) / 2)
+    if n not in (d.n, *d.denominators.values()):
+        yield FrequencyMistake(
+            "denominator",
+            f"the exponent of pair k is k/{n:g}, not k/{d.n:g}",
+            d.values(n=n),
+            {"declared": d.n, "measured": n},
+            remedy=f"Divide the index k of the pair by {d.n:g}, not by {n:g}.",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Attention, Encoding, RoPE, Rotary, Score, XPos, YaRN
+from posenc_ref import Attention, Bias, Encoding, RoPE, Rotary, Score, XPos, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.functions.function import written
@@ -208,6 +208,7 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         yield from _sinks(declared)
     else:
         yield from _denominators(declared)
+        yield from _tiles(declared)
 
 
 def _cached(call: Attended) -> int:
@@ -296,6 +297,28 @@ def _denominators(declared: Any) -> Iterator[Mistake]:
         yield _by(declared, "softmax-scale", text, partial(sunk, more=more, raised=True), remedy)
 
 
+def _tiles(declared: Any) -> Iterator[Mistake]:
+    """Yield sums of an online softmax that are not rescaled when a later tile has a larger logit.
+
+    The largest tile that gives the results is named first: smaller ones give the same ones only if
+    no call tells them apart.
+    """
+    for size in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1):
+        for kept, what in (("values", "the sum of the values"), ("weights", "the denominator")):
+            text = (
+                f"in tiles of {size} keys, {what} is not multiplied by exp(old maximum - new "
+                "maximum) when a later tile raises the maximum"
+            )
+            remedy = "Multiply both sums of the earlier tiles, that of the weights and that of the "
+            remedy += "values, by exp(old maximum - new maximum)."
+            change = partial(_tiled, tile=(size, kept))
+            yield _by(declared, "softmax-scale", text, change, remedy)
+
+
+def _tiled(call: Attended, tile: tuple[int, str]) -> Attended:
+    return call.replace(tile=tile)
+
+
 def _sink(call: Attended) -> np.ndarray:
     assert call.sinks is not None
     return call.sinks
@@ -303,6 +326,15 @@ def _sink(call: Attended) -> np.ndarray:
 
 def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
     """Yield the known mistakes of the logits, as the output shows them."""
+    where = "" if isinstance(e, Bias | Score) else "in the logits alone: " * rotated
+    for text, at in (
+        ("a token has its index in the call, the last query that of the last key",
+         lambda n_q, n_k: (np.arange(n_k - n_q, n_k), np.arange(n_k))),
+        ("queries and keys are counted from 0", lambda n_q, n_k: (np.arange(n_q), np.arange(n_k))),
+    ):  # fmt: skip
+        text = f"{where}the positions that are passed are ignored: {text}"
+        yield _by(declared, "decode-offset", text, partial(_indexed, at=at),
+                  "Use q_positions and k_positions as they are passed.")  # fmt: skip
     known = own_mistakes(e) if isinstance(e, Score) else logit_mistakes(e)
     where = "in the logits alone: " if rotated and not isinstance(e, XPos) else ""
     for one in known:
@@ -310,6 +342,16 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
         if one.code and one.code != "position-axis":
             change = _with_logits(one.predict)
             yield _by(declared, one.code, where + one.message, change, one.remedy)
+
+
+def _indexed(call: Attended, at: Callable[[int, int], tuple[np.ndarray, np.ndarray]]) -> Attended:
+    """Return the call with logits at the positions ``at(number of queries, number of keys)``."""
+    one = call.scored
+    places = at(one.q.shape[2], call.v.shape[2])
+    q_at, k_at = (
+        np.broadcast_to(p, old.shape) for p, old in zip(places, one.positions, strict=True)
+    )
+    return call.replace(scored=one.replace(q_at=q_at, k_at=k_at))
 
 
 def _with_logits(logits: Callable[[Any], Truth | None]) -> Change:

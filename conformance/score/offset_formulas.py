@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,24 @@ def deberta(call: Scored, s: Steps) -> Terms:
     return found
 
 
+def _wrapped_rows(r: Any, before: int, after: int) -> Iterator[tuple[str, str, Any]]:
+    """Yield the rows of bounds and a shift of the other side; rows outside the table wrap round."""
+    count = before + after + 1
+    for low, high, shift in product(
+        {before, after}, {before, after, before + 1, after + 1}, {before, after}
+    ):
+        if shift == before and low == before and high == after:
+            continue
+        if shift - low >= 0 and shift + high < count:
+            continue  # all rows are inside the table: the changed bounds cover it
+        words = (
+            f"is the relative position clamped to -{low} .. {high}, plus {shift}, and row "
+            + (f"{shift - low}" if shift < low else f"{shift + high}")
+            + f" of the {count} rows wraps round"
+        )
+        yield "bucket-clamp", words, (np.clip(r, -low, high) + shift) % count
+
+
 @formula(Shaw)
 def shaw(call: Scored, s: Steps) -> Terms:
     """Return the terms of Shaw."""
@@ -92,6 +112,7 @@ def shaw(call: Scored, s: Steps) -> Terms:
     row = s.pick(
         "the row of the table",
         row,
+        *_wrapped_rows(r, e.before, last),
         (
             "table-offset",
             f"is the relative position modulo {last + e.before + 1}",

@@ -68,6 +68,23 @@ def tupe(call: Scored, s: Steps) -> Terms:
     """Return the terms of TUPE."""
     e: TUPE = call.encoding
     found = {name: np.asarray(t.value) for name, t in call.terms().items()}
+    n_q, n_k = call.q.shape[2], call.k.shape[2]
+    term = "position-position"
+    if e.cls_to_others is None and n_k <= e.rows:
+        right = "Use position_queries of the queries' own positions: K - Q .. K - 1."
+
+        def rows_of(q_at: np.ndarray) -> np.ndarray:
+            return np.asarray(call.replace(q_at=q_at).terms()[term].value)
+
+        found[term] = s.pick(
+            "the rows of the queries in the position term",
+            found[term],
+            ("bias-alignment", "are 0 .. Q - 1, not those of the last keys",
+             lambda: rows_of(np.arange(n_q))),
+            ("bias-alignment", "are that of the last key, for all queries",
+             lambda: rows_of(np.full(n_q, n_k - 1))),
+            right=right,
+        )  # fmt: skip
     if e.cls_to_others is None or "cls" not in found:
         return found
     q_at, k_at = call.grid

@@ -163,7 +163,7 @@ def arrangement(
         return None
     if _zero_rows(run, encoding, at, rows):
         return None
-    if encoding.dim % 2 and encoding.odd == "zero-pad" and _changed_step(run, access, encoding):
+    if encoding.dim % 2 and _changed_step(run, access, encoding):
         return None
     if _rows_moved(run, access, encoding):
         return None

@@ -34,7 +34,7 @@ from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import of_step, row_of
 from .rows_used import SeenRows, name_rows
-from .sum_mistakes import Added, sum_factors, sum_mistakes, sum_steps
+from .sum_mistakes import Added, regrown, sum_factors, sum_mistakes, sum_steps
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -84,6 +84,8 @@ def judge_add(run: Run) -> None:
     known = chain(named, likely(run, calls, sum_steps(run, calls[0].facts)))
     further = partial(_further, ask, [probe(b, s) for b, s in REFUTING if s <= last + 1])
     explained = match(run, calls, known, further=further) and run.report.codes
+    if not explained:
+        explained = match(run, calls, likely(run, calls, regrown(calls)), parts=False, whole=True)
     if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:

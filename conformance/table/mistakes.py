@@ -96,6 +96,16 @@ def _of_axes(declared: Any) -> Iterator[Change]:
         words = [", ".join(said.get(a, a) for a in axes) for axes in (order, declared.axis_order)]
         text = f"the columns come in the order {words[0]}, declared {words[1]}"
         yield "axis-order", text, {"axis_order": "".join(order)}
+    if isinstance(declared, BoxSine):
+        n = len(declared.axes)
+        base = declared.base ** (1 / n)
+        text = (
+            f"the exponent is divided by the columns of all {n} coordinates, {declared.dim}, not "
+            f"by those of one, {declared.dim // n}; or the base is {base:.6g}, declared "
+            f"{declared.base:g}: the same numbers"
+        )
+        if n > 1:
+            yield "denominator", text, {"base": base}
     if not isinstance(declared, DETRSine | BoxSine):
         yield from _arranged(declared)
         part = declared.parts()[0][1]

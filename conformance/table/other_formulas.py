@@ -177,6 +177,14 @@ def axial(e: AxialLearned, at: Any, s: Steps) -> np.ndarray:
     parts = []
     for a in e.order:
         rows = s.array(f"table {a}", tables[a], ("row", "column"))
+        rows = s.pick(
+            f"the table of axis {a}",
+            rows,
+            *(("wrong-row", f"is tables[{b}], that of axis {b}, not tables[{a}]", other)
+              for b, other in enumerate(tables)
+              if b != a and other.shape[1] == rows.shape[1]),
+            right=f"Read the rows of axis {a} in tables[{a}].",
+        )  # fmt: skip
         parts.append(rows[index[a].astype(int) % len(rows)])
     return np.concatenate(parts, axis=-1) if e.combine == "concat" else np.sum(parts, axis=0)
 
@@ -247,6 +255,17 @@ def standardized(e: StandardizedSinusoidal, at: Any, s: Steps) -> np.ndarray:
         (code, "is left out", 1.0),
         right=of_all + " It divides by n - 1, n being their number.",
     )
+    columns = every.mean(axis=0)
+    mean, spread = s.pick(
+        "the mean and the standard deviation",
+        (mean, spread),
+        (code, "are those of each column", (columns, every.std(axis=0, ddof=1))),
+        (code, "are those of each column, and the deviation divides by n, not by n - 1",
+         (columns, every.std(axis=0))),
+        (code, "are those of each row", (rows.mean(axis=-1, keepdims=True),
+                                         rows.std(axis=-1, ddof=1, keepdims=True))),
+        right=of_all + " The deviation divides by n - 1, n being their number.",
+    )  # fmt: skip
     divisor = s.factor("the multiple of the deviation", e.divisor, code)
     with np.errstate(all="ignore"):
         return np.asarray((rows - mean) / (divisor * spread))

@@ -97,7 +97,13 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
     counts = y + 1.0, x + 1.0
     code = "position-scale"
     if not e.normalize:
-        return counts
+        return s.pick(
+            "the positions of pixels",
+            counts,
+            *(("position-origin", f"count from {first:g}, not from 1",
+               tuple(c + first - 1 for c in counts)) for first in (0.0, 0.5, 2.0)),
+            right="Count pixels from 1, as a cumulative sum of the mask does.",
+        )  # fmt: skip
     sizes = s.pick(
         "the divisor",
         (h, w),
@@ -171,6 +177,9 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     waves = s.pick(
         f"the exponent{of}",
         own,
+        *([(code, "of a cosine is that of the next pair: with an odd dim, the surplus "
+            "frequency is cut off at the start, not at the end", (own[0], w[-cosines.size :]))]
+          if cosines.size < w.size else []),
         (code, f"of column i is i/{d}, not 2 (i // 2) / {d}: a cosine has a lower frequency than "
          "its sine", powers(i / d for i in column)),
         (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}", powers(2 * i / d for i in column)),
