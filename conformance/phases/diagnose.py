@@ -34,6 +34,7 @@ from .nonlinear import (
 )
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
+from .schedule_mistakes import trained_field
 from .telling import Telling
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
@@ -325,8 +326,27 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
         factor = float(np.median(phases.amplitude))
         least, most = phases.amplitude.min(), phases.amplitude.max()
         where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
+    if off and declared.by_length is not None:
+        where += _of_long_calls(run, tables, declared, factor)
     if off:
         report_amplitude(run, declared, factor, where)
+
+
+def _of_long_calls(run: Run, tables: Tables, declared: Declaration, factor: float) -> str:
+    """Return what is known of the factor in calls longer than the trained length, if they differ.
+
+    The numbers are those of positions around the length.
+    """
+    scaling = getattr(run.encoding, "scaling", None)
+    start = getattr(scaling, trained_field(scaling) or "", None)
+    if not start or not isinstance(run.encoding, Rotary) or run.ledger.highest < start + 1:
+        return ""
+    sizes = [np.hypot(*tables(np.array([n - 1]))) for n in (start, start + 2)]
+    short, long = (float(np.median(s)) for s in sizes)
+    m = run.encoding.attention_factor(start + 2)
+    if abs(short - factor) > FACTOR_SLACK * factor or abs(long - m) > FACTOR_SLACK * abs(m):
+        return ""
+    return f", in calls of up to {start} tokens; right ({m:.6g}) in a call of {start + 2}"
 
 
 def report_amplitude(run: Run, declared: Declaration, factor: float, where: str) -> None:

@@ -67,6 +67,8 @@ def explain(
         scaled = best.code.startswith("scaling")
         also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
         also = [text for text in dict.fromkeys(also) if not _says(best.message, text)][:2]
+        if best.code == "denominator" and "a base of" in best.message:
+            also = []  # it names the base already
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
@@ -228,6 +230,7 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
                     ("scaling-missing",),
                 )
     yield from _rounded(d.declared)
+    yield from _rounded_ratio(d)
     yield from d.late()
     yield from _fitted(measured, sigma, d)
 
@@ -247,6 +250,18 @@ def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
         for name, rounded in half_precision(1 / target):
             yield _in_half("timescales", name, 1 / rounded)
     yield from few_digits(target)
+
+
+def _rounded_ratio(d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield powers of the ratio of two neighbouring frequencies, rounded."""
+    if d.target is not None:
+        return
+    ratio = np.array([d.base ** (-1 / d.n)])
+    k = np.arange(d.pairs)
+    for name, rounded in half_precision(ratio):
+        yield _in_half("ratios of neighbouring frequencies", name, rounded**k / d.factor)
+    for name, rounded in half_precision(1 / ratio):
+        yield _in_half("ratios of neighbouring timescales", name, rounded**-k / d.factor)
 
 
 def _in_half(what: str, name: str, predicted: np.ndarray) -> FrequencyMistake:
@@ -313,6 +328,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
         base = float(np.exp(-through * d.n))
+        yield from _denominator(d, base)
         yield from (base_mistake(d, short) for short in shorter(base, 7))
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
@@ -327,6 +343,26 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
             {"declared": d.base, "measured": base},
             ("position-scale",),
         )
+
+
+def _denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
+    """Yield another denominator of the exponents, if a base that nobody chooses is one."""
+    n = d.n * np.log(d.base) / np.log(base)
+    whole = float(np.rint(2 * n)) / 2
+    if whole <= 0 or whole == d.n or abs(n / whole - 1) > SAME or d.base == 1:
+        return
+    if base in PUBLISHED_BASES or any(abs(base / b - 1) < SAME for b in shorter(base, 2)):
+        return
+    yield FrequencyMistake(
+        "denominator",
+        f"the exponent of pair k is k/{whole:g} (2k/{2 * whole:g}), not k/{d.n:g}; a base of "
+        f"{base:.6g} in place of {d.base:.7g} gives the same frequencies",
+        d.values(n=whole),
+        {"declared": d.n, "measured": whole},
+        ("base",),
+        remedy=f"Divide the index k of the pair by {d.n:g}, not by {whole:g}; or, if the exponents "
+        f"are right, pass the base {d.base:.7g}.",
+    )
 
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
