@@ -24,8 +24,8 @@ from .signatures import SIGNATURES, Surface
 
 #: In the evidence of a mistake whose prediction was compared with every call.
 PREDICTS = "the mistake predicts"
-#: Ends of the evidence of a rule that calls have confirmed which were made after it was found.
-AGREE = ("further call agrees", "further calls agree")
+#: In the evidence of a rule that further calls have confirmed, or that says for which calls it is.
+PLACED = ("further call agrees", "further calls agree", " in calls of up to ")
 #: What a judge has not done that raised before its end.
 WHOLE = "the whole judging"
 
@@ -285,7 +285,7 @@ class Run:
         errors = [f for f in self.report.findings if f.severity == ERROR]
         if not (self.failures and errors):
             return
-        if any(text in errors[0].evidence for text in (PREDICTS, *AGREE)):
+        if any(text in errors[0].evidence for text in (PREDICTS, *PLACED)):
             return
         place = self.located()
         if place is None or place.text in str(errors[0]):

@@ -21,7 +21,7 @@ from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .explain import explain, report
-from .fitted_parameters import amplitude_error, cut_short, is_coarse
+from .fitted_parameters import amplitude_error, cut_short, is_coarse, of_long_calls
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import (
@@ -29,12 +29,12 @@ from .nonlinear import (
     growing_errors,
     not_proportional,
     one_right,
+    running_sums,
     squared,
     stretched_in_blocks,
 )
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
-from .schedule_mistakes import trained_field
 from .telling import Telling
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
@@ -125,7 +125,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
         if not run.report.codes and not not_proportional(run, tables, phases, seen):
-            growing_errors(run, tables, seen)
+            running_sums(run, tables, seen) or growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
             _bounded(run, found, phases)
     elif fits and not run.report.codes:
@@ -327,26 +327,9 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
         least, most = phases.amplitude.min(), phases.amplitude.max()
         where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
     if off and declared.by_length is not None:
-        where += _of_long_calls(run, tables, declared, factor)
+        where += of_long_calls(run, tables, declared, factor)
     if off:
         report_amplitude(run, declared, factor, where)
-
-
-def _of_long_calls(run: Run, tables: Tables, declared: Declaration, factor: float) -> str:
-    """Return what is known of the factor in calls longer than the trained length, if they differ.
-
-    The numbers are those of positions around the length.
-    """
-    scaling = getattr(run.encoding, "scaling", None)
-    start = getattr(scaling, trained_field(scaling) or "", None)
-    if not start or not isinstance(run.encoding, Rotary) or run.ledger.highest < start + 1:
-        return ""
-    sizes = [np.hypot(*tables(np.array([n - 1]))) for n in (start, start + 2)]
-    short, long = (float(np.median(s)) for s in sizes)
-    m = run.encoding.attention_factor(start + 2)
-    if abs(short - factor) > FACTOR_SLACK * factor or abs(long - m) > FACTOR_SLACK * abs(m):
-        return ""
-    return f", in calls of up to {start} tokens; right ({m:.6g}) in a call of {start + 2}"
 
 
 def report_amplitude(run: Run, declared: Declaration, factor: float, where: str) -> None:

@@ -63,6 +63,14 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 at(lambda side: side.others, only),
                 "Index the table once for the queries and once for the keys.",
             )
+            for otherwise, rest in (("0, 1, 2, ...", from_0), ("their own", None)):
+                yield Mistake(
+                    "wrong-row",
+                    f"{what} get the positions of the {other} in calls with as many of both, and "
+                    f"{otherwise} otherwise",
+                    at(partial(_of_others, rest), only),
+                    f"Use the positions of the {what} in every call, not those of the {other}.",
+                )
         for code, message, positions in (
             ("decode-offset", f"{what} are rotated as if they started at 0", from_0),
             ("row-offset", f"all rows of {what} get the positions of the first one", first_row),
@@ -141,6 +149,13 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         yield from _parameters(encoding, what, only)
         for text, place in tiled(what):
             yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
+
+
+def _of_others(otherwise: Positions | None, side: Side) -> np.ndarray | None:
+    """Return the positions of the other side if it has as many tokens."""
+    if side.others.shape[-1] == side.x.shape[2]:
+        return side.others
+    return side.positions if otherwise is None else otherwise(side)
 
 
 def _regrouped(by_group: bool, side: Side) -> Truth:
