@@ -319,9 +319,13 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield from written_pi(d.declared)
     yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
+    k = np.arange(d.pairs)
+    if d.pairs > 1 and d.plain is not None and np.array_equal(d.plain, d.declared) and d.base > 1:
+        power = np.log(measured[1:]) / np.log(d.plain[1:])
+        base = float(d.base ** np.average(power, weights=weight[1:] ** 2))
+        yield _not_raised(d, base)
     if d.pairs < 2 or d.target is not None:
         return
-    k = np.arange(d.pairs)
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
     # A fit with the first frequency as declared: only the base differs.
     log = np.log(measured) + np.log(d.factor)
@@ -343,6 +347,20 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
             {"declared": d.base, "measured": base},
             ("position-scale",),
         )
+
+
+def _not_raised(d: Schedule, base: float) -> FrequencyMistake:
+    """Return the mistake of a base that a scaling changes at a length where it should not."""
+    assert d.plain is not None
+    return FrequencyMistake(
+        "scaling-formula",
+        f"at this length the base is {base:.6g}, declared {d.base:.7g}, not scaled; consistent "
+        "with a length that is not raised to the trained one before it enters the scaling",
+        d.plain ** (np.log(base) / np.log(d.base)) if base > 0 else d.plain,
+        {"declared": d.base, "measured": base},
+        ("base", "scaling-parameter"),
+        remedy="Take the larger of the length of the call and the trained length.",
+    )
 
 
 def _denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
