@@ -166,7 +166,7 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
         for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0)):
             if what == right and power == "d/(d-2)" and shortest == start:
                 continue  # as declared: alpha is at least 1 there
-            if least and min(map(alpha, (max(n, shortest) for n in lengths))) >= least:
+            if least and lengths and min(map(alpha, (max(n, shortest) for n in lengths))) >= least:
                 continue  # the bound changes nothing
             taken = f"max({what}, 1)" if least else what
             short = "" if shortest > 1 else ", in calls up to the trained length too"
