@@ -124,9 +124,9 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if not fits and not _held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
-        if not run.report.codes and not not_proportional(run, tables, phases, seen):
-            if not running_sums(run, tables, seen):
-                growing_errors(run, tables, seen)
+        known = bool(run.report.codes) or not_proportional(run, tables, phases, seen)
+        if not (known or running_sums(run, tables, seen)):
+            growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
             _bounded(run, found, phases)
     elif fits and not run.report.codes:
