@@ -80,7 +80,9 @@ def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
         ("row-offset", "every row has the positions of the first one", changed(first_row)),
         ("row-offset", "positions go on from one row to the next", changed(run_on)),
         ("row-offset", "every row takes the sizes of images and videos from the first one on",
-         make(restart=True)),
+         make(restart=True),
+         "Go on through image_grids and video_grids from row to row: they list the images and "
+         "videos of the whole batch."),
         ("padding", "padding is counted like text", unmasked,
          "Number the tokens whose attention mask is 1, and write them back to their places."),
         ("padding", "the positions of the real tokens are not written back to their places: they "

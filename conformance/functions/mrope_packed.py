@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import packed
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
-from .function import Arguments, Function, several
+from .function import Arguments, Function, PlainCall, several
 from .mrope_common import Kind
 from .mrope_layouts import Batch
 
@@ -77,6 +79,20 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
             last = int(ids[:, start:end].max(initial=last - 1)) + 1
         return np.asarray(ids)
 
+    def of_documents(known: Mistake) -> Mistake:
+        """Return a mistake of position ids, made in each document."""
+
+        def predict(call: PlainCall) -> Truth | None:
+            types, images, videos, seconds, lengths = call.arguments
+            real = np.arange(lengths.max()) < np.asarray(lengths)[:, None]
+            rows = np.zeros(real.shape, np.int64)
+            rows[real] = types
+            given = Batch(rows, images, videos, seconds, real.astype(np.int64), 0)
+            ids = known.predict(replace(call, arguments=tuple(given)))
+            return None if ids is None else call.truth(ids.value[:, real])
+
+        return replace(known, predict=predict)
+
     yield from several(
         ("packing", "a document of text alone does not start again at 0: it goes on after the "
          "document before it", texts_go_on,
@@ -89,9 +105,12 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         ("media-grid", "documents are numbered 0, 1, 2, ... on all axes: images have no grid",
          one_axis, "Number each document by the rule of its images and videos."),
         ("row-offset", "every document takes the sizes of images and videos from the first one on",
-         _numbered(kind, rule, restart=True)),
+         _numbered(kind, rule, restart=True),
+         "Go on through image_grids and video_grids from document to document: they list the "
+         "images and videos of all of them."),
         ("axis-order", "height and width are exchanged", exchanged),
         ("media-extent", "text after a video starts at its start + max(height, width), not after "
          "its largest position: it repeats positions of the video",
          _numbered(kind, rule, after=lambda start, item, ids: start + max(item.size[1:]))),
     )  # fmt: skip
+    yield from map(of_documents, kind.mistakes(rule))

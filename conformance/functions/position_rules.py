@@ -62,5 +62,9 @@ POSITION_RULE_ROWS = {
         lambda rule, seed, dtype: packed_calls(kind_of(rule), rule),
         lambda rule: packed_mistakes(kind_of(rule), rule),
         "packing",
+        remedy=lambda rule: (
+            "Number the tokens of each document by the declared rule, from 0 in every document: "
+            "its text, its images and its videos."
+        ),
     ),
 }

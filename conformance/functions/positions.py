@@ -184,6 +184,12 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
          _exchanged(lambda size, rank: rank == size - 1 > 0), _SHARDS),
         ("shard-offset", "rank 0 of several has its halves exchanged",
          _exchanged(lambda size, rank: rank == 0 < size - 1), _SHARDS),
+        *(
+            ("shard-offset", f"the tokens of the {which} of a rank are in descending order",
+             _descending(*turned), f"{_SHARDS} The tokens of both ascend.")
+            for which, *turned in (("second chunk", False, True), ("first chunk", True, False),
+                                   ("two chunks", True, True))
+        ),
         ("shard-offset", "every rank has the positions of rank 0",
          halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1), _SHARDS),
         ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a),
@@ -193,6 +199,21 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
              pr.shard_indices([0, int(bounds[-1])], size, rank)
          ], _SHARDS),
     )  # fmt: skip
+
+
+def _descending(*turned: bool) -> Any:
+    """Return the positions of a rank, in descending order in the first or the second chunk."""
+
+    def of(bounds: Any, size: int, rank: int) -> np.ndarray:
+        found = []
+        for n in np.diff(bounds):
+            chunk = int(n) // (2 * size)
+            for start, back in zip((rank, 2 * size - 1 - rank), turned, strict=True):
+                one = start * chunk + np.arange(chunk)
+                found.append(one[::-1] if back else one)
+        return np.concatenate(found)
+
+    return of
 
 
 def _exchanged(where: Any) -> Any:

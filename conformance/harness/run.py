@@ -24,6 +24,8 @@ from .signatures import SIGNATURES, Surface
 
 #: In the evidence of a mistake whose prediction was compared with every call.
 PREDICTS = "the mistake predicts"
+#: In the evidence of a rule that further calls have confirmed, or that says for which calls it is.
+PLACED = ("further call agrees", "further calls agree", " in calls of up to ")
 #: What a judge has not done that raised before its end.
 WHOLE = "the whole judging"
 
@@ -281,7 +283,9 @@ class Run:
         A mistake that predicts the results of all calls says so itself.
         """
         errors = [f for f in self.report.findings if f.severity == ERROR]
-        if not (self.failures and errors) or PREDICTS in errors[0].evidence:
+        if not (self.failures and errors):
+            return
+        if any(text in errors[0].evidence for text in (PREDICTS, *PLACED)):
             return
         place = self.located()
         if place is None or place.text in str(errors[0]):

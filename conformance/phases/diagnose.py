@@ -22,7 +22,7 @@ from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .explain import explain, report
-from .fitted_parameters import amplitude_error, cut_short, is_coarse
+from .fitted_parameters import amplitude_error, cut_short, is_coarse, of_long_calls
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import (
@@ -30,6 +30,7 @@ from .nonlinear import (
     growing_errors,
     not_proportional,
     one_right,
+    running_sums,
     squared,
     stretched_in_blocks,
 )
@@ -126,7 +127,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if not fits and not _held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
-        if not run.report.codes and not not_proportional(run, tables, phases, seen):
+        known = bool(run.report.codes) or not_proportional(run, tables, phases, seen)
+        if not (known or running_sums(run, tables, seen)):
             growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
             _bounded(run, tables, declared, found, phases)
@@ -355,6 +357,8 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
         factor = float(np.median(phases.amplitude))
         least, most = phases.amplitude.min(), phases.amplitude.max()
         where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
+    if off and declared.by_length is not None:
+        where += of_long_calls(run, tables, declared, factor)
     if off:
         report_amplitude(run, declared, factor, where)
 

@@ -35,8 +35,6 @@ from .measure import shown
 
 #: The fewest pairs in which a mistake is made, or is not made, if it is made in some only.
 _FEWEST = 3
-#: A denominator of the exponent is close to the declared one if it differs by at most this.
-_NEXT = 1.5
 #: Codes of mistakes of which several may give the same frequencies: all are named.
 _AMBIGUOUS = ("base", "denominator", "exponent", "scaling-formula", "scaling-parameter")
 
@@ -69,6 +67,8 @@ def explain(
         scaled = best.code.startswith("scaling")
         also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
         also = [text for text in dict.fromkeys(also) if not _says(best.message, text)][:2]
+        if best.code == "denominator" and "a base of" in best.message:
+            also = []  # it names the base already
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
@@ -230,6 +230,7 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
                     ("scaling-missing",),
                 )
     yield from _rounded(d.declared)
+    yield from _rounded_ratio(d)
     yield from d.late()
     yield from _fitted(measured, sigma, d)
 
@@ -249,6 +250,18 @@ def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
         for name, rounded in half_precision(1 / target):
             yield _in_half("timescales", name, 1 / rounded)
     yield from few_digits(target)
+
+
+def _rounded_ratio(d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield powers of the ratio of two neighbouring frequencies, rounded."""
+    if d.target is not None:
+        return
+    ratio = np.array([d.base ** (-1 / d.n)])
+    k = np.arange(d.pairs)
+    for name, rounded in half_precision(ratio):
+        yield _in_half("ratios of neighbouring frequencies", name, rounded**k / d.factor)
+    for name, rounded in half_precision(1 / ratio):
+        yield _in_half("ratios of neighbouring timescales", name, rounded**-k / d.factor)
 
 
 def _in_half(what: str, name: str, predicted: np.ndarray) -> FrequencyMistake:
@@ -306,17 +319,21 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield from written_pi(d.declared)
     yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
+    k = np.arange(d.pairs)
+    if d.pairs > 1 and d.plain is not None and np.array_equal(d.plain, d.declared) and d.base > 1:
+        power = np.log(measured[1:]) / np.log(d.plain[1:])
+        base = float(d.base ** np.average(power, weights=weight[1:] ** 2))
+        yield _not_raised(d, base)
     if d.pairs < 2 or d.target is not None:
         return
-    k = np.arange(d.pairs)
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
     # A fit with the first frequency as declared: only the base differs.
     log = np.log(measured) + np.log(d.factor)
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
         base = float(np.exp(-through * d.n))
+        yield from _denominator(d, base)
         yield from (base_mistake(d, short) for short in shorter(base, 7))
-        yield from _near_denominator(d, base)
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))
@@ -332,20 +349,38 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
         )
 
 
-def _near_denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
-    """Yield the denominator next to the declared one that gives the frequencies of ``base``."""
-    exact = d.n * np.log(d.base) / np.log(base) if base > 1 else np.inf
-    if not 0 < abs(exact - d.n) <= _NEXT:
+def _not_raised(d: Schedule, base: float) -> FrequencyMistake:
+    """Return the mistake of a base that a scaling changes at a length where it should not."""
+    assert d.plain is not None
+    return FrequencyMistake(
+        "scaling-formula",
+        f"at this length the base is {base:.6g}, declared {d.base:.7g}, not scaled; consistent "
+        "with a length that is not raised to the trained one before it enters the scaling",
+        d.plain ** (np.log(base) / np.log(d.base)) if base > 0 else d.plain,
+        {"declared": d.base, "measured": base},
+        ("base", "scaling-parameter"),
+        remedy="Take the larger of the length of the call and the trained length.",
+    )
+
+
+def _denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
+    """Yield another denominator of the exponents, if a base that nobody chooses is one."""
+    n = d.n * np.log(d.base) / np.log(base)
+    whole = float(np.rint(2 * n)) / 2
+    if whole <= 0 or whole == d.n or abs(n / whole - 1) > SAME or d.base == 1:
         return
-    n = float(np.rint(2 * exact) / 2)
-    if n not in (d.n, *d.denominators.values()):
-        yield FrequencyMistake(
-            "denominator",
-            f"the exponent of pair k is k/{n:g}, not k/{d.n:g}",
-            d.values(n=n),
-            {"declared": d.n, "measured": n},
-            remedy=f"Divide the index k of the pair by {d.n:g}, not by {n:g}.",
-        )
+    if base in PUBLISHED_BASES or any(abs(base / b - 1) < SAME for b in shorter(base, 2)):
+        return
+    yield FrequencyMistake(
+        "denominator",
+        f"the exponent of pair k is k/{whole:g} (2k/{2 * whole:g}), not k/{d.n:g}; a base of "
+        f"{base:.6g} in place of {d.base:.7g} gives the same frequencies",
+        d.values(n=whole),
+        {"declared": d.n, "measured": whole},
+        ("base",),
+        remedy=f"Divide the index k of the pair by {d.n:g}, not by {whole:g}; or, if the exponents "
+        f"are right, pass the base {d.base:.7g}.",
+    )
 
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:

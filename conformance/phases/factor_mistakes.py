@@ -73,6 +73,9 @@ def _yarn(s: Any) -> dict[str, float]:
         "the logarithm is that of the trained length": g(
             s.mscale, math.log(s.original_max_position)
         ),
+        "the factor is sqrt(1 + ln(factor) / ln(L0)), as in LongRoPE": math.sqrt(
+            1 + log / math.log(s.original_max_position)
+        ),
     }
     if s.mscale is not None and s.mscale_all_dim:
         found |= {

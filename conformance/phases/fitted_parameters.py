@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
 from .frequencies import SIGMAS, agree
 from .measure import Phases, Tables
+from .schedule_mistakes import trained_field
 
 _POSITIONS = np.arange(1, 129)
 
@@ -66,3 +68,20 @@ def cut_short(run: Run, tables: Tables, declared: Declaration) -> bool:
         if ((size > whole + grain) | (size < whole * (1 - 2 * unit) - grain)).any():
             return False
     return True
+
+
+def of_long_calls(run: Run, tables: Tables, declared: Declaration, factor: float) -> str:
+    """Return what is known of the factor in calls longer than the trained length, if they differ.
+
+    The numbers are those of positions around the length.
+    """
+    scaling = getattr(run.encoding, "scaling", None)
+    start = getattr(scaling, trained_field(scaling) or "", None)
+    if not start or not isinstance(run.encoding, Rotary) or run.ledger.highest < start + 1:
+        return ""
+    sizes = [np.hypot(*tables(np.array([n - 1]))) for n in (start, start + 2)]
+    short, long = (float(np.median(s)) for s in sizes)
+    m = run.encoding.attention_factor(start + 2)
+    if abs(short - factor) > FACTOR_SLACK * factor or abs(long - m) > FACTOR_SLACK * abs(m):
+        return ""
+    return f", in calls of up to {start} tokens; right ({m:.6g}) in a call of {start + 2}"

@@ -51,6 +51,7 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             "the axes take their frequencies in the reverse order: the last axis has the fastest",
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
+    yield from _handed_out(encoding)
     yield from _exchanged_bases(encoding)
     yield from _other_bases(encoding)
     yield from _denominators(encoding)
@@ -81,6 +82,33 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             encoding.frequencies() ** (d / encoding.head_dim),
             remedy=f"Divide by {d}, the channels of all sections, not by {encoding.head_dim}.",
         )
+
+
+def _handed_out(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield the declared frequencies, given to the pairs in another order."""
+    w, axes = encoding.frequencies(), encoding.axes()
+    falling = np.sort(w)[::-1]
+    count = len(encoding.sections)
+    orders = [
+        (
+            f"axis by axis, in the order of axes {order}",
+            np.concatenate([np.flatnonzero(axes == axis) for axis in order]),
+        )
+        for order in permutations(range(count))
+    ]
+    orders.append(("to the pairs in order", np.arange(w.size)))
+    for text, order in orders:
+        for way, given in (("fastest", falling), ("slowest", falling[::-1])):
+            other = np.empty_like(w)
+            other[order] = given
+            if np.array_equal(other, w):
+                continue
+            yield FrequencyMistake(
+                "frequency-spacing",
+                f"the frequencies are the declared ones, but handed out {text}, the {way} first",
+                other,
+                remedy="Give every pair its own frequency: order the frequencies as the pairs.",
+            )
 
 
 def _other_scaling(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:

@@ -39,6 +39,8 @@ _BLOCKS = (*(2**n for n in range(5, 15)), 100, 1000, 10000)
 _NEAR, _FAR = 0.05, 0.25
 #: The relative difference of a measured factor from one that is known.
 _SAME = 2.0**-18
+#: Positions below this one are added up, step by step.
+_SUMMED = 2**17
 
 
 def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
@@ -163,6 +165,41 @@ def _signed(declared: Declaration, at: np.ndarray) -> np.ndarray:
     """Return the exact cos and sin of the function's own sign and amplitude."""
     cos, sin = declared.exact(at)
     return np.stack([cos, declared.sign * sin]) * declared.amplitude
+
+
+def running_sums(run: Run, tables: Tables, declared: Declaration) -> bool:
+    """Report angles that are added up in float32, all or up to some position; return whether so.
+
+    Each addition rounds, so the sums of all tokens together predict every angle.
+    """
+    at = np.sort(GENERIC[run.ledger.highest >= GENERIC])
+    cos, sin = unit_size(tables, at, declared)
+    seen = cos + 1j * sin
+    exact = np.exp(declared.sign * 1j * (at + declared.origin)[:, None] * declared.frequencies)
+    near = at < _SUMMED
+    if near.sum() < _FEWEST or declared.origin:
+        return False
+    step = declared.frequencies.astype(np.float32)
+    sums = np.cumsum(np.tile(step, (int(at[near][-1]), 1)), axis=0, dtype=np.float32)
+    summed = exact.copy()
+    summed[near] = np.exp(declared.sign * 1j * sums[at[near] - 1].astype(np.float64))
+    slack = run.budget * ROUNDOFF["float32"]
+    differ = np.abs(summed - exact).max(axis=1) > 8 * slack
+    right, by_sum = (np.abs(seen - t).max(axis=1) <= slack for t in (exact, summed))
+    if not (by_sum | right).all() or (by_sum & differ).sum() < _FEWEST:
+        return False
+    last = int(at[by_sum & differ].max())
+    if not by_sum[at <= last].all():
+        return False
+    more = "" if last == at[-1] else f" up to position {last} or farther; later ones are right"
+    run.add(
+        "angle-precision",
+        f"angles are running sums of the frequencies in float32{more}",
+        f"{int((at <= last).sum())} positions up to {last} have the angles of the sums",
+        remedy="Compute the angle of each position as position * theta_k: a sum rounds at every "
+        "addition. Or add up in float64.",
+    )
+    return True
 
 
 def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:

@@ -104,9 +104,11 @@ def models() -> list[Model]:
             found.append(Model(code, name, partial(angles, half=to_half), remedy=remedy))
         if half == "TF32":
             break
-        found.append(
-            Model("table-precision", f"cos and sin tables in {half}", _product, table=half)
+        remedy = (
+            f"Keep the tables in float32; or, if they are meant so, declare precision={half!r}."
         )
+        name = f"cos and sin tables in {half}"
+        found.append(Model("table-precision", name, _product, table=half, remedy=remedy))
     return found
 
 

@@ -37,6 +37,7 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
     least = np.abs(nonzero_frequencies(encoding)).min()
     follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
+    follows |= _whole_turns(encoding, follows, wanted)
     if (follows.sum(axis=0) > 1).any() and turned.on_axes(run, encoding):
         return True
     return (
@@ -44,6 +45,13 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
         or _by_size(run, encoding, measured)
         or _each_axis(run, encoding, found, wanted)
     )
+
+
+def _whole_turns(encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return which pairs (A, pairs) follow their own axis by whole turns, which integers hide."""
+    turns = nonzero_frequencies(encoding) / (2 * np.pi)
+    hidden = ~follows.any(axis=0) & (np.abs(turns - np.rint(turns)) < ROUNDOFF["float32"])
+    return np.asarray(hidden & (np.arange(encoding.num_axes)[:, None] == wanted))
 
 
 def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:
@@ -191,10 +199,13 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
     ratios = []
     for axis in range(encoding.num_axes):
         own = wanted == axis
+        if agree(w[own], expected[own], sigma[own], 2 * np.pi).all():  # whole positions alias
+            ratios.append(1.0)
+            continue
         ratio = float(np.median(w[own] / expected[own]))
         if not agree(w[own], ratio * expected[own], sigma[own]).all():
             return False
-        ratios.append(1.0 if agree(w[own], expected[own], sigma[own]).all() else ratio)
+        ratios.append(ratio)
     wrong = [a for a, ratio in enumerate(ratios) if ratio != 1.0]
     if not wrong or (len({ratios[a] for a in wrong}) == 1 and len(wrong) == len(ratios)):
         return False  # the same on all axes: one-axis checks show it

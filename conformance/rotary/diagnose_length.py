@@ -16,10 +16,13 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.declaration import formula
 from posenc_ref.conformance.phases.factor_mistakes import named
 from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
+from posenc_ref.conformance.phases.schedule_mistakes import trained_field
 
 from .judge_length import WHOSE, case, lengths_of, positions_of
 from .length_rules import Rule, length_rules
 
+#: The most tokens of a call that is made to find the length a function uses.
+_MOST = 2**14
 #: Takes an encoding, a call's length, and the length used for its frequencies (0: each token's
 #: position plus one); returns whether the encoding then matches the function.
 Fits = Callable[[Rotary, int, int], bool]
@@ -42,11 +45,47 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
     if not any(case(n) in failed for n in lengths):
         return not _rows_differ(run, access, lengths[-1]) and _whose(run, encoding, sorted(failed))
     first = next((n for n in lengths if case(n) in failed), lengths[0])
+    if _of_tokens(run, access, encoding, list(seen), fits):
+        return True
     if _explain(run, encoding, list(seen), first, fits):
         return True
     if _factor_by_length(run, encoding, seen):
         return True
     return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
+
+
+def _of_tokens(run: Run, access: Access, encoding: Rotary, lengths: list[int], fits: Fits) -> bool:
+    """Report the number of tokens of a call that is taken for its length, if it is.
+
+    A call of more tokens than the trained length, at small positions, could refute it.
+    """
+    count = positions_of(lengths[0]).size
+    field = trained_field(getattr(encoding, "scaling", None))
+    tokens = 2 * getattr(getattr(encoding, "scaling", None), field or "", 0)
+    if (
+        access.mode != "any"
+        or not 0 < tokens <= _MOST
+        or not all(fits(encoding, n, count) for n in lengths)
+    ):
+        return False
+    positions = np.arange(tokens) % count
+    x = run.random((1, 2, tokens, access.dim), 25)
+    try:
+        y = run.driver.apply(x, positions)
+    except (Refused, Malformed):
+        return False
+    if not run.fits(y, apply_truth(encoding, x, positions, np.full(tokens, tokens))):
+        return False
+    run.add(
+        "scaling-formula",
+        "the number of tokens of a call is taken for its length, not its largest position plus 1",
+        f"calls of {count} tokens at lengths {', '.join(map(str, lengths))}, and one of {tokens} "
+        f"tokens at positions 0 to {count - 1}",
+        equivalent=("scaling-missing", "scaling-parameter"),
+        remedy="Compute the frequencies from the largest position of each call plus 1: a step of "
+        f"decoding has few tokens, at large positions. {formula(encoding)}",
+    )
+    return True
 
 
 def _factor_by_length(

@@ -43,6 +43,8 @@ def judge(run: Run, access: Access) -> None:
         "positions that differ between axes": rng.integers(0, 64, (count, 2, 7)),
         "larger positions that differ between axes": rng.integers(0, _LARGEST, (count, 2, 7)),
     }
+    # As many rows as axes: an exchange of both axes of the positions has the same shape.
+    cases["as many rows as axes"] = rng.integers(0, 64, (count, count, 5))
     single = np.arange(5 + count, 5, -1)[:, None, None]
     if run.driver.accepts(np.ones((1, 1, 1, access.dim)), single):  # whole grids alone may be
         cases["a single token"] = single

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from posenc_ref import Rotary
@@ -42,6 +44,9 @@ def judge(run: Run) -> None:
         exact = exactly(np.asarray(m))
         if factor is not None and not run.judge("values", f"factor{at}", factor, exact):
             factors[n] = float(np.ravel(factor)[0])
+    evidence = run.ledger.evidence
+    # The calls differ in their length, which says more than their number.
+    evidence.records[:] = [replace(record, call=None) for record in evidence.records]
     if factors:
         _wrong_factor(run, encoding, factors, len(lengths))
     first = seen[lengths[0]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -117,7 +119,7 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
             encoding.replace(scaling=made),
         )
     if isinstance(scaling, pr.DynamicNTK):
-        yield from _dynamic(encoding, factor, start)
+        yield from _dynamic(encoding, factor, start, lengths)
 
 
 def _steps(encoding: Any, start: int) -> Iterator[Rule]:
@@ -139,11 +141,14 @@ def _steps(encoding: Any, start: int) -> Iterator[Rule]:
         )
 
 
-def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
+def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> Iterator[Rule]:
     """Yield dynamic NTK with other numbers alpha, or another power of alpha, on the base."""
     d = encoding.rotary_dim
     right = f"factor * L / {start} - (factor - 1)"
-    powers = (("d/(d-2)", d / (d - 2)), ("1", 1.0), ("(d-2)/d", (d - 2) / d))
+    powers = [("d/(d-2)", d / (d - 2)), ("1", 1.0), ("(d-2)/d", (d - 2) / d)]
+    if (head := encoding.head_dim) != d:
+        text = f"({head}/{head - 2}), with head_dim in place of rotary_dim in the exponent"
+        powers.append((text, head / (head - 2)))
     for what, alpha in (
         (right, lambda n: factor * n / start - (factor - 1)),
         (f"L / {start} - (factor - 1)", lambda n: n / start - (factor - 1)),
@@ -151,31 +156,45 @@ def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
         (f"factor * L / {start}", lambda n: factor * n / start),
         (f"factor * L / {start} - factor", lambda n: factor * n / start - factor),
         (f"factor * (L / {start} - 1)", lambda n: factor * (n / start - 1)),
+        (f"factor * (L / {start} - (factor - 1))", lambda n: factor * (n / start - (factor - 1))),
+        (f"factor * L / {start} - (factor + 1)", lambda n: factor * n / start - (factor + 1)),
+        (f"factor * L / {start} - 1", lambda n: factor * n / start - 1),
+        (f"(factor - 1) * L / {start} + 1", lambda n: (factor - 1) * n / start + 1),
         ("factor", lambda n: factor),
         (f"alpha at length {round(start * factor)}", lambda n: factor * factor - (factor - 1)),
     ):
-        for power, of in powers:
-            for shortest in (start, 1):
-                if what == right and power == "d/(d-2)" and shortest == start:
-                    continue  # as declared
-                short = "" if shortest > 1 else ", in calls up to the trained length too"
-                remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
-                remedy += f"least {start}."
+        for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0)):
+            if what == right and power == "d/(d-2)" and shortest == start:
+                continue  # as declared: alpha is at least 1 there
+            if least and lengths and min(map(alpha, (max(n, shortest) for n in lengths))) >= least:
+                continue  # the bound changes nothing
+            taken = f"max({what}, 1)" if least else what
+            short = "" if shortest > 1 else ", in calls up to the trained length too"
+            remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
+            remedy += f"least {start}, and d = {d}."
 
-                def at(n: int, alpha: Any = alpha, of: float = of, least: int = shortest) -> Any:
-                    if n <= start and least == start:
-                        return encoding.replace(scaling=None)
-                    value = alpha(n)
-                    base = encoding.base * abs(value) ** of if value else 0.0
-                    return encoding.replace(scaling=None, base=base) if base > 1 else None
+            at = partial(_with_alpha, encoding, alpha, of, start if shortest > 1 else 0, least)
+            yield Rule(
+                "scaling-formula",
+                f"the base is multiplied by ({taken}) ** {power}{short}",
+                encoding,
+                at=at,
+                remedy=remedy,
+            )
 
-                yield Rule(
-                    "scaling-formula",
-                    f"the base is multiplied by ({what}) ** {power}{short}",
-                    encoding,
-                    at=at,
-                    remedy=remedy,
-                )
+
+def _with_alpha(
+    encoding: Any, alpha: Callable[[int], float], power: float, plain: int, least: float, n: int
+) -> Any:
+    """Return the encoding of a call of length n, whose base is multiplied by a power of alpha.
+
+    Calls up to length ``plain`` keep the base. None: there is no such base.
+    """
+    if n <= plain:
+        return encoding.replace(scaling=None)
+    value = max(alpha(n), least) if least else abs(alpha(n))
+    base = encoding.base * value**power if value else 0.0
+    return encoding.replace(scaling=None, base=base) if base > 1 else None
 
 
 def _changed(

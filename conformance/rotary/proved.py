@@ -116,13 +116,14 @@ def _mended(
     if isinstance(declared, int | float) and isinstance(seen, int | float):
         return _of_numbers(encoding, fn, finding.code, float(declared), float(seen))
     if finding.code == "layout" and isinstance(encoding, RoPE) and measured.pairs:
-        order = np.arange(encoding.head_dim)
+        order = np.full(encoding.head_dim, -1)
         mine = [(p.a, p.b) for p in measured.pairs]
         wanted = list(zip(*(a.tolist() for a in encoding.pairs()), strict=True))
         if len(mine) != len(wanted) or measured.odd:
             return None
         for (a, b), (c, d) in zip(mine, wanted, strict=True):
             order[[a, b]] = c, d
+        order[order < 0] = np.setdiff1d(np.arange(encoding.head_dim), order)  # passed through
         back = np.argsort(order)
         return (
             "the channels permuted to the measured pairs before, and back after",

@@ -11,6 +11,7 @@ from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
@@ -18,6 +19,12 @@ from posenc_ref.conformance.phases.measure import Measured
 from .diagnose_pairs import not_proportional, wrong_blocks
 from .wrong_rotations import pairs_of
 
+#: Surfaces whose results are no q and k of one product: cached keys, and gradients.
+_ONE_TENSOR = ("shift_keys", "key_cache", "apply_vjp")
+_LOGITS = (
+    " If q and k are both permuted{}, the logits equal the declared ones; cached keys and tensors "
+    "do not."
+)
 #: Largest finite float16.
 _FLOAT16_MAX = 65504.0
 
@@ -110,7 +117,9 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             "layout",
             f"pairs are {got}, declared {layout or 'others'}",
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
-            remedy=_permutation(encoding, other) if known else _rotate(encoding),
+            remedy=_permutation(encoding, other)
+            if known and run.report.surface not in _ONE_TENSOR
+            else _rotate(encoding),
             values={"declared": layout, "measured": got},
         )
     _output(run, encoding, measured, same_pairs=found == declared)
@@ -171,8 +180,7 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
             + (f": read {read}, written {written}" if read and written else ""),
             f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
             remedy=f"Write each pair back to the channels it was read from, such as {p.a} and "
-            f"{p.b}. If q and k are both permuted so, the logits equal the declared ones; cached "
-            "keys and tensors do not.",
+            f"{p.b}." + _LOGITS.format(" so") * (run.report.surface not in _ONE_TENSOR),
         )
         return
     run.add(
@@ -182,8 +190,8 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
         + (f", declared {min(expected)} and {max(expected)}" if expected else ""),
         remedy="Write each pair to the declared channels"
         + (f", {min(expected)} and {max(expected)} for this one" if expected else "")
-        + ", not back to those it was read from. If q and k are both permuted, the logits equal "
-        "the declared ones; cached keys and tensors do not.",
+        + ", not back to those it was read from."
+        + _LOGITS.format("") * (run.report.surface not in _ONE_TENSOR),
     )
 
 
@@ -235,6 +243,18 @@ def _slice(
         )
         return
     still = _still_axis(encoding, rotated)
+    if still and _right_apart(run, encoding):
+        text = "calls with equal positions on all axes (text) are not rotated by all of them: "
+        run.add(
+            "position-axis",
+            text + still.removesuffix(": "),
+            f"channels passed through: {len(measured.passed)}; right in a call whose positions "
+            "differ between axes",
+            equivalent=("rotary-dim", "sections"),
+            remedy="Rotate the pairs of every axis by the position on that axis, in calls of text "
+            "alone too.",
+        )
+        return
     run.add(
         "rotary-dim",
         f"{still}{len(rotated)} channels are rotated ({low}..{high}), declared {len(wanted)} "
@@ -242,8 +262,37 @@ def _slice(
         f"channels passed through: {len(measured.passed)}"
         + (f"; declared and not rotated: {missing[:6]}" if missing else ""),
         values={"declared": len(wanted), "measured": len(rotated)},
-        remedy=_channels(sorted(rotated), sorted(wanted)),
+        remedy=_channels(sorted(rotated), sorted(wanted)) + _exponents(encoding, measured),
     )
+
+
+def _right_apart(run: Run, encoding: Rotary) -> bool:
+    """Return whether calls are right whose positions differ between the axes."""
+    rng = np.random.default_rng(run.settings.seed + 29)
+    for size in ((1, 2, 5), (2, 1, 7)):
+        positions = rng.integers(1, 30, (encoding.num_axes, size[0], size[2]))
+        x = run.random((*size, encoding.head_dim), 29)
+        try:
+            y = run.driver.apply(x, positions)
+        except (Refused, Malformed):
+            return False
+        if not run.fits(y, apply_truth(encoding, x, positions)):
+            return False
+    return True
+
+
+def _exponents(encoding: Rotary, measured: Measured) -> str:
+    """Return what to do about exponents that are divided by the rotated channels, if they are."""
+    phases, count = measured.phases, len(measured.pairs)
+    if not isinstance(encoding, RoPE) or encoding.scaling is not None or phases is None:
+        return ""
+    spaced = encoding.base ** (-np.arange(count) / count)
+    if phases.frequencies.size != count or 2 * count == encoding.rotary_dim:
+        return ""
+    if not agree(phases.frequencies, spaced, phases.sigma).all():
+        return ""
+    d = encoding.rotary_dim
+    return f" Divide the exponents by {d}, not by {2 * count}: pair k turns by base ** (-2k/{d})."
 
 
 def _still_axis(encoding: Rotary, rotated: set[int]) -> str:

@@ -139,9 +139,20 @@ def _elsewhere(
         "(h S + s) // H": (head * n + index) // h,
         "(s H + h) modulo S": (index * h + head) % n,
         "S - 1 - s": n - 1 - index,
+        **{
+            f"s + (-S modulo {tile}), at most S - 1, as where the last block of {tile} tokens is "
+            f"moved back to be full": np.minimum(
+                index + (-n % tile) * ((n > tile) & (index >= n - tile)), n - 1
+            )
+            for tile in (16, 32, 64, 128)
+        },
         **{f"s modulo {tile}": index % tile for tile in (2, 4, 8, 16, 32, 64, 128)},
     }
     found = {f"the position of the same token of row {t}": rows[r[..., 0]] for t, r in same.items()}
+    packed = ((row * n + index) * h + head) % (b * n)
+    found[f"{ALONE}(t H + h) modulo B S, t = b S + s, counted through all rows of the batch"] = (
+        rows.ravel()[packed]
+    )
     for text, at in tokens.items():
         here = np.broadcast_to(at, (b, h, n))
         found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]

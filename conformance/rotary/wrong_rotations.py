@@ -161,6 +161,11 @@ def other_axes(encoding: Rotary) -> Iterator[Mistake]:
         text = f"the position on axis {axis} is taken as 0"
         still = np.arange(count)[:, None, None] == axis
         yield at("sections", text, lambda p, still=still: np.where(still, 0, p), own)  # type: ignore[misc]
+    text = "positions (A, B, S) with as many rows as axes are read as (B, A, S)"
+    yield at("position-axis", text,
+             lambda p: p.transpose(1, 0, 2) if p.shape[0] == p.shape[1] else p,
+             "The first axis of the positions is that of the position axes, whatever the number of "
+             "rows: do not guess it from sizes.")  # fmt: skip
     text = "every row has the positions of row 0"
     yield at("row-offset", text, lambda p: np.broadcast_to(p[:, :1], p.shape),
              "Use the positions of each row.")  # fmt: skip

@@ -119,6 +119,10 @@ class Chunked:
             "the number of tokens of the chunk after this one": t.size - 1 - t.index,
             "the number of earlier chunks": t.chunk,
             "the start of the chunk": t.start,
+            "the number of tokens of all batch rows in earlier chunks": t.start * len(self.x),
+            "the number of tokens of all batch rows and heads in earlier chunks": t.start
+            * len(self.x)
+            * self.x.shape[1],
             "the length of the chunk": t.size,
             "the length of the chunk before": sizes[before] * t.later,
             "the start of the chunk before": np.array(self.starts)[before],

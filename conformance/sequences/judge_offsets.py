@@ -40,6 +40,8 @@ FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((4, 2, 7), (11, 30, 2, 14)),
     ((2, 3, 37), (9, 64)),
     ((5, 1, 3), (30, 2, 50, 11, 7)),
+    ((3, 3, 4), (8, 40, 1)),
+    ((4, 4, 1), (19, 6, 33, 2)),
 )
 #: Larger offsets may be refused.
 REQUIRED = 37

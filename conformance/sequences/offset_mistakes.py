@@ -91,6 +91,8 @@ class Offset:
         }
 
 
+#: The lengths of tables whose slices are clamped.
+_TABLES = tuple(2**n for n in range(6, 18))
 #: What is right for every call.
 ROTATE = "Rotate token i of a call to offset + i"
 OWN = "Rotate token i of row b to offset[b] + i: every row has its own offset."
@@ -139,6 +141,26 @@ def offset_mistakes() -> Iterator[Mistake]:
             OWN,
         ),
         ("the rows' offsets are sorted", lambda t: np.sort(t.start, axis=0) + t.index, OWN),
+    )
+    yield Mistake(
+        "row-offset",
+        "in calls with as many rows as heads, head h of every row starts at offset[h]: the offsets "
+        "lie along the axis of heads",
+        _along_heads,
+        f"{OWN} Give the offsets the shape (B, 1, 1) before they are broadcast.",
+    )
+    yield from mistakes(
+        "position-range",
+        at,
+        *(
+            (
+                f"the start of a call is clamped to {rows} - S, as a slice of a table of {rows} "
+                "rows is (dynamic_slice)",
+                lambda t, rows=rows: np.minimum(t.start, max(rows - int(t.size), 0)) + t.index,
+                f"{ROTATE}: make the table longer than offset + S, or raise an error past its end.",
+            )
+            for rows in _TABLES
+        ),
     )
     yield from mistakes(
         "decode-offset",
@@ -189,6 +211,13 @@ def offset_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from only_first_row()
+
+
+def _along_heads(call: Offset) -> Truth:
+    """Return the result of offsets that lie along the heads, if there are as many of these."""
+    if call.x.shape[0] != call.x.shape[1]:
+        return call.truth()
+    return call.at(call.offset[:, None] + np.arange(call.x.shape[2]))
 
 
 def _since(t: Tokens) -> np.ndarray:

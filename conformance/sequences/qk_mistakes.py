@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,14 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 at(lambda side: side.others, only),
                 "Index the table once for the queries and once for the keys.",
             )
+            for otherwise, rest in (("0, 1, 2, ...", from_0), ("their own", None)):
+                yield Mistake(
+                    "wrong-row",
+                    f"{what} get the positions of the {other} in calls with as many of both, and "
+                    f"{otherwise} otherwise",
+                    at(partial(_of_others, rest), only),
+                    f"Use the positions of the {what} in every call, not those of the {other}.",
+                )
         for code, message, positions in (
             ("decode-offset", f"{what} are rotated as if they started at 0", from_0),
             ("row-offset", f"all rows of {what} get the positions of the first one", first_row),
@@ -99,6 +108,20 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             replace(side, positions=change(side.positions)) if side.keys == only else side
         ).truth()
 
+    for text, by_group in (
+        ("the heads of the rotated queries are in the order g * H_kv + j, declared j * G + g (key "
+         "head j, query g of its group of G): the axes of groups and key heads are exchanged",
+         True),
+        ("the heads of the rotated queries are in the order of a reshape to (G, H_kv) that is "
+         "transposed back as (H_kv, G)", False),
+    ):  # fmt: skip
+        yield Mistake(
+            "position-axis",
+            text,
+            partial(_regrouped, by_group),
+            "Transpose back before groups and key heads are joined: query head h belongs to key "
+            "head h // (H / H_kv).",
+        )
     for what, only in (("keys", True), ("queries", False)):
         yield from _of_extremes(what, only)
         yield from _factors(encoding, what, only)
@@ -126,6 +149,24 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         yield from _parameters(encoding, what, only)
         for text, place in tiled(what):
             yield Mistake("wrong-row", text, moved(place, only), WHOLE_POSITION)
+
+
+def _of_others(otherwise: Positions | None, side: Side) -> np.ndarray | None:
+    """Return the positions of the other side if it has as many tokens."""
+    if side.others.shape[-1] == side.x.shape[2]:
+        return side.others
+    return side.positions if otherwise is None else otherwise(side)
+
+
+def _regrouped(by_group: bool, side: Side) -> Truth:
+    """Return the queries with their heads in another order of key heads and groups."""
+    truth, g = side.truth(), side.group
+    h = side.x.shape[1]
+    if side.keys or h % g:
+        return truth
+    shape = (h // g, g) if by_group else (g, h // g)
+    order = np.arange(h).reshape(shape).T.ravel()
+    return each_part(truth, lambda part: np.broadcast_to(part, side.x.shape)[:, order])
 
 
 def _of_extremes(what: str, only: bool) -> Iterator[Mistake]:

@@ -89,6 +89,13 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
             changed(lambda s, of=centre: {"encoding": declared.replace(centre=float(of(s)))}),  # type: ignore[misc]
             _CENTRE,
         )
+    for what, of in _OWN_CENTRES:
+        yield Mistake(
+            "amplitude",
+            f"the decay of each of q and k is counted from {what} of its positions",
+            partial(_decayed_from, of),
+            _CENTRE,
+        )
     yield Mistake(
         "decode-offset",
         "the decay follows the index in the call, not the position",
@@ -111,6 +118,20 @@ _CENTRES: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("position 1", lambda s: 1),
     ("position -1", lambda s: -1),
 )
+#: Centres that each row of positions (..., S) has for itself, then those of all rows together.
+_OWN_CENTRES: tuple[tuple[str, Callable[[np.ndarray], Any]], ...] = tuple(
+    (f"{what}{of_all}", partial(of, axis=axis))
+    for axis, of_all in ((-1, " of the row"), (None, ""))
+    for what, of in (
+        ("the middle (smallest + largest) / 2",
+         lambda p, axis: (p.min(axis, keepdims=True) + p.max(axis, keepdims=True)) / 2),
+        ("the middle (smallest + largest) // 2",
+         lambda p, axis: (p.min(axis, keepdims=True) + p.max(axis, keepdims=True)) // 2),
+        ("the mean", lambda p, axis: p.mean(axis, keepdims=True)),
+        ("the smallest", lambda p, axis: p.min(axis, keepdims=True)),
+        ("the largest", lambda p, axis: p.max(axis, keepdims=True)),
+    )
+)  # fmt: skip
 _DECAY = "Queries are multiplied by zeta ** n, keys by zeta ** -n."
 _CENTRE = (
     "Count the decay of queries and keys from one fixed position: a centre that moves with the "
@@ -153,10 +174,21 @@ def _fitted_base(declared: XPos, run: Run, wrong: Sequence[JudgedCall]) -> list[
 
 def _decayed_by_index(side: Side) -> Truth:
     """Return the rotation to the positions, with the decay of the token's index in the call."""
+    return _moved_decay(side, np.arange(side.x.shape[2]) - side.positions)
+
+
+def _decayed_from(centre: Callable[[np.ndarray], Any], side: Side) -> Truth:
+    """Return the rotation to the positions, with a decay that is counted from another centre."""
     encoding = side.encoding
     assert isinstance(encoding, XPos)
-    truth = side.truth()
-    off = (np.arange(side.x.shape[2]) - side.positions) / encoding.scale_base
+    return _moved_decay(side, encoding.centre - centre(side.positions) + 0 * side.positions)
+
+
+def _moved_decay(side: Side, by: np.ndarray) -> Truth:
+    """Return the result with a decay at positions that are moved by other numbers of tokens."""
+    encoding, truth = side.encoding, side.truth()
+    assert isinstance(encoding, XPos)
+    off = by / encoding.scale_base
     size = np.exp(off[..., None] * np.log(encoding.decays()) * (-1 if side.keys else 1))
     size = size[:, None] if size.ndim == 3 else size
     both = np.ones(np.broadcast_shapes((*size.shape[:-1], 1), truth.value.shape))

@@ -115,12 +115,15 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         yield Atom(name, "is", (low,))
     elif seen.size <= LISTED and (seen == np.floor(seen)).all():
         yield Atom(name, "in", tuple(int(v) for v in seen))
-    if other[0] < low:
+    # Wrong from a call on: later calls are wrong too, as far as other conditions hold.
+    if other[0] < low and (kind != "call" or seen.size > 1):
         yield Atom(name, "from", (low,))
-    if other[-1] > high:
+    if other[-1] > high and (kind != "call" or low == 1):
         yield Atom(name, "to", (high,))
     lost = np.setdiff1d(other, seen, assume_unique=True)
     inner = lost[(lost > low) & (lost < high)]
+    if kind == "call":
+        inner = inner[:0]  # numbers of single calls are no cause: their inputs are
     for value in inner if inner.size <= LISTED else inner[:0]:
         yield Atom(name, "not", (int(value),))
     if other[0] < low and lost.size and lost[0] == 0 and (lost.size == 1 or lost[1] > low):

@@ -75,7 +75,8 @@ def locate(
     if not chosen:
         return _of_parts(records, asked)
     words = "; and ".join(said(rule, table, channels) for rule in chosen)
-    words += ", but not at position 0" * any(_still(r, chosen) for r in records)
+    still = any(_still(r, chosen) for r in records)
+    words += ", but not at position 0" * (still and not any(map(_moves, records)))
     return Place(f"wrong: {words}", tuple(chosen), asked)
 
 
@@ -86,6 +87,12 @@ def _still(record: Record, rules: Sequence[Rule]) -> bool:
         return False
     some = (at == 0) & ~record.wrong
     return bool(some.any() and any((rule.predicts(record) & some).any() for rule in rules))
+
+
+def _moves(record: Record) -> bool:
+    """Return whether an element at position 0 is wrong."""
+    at = features(record).get(("position", ""))
+    return at is not None and bool(((at == 0) & record.wrong).any())
 
 
 def _arbitrary(rule: Rule) -> bool:

@@ -19,7 +19,7 @@ def where_to_look(place: Place | None) -> str:
     if not hints:
         return ""
     text = f"Look at {', and at '.join(hints)}."
-    return text if place.partial else f"{text} All elements that the rule does not name are right."
+    return text if place.partial else f"{text} Judged elements that the rule does not name pass."
 
 
 def _hint(atom: Atom) -> str:
