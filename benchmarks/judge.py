@@ -69,7 +69,7 @@ def with_jax(x, positions):
 
 
 def seconds(command, cache):
-    """Return how long a command of posenc takes; exit if it ends in an error of its own.
+    """Return how long a command of posenc takes; exit if it cannot be called so.
 
     Python keeps compiled modules in the folder ``cache``, as it does for a user.
     """
@@ -80,7 +80,7 @@ def seconds(command, cache):
         env={**os.environ, **kept},
     )  # fmt: skip
     took = time.perf_counter() - start
-    if run.returncode > 1:  # 1: something was found wrong, which verify may
+    if run.returncode == 2:  # a usage error; other numbers are verdicts
         sys.exit(f"posenc {' '.join(command)} ended with {run.returncode}\n{run.stderr}")
     return took
 

@@ -25,8 +25,9 @@ from .threads import count, cuts, share
 _COMPILED = 2**16
 #: An array of at most this many bytes is one tile.
 _SMALL = 64 * 1024
-#: A larger cache is not used, as each thread has its own scratch memory.
-_MOST = 2**20
+#: Bytes of scratch memory that all threads together take, if tiles of an eighth of the cache do not
+#: take more.
+_MOST = 2**19
 #: NumPy 2.0, whose reshape has no ``copy``.
 _NUMPY_2_0 = np.__version__.startswith("2.0.")
 
@@ -77,7 +78,7 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
     """
     by, same, parts = library(x, tables), out is x, count(threads, x.nbytes)
     if parts == 1:
-        _rotate(x, tables, out, by, same)
+        _rotate(x, tables, out, by, same, parts)
         return
     # The first axis that is long enough: each thread writes memory of its own.
     lengths = x.shape[:-1]
@@ -86,7 +87,7 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
     def work(at: slice) -> None:
         index = (slice(None),) * axis + (at,)
         cut = _cut(tables, axis - x.ndim, at)
-        _rotate(x[index], cut, out[index], by, same)
+        _rotate(x[index], cut, out[index], by, same, parts)
 
     share(work, cuts(lengths[axis], parts))
 
@@ -119,7 +120,9 @@ def _cut(tables: NumpyTables, axis: int, at: slice) -> NumpyTables:
     return NumpyTables(tables.runs, tables.unrotated, factors, tables.dim)
 
 
-def _rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: bool) -> None:
+def _rotate(
+    x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: bool, threads: int
+) -> None:
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
         kind = factors[0].dtype
@@ -132,7 +135,7 @@ def _rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, by: str, same: 
         elif part.size * kind.itemsize <= _SMALL:
             _tile(part, factors, into, _scratch(part, factors, part.shape))
         else:
-            _tiled(part, factors, into)
+            _tiled(part, factors, into, threads)
     if not same:
         for kept in tables.unrotated:
             out[..., kept] = x[..., kept]
@@ -157,11 +160,13 @@ def _scratch(
     return tuple([np.empty(shape, wide) for _ in range(halves + narrow)])
 
 
-def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
+def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, threads: int) -> None:
     wide = factors[0].real.dtype
     # Tall tiles: a call of NumPy takes as long as dozens of rows, and long runs of memory are read
-    # faster.  The scratch memory of a tile fills almost half of the cache.
-    size = min(second_level(), _MOST) * 7 // 16 // len(_scratch(x, factors, (0,)))
+    # faster.
+    cache = second_level()
+    size = max(cache // 8, min(cache // 2, _MOST // threads))
+    size //= len(_scratch(x, factors, (0,)))
     scratch: tuple[np.ndarray, ...] = ()
     for heads, into, tables in _planes(x, factors, out):
         count, rows, width = heads.shape

@@ -14,6 +14,7 @@ from posenc_ref import Encoding, RoPE
 from posenc_ref._text import one_line
 from posenc_ref.conformance.harness.foreign import said, where
 from posenc_ref.conformance.harness.report import Finding, Report
+from posenc_ref.encoding import Value
 from posenc_ref.limits import LONG_TEXT
 
 _INDENT = 13
@@ -208,7 +209,7 @@ class Card:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Encoding):
+    if isinstance(value, Value):
         return value.to_dict()
     if isinstance(value, Finding):
         return {"code": value.code, "message": value.message, "evidence": value.evidence}

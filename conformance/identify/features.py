@@ -101,7 +101,8 @@ def _features(
     size = nice(float(np.median(sizes)), 4 * rounding)
     if abs(size - 1) <= BUDGET[run.coarse] * rounding:
         size = 1.0
-    step, offsets = 1.0, (0.0, *_OFFSETS, origin(_together(phases, w), run.coarse))
+    step = 1.0
+    offsets: tuple[float, ...] = (0.0, *_OFFSETS, origin(_together(phases, w), run.coarse))
     if shell.include_input:
         step = nice(float(4 * (first[0][1, 0] - first[0][0, 0])), 4 * rounding)
         if not step > 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref import Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
@@ -204,7 +204,7 @@ def _card(
         confirm(check(fn, None, surface, head_dim=head_dim, **options), card)
     else:
         _confirm(fn, run, card, options, defects)
-    if card.encoding is not None:
+    if isinstance(card.encoding, Encoding):  # no rule of positions, and no convolution
         card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
             card.used_by = names.slices(card.encoding)
@@ -247,7 +247,7 @@ def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
     scale, e = card.softmax_scale, card.encoding
     if scale is None or dim is None:
         return e
-    if scale == (e.own_scale(dim) if isinstance(e, Bias) else dim**-0.5):
+    if scale == e.own_scale(dim):
         return e
     return ModelEncoding(card.subject, encodings={"every": card.encoding}, softmax_scale=scale)
 

@@ -20,8 +20,11 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 #: Numbers of position axes to try.
 _AXES = (2, 3, 4)
 _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
-#: More widths of tables to try.
-_WIDTHS = (512, 768, 1024, 384, 192, 48, 24, 12, 10, 20, 40, 100, 200, 300, 4, 6, 2, 2048, 4096)
+#: Widths of tables and of other functions of whole embeddings to try.
+WIDTHS = (
+    *_HEAD_DIMS,
+    512, 768, 1024, 384, 192, 48, 24, 12, 10, 20, 40, 100, 200, 300, 4, 6, 2, 2048, 4096,
+)  # fmt: skip
 
 
 def no_head_dim(run: Run, surface: str) -> str:
@@ -43,7 +46,7 @@ def no_head_dim(run: Run, surface: str) -> str:
 
 def width(run: Run) -> int | None:
     """Return the first usual number of channels that a function ``fn(x (B, S, dim))`` accepts."""
-    for dim in (*_HEAD_DIMS, *_WIDTHS):
+    for dim in WIDTHS:
         try:
             if run.driver.array(run.driver.call(dense((2, 5, dim), 0))).shape == (2, 5, dim):
                 return dim

@@ -18,6 +18,9 @@ Identifier = Callable[[Run, Card], None]
 #: The surfaces that need more than their view or the comparison with a plain function.
 _OWN = {
     "grid": "identify.images.grid:identify",
+    "convolve": "identify.images.convolutions:identify",
+    "convolve_grid": "identify.images.convolutions:identify",
+    "mrope_position_ids": "identify.plain.rules:identify",
     "layers": "identify.plain.models:layers",
     "softmax_scale": "identify.plain.models:softmax_scale",
     "ids_from_tokens": "identify.plain.models:ids_from_tokens",
@@ -36,7 +39,7 @@ def identifier(surface: str) -> Identifier:
 
 
 #: Surfaces that are judged against a rule, which :func:`check` compares and nothing identifies.
-_RULES = {name for name, row in SURFACES.items() if row.families == ("positions",)}
+_RULES = {name for name, row in SURFACES.items() if row.families == ("positions",)} - set(_OWN)
 #: The surfaces whose functions can be identified: the others of ``check``, and visual positions.
 IDENTIFIED = (*(name for name in SURFACES if name not in _RULES), *VISION)
 

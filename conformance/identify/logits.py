@@ -10,10 +10,14 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
+from .images.windows import TOKENS
+
 #: The number of queries and the number of keys in the calls that measure terms.
 _SQUARE = 6
 #: Numbers of heads to try: a bias may require a certain number.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
+#: Those to try with every number of tokens of a grid.
+_FEW_HEADS = (1, 8, 12, 16, 4, 2, 3, 6)
 #: Logits of zero inputs below this count as masked.
 _MASK = -1e4
 #: About how many elements of k to pass in one call.
@@ -28,6 +32,7 @@ class Logits:
     dim: int
     heads: int = 1
     short: bool = True  #: whether fewer queries than keys are accepted
+    tokens: int = _SQUARE  #: queries and keys of a square call; others than usual are a whole grid
 
     @property
     def size(self) -> float:
@@ -45,23 +50,40 @@ class Logits:
         return y
 
     def learn(self) -> None:
-        """Find the number of heads, and whether fewer queries than keys are accepted."""
-        zeros = np.zeros((1, _SQUARE, self.dim))
+        """Find the number of heads and of tokens, and whether there may be fewer queries."""
+        grids = [(n, tokens) for n in _FEW_HEADS for tokens in TOKENS]
         errors: list[Exception] = []
-        for self.heads in _HEADS:
+        for self.heads, self.tokens in [*((n, _SQUARE) for n in _HEADS), *grids]:
+            # Results of another shape are no logits: they may have this shape by chance.
+            if self.whole and not isinstance(errors[0], Refused):
+                raise errors[0]
             try:
-                self.heads = self.of(zeros, zeros).shape[1]
+                self.heads = self._zeros().shape[1]
                 break
             except (Refused, Malformed) as error:
                 errors.append(error)
         else:
             raise errors[0]
-        self.of(zeros, zeros)
+        self._zeros()
+        if self.whole:
+            self.short = False
+            self.run.limit(f"other calls than those of {self.tokens} tokens are refused")
+            return
         try:
+            zeros = np.zeros((1, _SQUARE, self.dim))
             self.of(zeros[:, :1], zeros)
         except (Refused, Malformed) as error:
             self.short = False
             self.run.limit(f"fewer queries than keys are refused ({error})")
+
+    @property
+    def whole(self) -> bool:
+        """Whether only the tokens of a whole grid are accepted."""
+        return self.tokens != _SQUARE
+
+    def _zeros(self) -> np.ndarray:
+        zeros = np.zeros((1, self.tokens, self.dim))
+        return self.of(zeros, zeros)
 
     def at_end(self) -> bool:
         """Return whether a single query has the position of the last key."""
@@ -87,6 +109,16 @@ class Logits:
             self.of(self.hot(a[i : i + step], n_q), self.hot(b[i : i + step], length))[:, :, -1]
             for i in range(0, a.size, step)
         ]
+        return np.concatenate(parts)
+
+    def edges(self, a: np.ndarray, b: np.ndarray, length: int) -> np.ndarray:
+        """Return the same logits of the last and the first query of a square call, (n, H, 2, K)."""
+        step = max(1, _CHUNK // (length * max(self.dim, length) * self.heads))
+        parts = [
+            self.of(self.hot(a[i : i + step], length), self.hot(b[i : i + step], length))
+            [:, :, [-1, 0]]
+            for i in range(0, a.size, step)
+        ]  # fmt: skip
         return np.concatenate(parts)
 
     def last_bias(self, length: int) -> np.ndarray:
@@ -127,7 +159,7 @@ class Terms:
 
 def take_apart(logits: Logits) -> Terms:
     """Return the terms of a call, measured one channel of q and k at a time."""
-    n, d, size = _SQUARE, logits.dim, logits.size
+    n, d, size = logits.tokens, logits.dim, logits.size
     every, none = np.arange(d), np.full(d, -1)
     bias = logits.bias(n, n)
     visible = np.isfinite(bias).all(axis=0)
@@ -156,10 +188,43 @@ def take_apart(logits: Logits) -> Terms:
     return Terms(**parts, visible=visible, bilinear=_bilinear(logits, bias, visible), noise=noise)
 
 
+@dataclass(frozen=True)
+class Whole:
+    """The terms of ``s q . k + a' q + c`` for every query and key of a whole grid."""
+
+    scale: float  #: s
+    query: np.ndarray  #: a, (d, H, N, N)
+    bias: np.ndarray  #: c, (H, N, N)
+
+    @classmethod
+    def of(cls, logits: Logits) -> Whole | None:
+        """Return the terms of the only accepted call, or None if there are others."""
+        n, d, size = logits.tokens, logits.dim, logits.size
+        zeros, run = np.zeros((1, n, d)), logits.run
+        bias = logits.bias(n, n)
+        if not np.isfinite(bias).all():
+            return None
+        query = np.stack([logits.of(logits.hot(np.array([c]), n), zeros)[0] for c in range(d)])
+        query = (query - bias) / size
+        rough = ROUNDOFF[run.coarse]
+        query[np.abs(query) <= 8 * rough * np.abs(bias).max() / size] = 0.0
+        first = logits.hot(np.array([0]), n)
+        scale = float(np.median(logits.of(first, first)[0] - bias - size * query[0]) / size**2)
+        q, k = run.random((2, 1, n, d))
+        for queries, keys in ((q, k), (q, 0 * k), (0 * q, k)):
+            own = scale * queries[0] @ keys[0].T
+            asked = np.einsum("ic,chij->hij", queries[0], query)
+            expected = own + asked + bias
+            sizes = np.abs(own).max() + np.abs(asked).max() + np.abs(bias).max() + d**-0.5
+            if (np.abs(logits.of(queries, keys)[0] - expected) > 64 * rough * sizes).any():
+                return None
+        return cls(scale, query, bias)
+
+
 def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
     """Return whether logits are linear in q and in k, apart from constant terms."""
     random = np.random.default_rng(logits.run.settings.seed)
-    q, k = logits.run.driver.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
+    q, k = logits.run.driver.rounded(random.normal(size=(2, 1, logits.tokens, logits.dim)))
     zero = np.zeros_like(q)
 
     def at(a: np.ndarray, b: np.ndarray) -> np.ndarray:

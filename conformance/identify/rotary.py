@@ -15,16 +15,16 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, measure, unaliased
 from posenc_ref.conformance.rotary.judge_inputs import required_inputs
 
-from . import axes as identify_axes
 from . import hints
 from . import names as identify_names
 from .card import Card, Unidentified, require_finite, require_same
-from .channels import reading
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
 from .measure import OneSide, amplitude, like_xpos, origin, require_factor, uncertainty, unequal
-from .structure import Structure, structures
+from .pairs import axes as identify_axes
+from .pairs.channels import reading
+from .pairs.structure import Structure, structures
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 

@@ -18,13 +18,15 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES, load
 from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwrap
 
+from . import relative_terms
 from .card import Card, Unidentified, require_same
 from .fit.measurement import Factor
+from .images.decomposed import decomposed
 from .length import Lengths
-from .logits import Logits, Terms, take_apart
+from .logits import Logits, Terms, Whole, take_apart
 from .measure import reach, refined, xpos_rates
+from .pairs.structure import structures
 from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, numbers
-from .structure import structures
 
 #: The largest distance of a key from the query.
 _FARTHEST = 2**11
@@ -32,6 +34,10 @@ _FARTHEST = 2**11
 _SQUARE = 2**6
 #: Rows to measure of a table added to embeddings; each takes one call per channel.
 _ROWS = 2**10
+#: The lengths of calls that show whether queries are ahead of keys, and by how many lengths.
+_SHIFTED, _TURNED = (5, 12), 4
+#: The most tokens of a call whose terms are measured for each pair of channels.
+_MOST_APART = 64
 _TERMS = {
     "content": "content-content (q . k)",
     "query": "content-position (q and a position)",
@@ -44,10 +50,20 @@ def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(q, k) -> logits``."""
     logits = Logits(run, run.settings.head_dim or 0)
     logits.learn()
-    first = logits.bias(5, 5)
-    require_same(first, logits.bias(5, 5))
+    few = min(logits.tokens, 5) if not logits.whole else logits.tokens
+    first = logits.bias(few, few)
+    require_same(first, logits.bias(few, few))
     if np.isnan(first).any():
         raise Unidentified("the logits of zero inputs contain NaN")
+    whole = Whole.of(logits) if logits.whole else None
+    if whole is not None:
+        _of_grid(run, logits, whole, card)
+        return
+    if logits.tokens > _MOST_APART:
+        raise Unidentified(
+            f"only {logits.tokens} tokens are accepted, and more than q . k, terms of the query "
+            "and a bias form the logits"
+        )
     terms = take_apart(logits)
     later = np.triu(np.ones(terms.visible.shape, bool), 1)
     if not terms.visible[later].any():
@@ -71,6 +87,28 @@ def identify(run: Run, card: Card) -> None:
         raise Unidentified("no single encoding describes logits with both a rotation and a bias")
 
 
+# -- whole grids ---------------------------------------------------------------------------------
+
+
+def _of_grid(run: Run, logits: Logits, whole: Whole, card: Card) -> None:
+    """Identify logits of the patches of one image: DecomposedRelative, or a bias."""
+    if not whole.scale:
+        raise Unidentified("the logits contain no q.k term")
+    _scale(run, card, whole.scale, logits.dim)
+    present = [name for name in ("query", "bias") if getattr(whole, name).any()]
+    card.facts["terms"] = ", ".join(_TERMS[name] for name in ("content", *present))
+    if present == ["bias"]:
+        _part(run, card, "bias", logits.bias)
+    elif present == ["query"] and not np.ptp(whole.query, axis=1).any():
+        card.encoding = found = decomposed(whole.query[:, 0], run.dtype, Ruler.of(run))
+        if found is None:
+            raise Unidentified("no tables of rows and columns give the terms of the query")
+        card.facts["grid"] = "{} x {} patches, row by row".format(*found.grid)
+        card.relations += ("a constant vector may move from one table to the other",)
+    else:
+        raise Unidentified("no known encoding of a whole grid has these terms")
+
+
 # -- content terms independent of positions ----------------------------------------------------
 
 
@@ -88,7 +126,7 @@ def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: C
     elif terms.same("query", "queries") and terms.same("key", "keys"):
         _added(run, card, logits, s)
     else:
-        _relative(card, terms)
+        _relative(logits, card, terms, s)
 
 
 def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
@@ -140,24 +178,31 @@ def _part(run: Run, card: Card, surface: str, fn: Callable[..., Any], **options:
     card.limits += [text for text in part.report.limits if text not in card.limits]
 
 
-def _relative(card: Card, terms: Terms) -> None:
-    """Describe relative terms, such as those of Shaw, Transformer-XL and DeBERTa."""
-    everywhere, relative = "the same everywhere", "a function of key minus query"
+def _relative(logits: Logits, card: Card, terms: Terms, s: float) -> None:
+    """Identify relative terms, such as those of Shaw, Transformer-XL and DeBERTa."""
+    words = {"all": "the same everywhere", "offsets": "a function of key minus query"}
     shapes = {
-        name: everywhere if terms.same(name, "all") else relative if terms.same(name, "offsets")
-        else "differs between elements with the same key minus query"
+        name: next((along for along in words if terms.same(name, along)), "")
         for name in ("query", "key", "bias") if getattr(terms, name).any()
     }  # fmt: skip
-    card.facts |= {_TERMS[name].partition(" (")[0]: shape for name, shape in shapes.items()}
+    card.facts |= {
+        _TERMS[name].partition(" (")[0]: words.get(
+            shape, "differs between elements with the same key minus query"
+        )
+        for name, shape in shapes.items()
+    }
+    card.encoding = relative_terms.found(logits, s, shapes)
+    if card.encoding is not None:
+        return
     known = {
-        "Shaw: a vector for each offset, added to keys": {"query": relative},
+        "Shaw: a vector for each offset, added to keys": {"query": "offsets"},
         "Transformer-XL: offsets and two biases":
-            {"query": relative, "key": everywhere, "bias": relative},
-        "DeBERTa: disentangled attention": {"query": relative, "key": relative},
+            {"query": "offsets", "key": "all", "bias": "offsets"},
+        "DeBERTa: disentangled attention": {"query": "offsets", "key": "offsets"},
     }  # fmt: skip
     for name, expected in known.items():
         if shapes == expected:
-            raise Unidentified(f"logits have the terms of {name}; their values are not measured")
+            raise Unidentified(f"logits have the terms of {name}, but no tables of it give them")
     raise Unidentified("no known encoding has these terms")
 
 
@@ -232,11 +277,41 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
         if fitted.named and fitted.scaling is None:
             layout, scale_base = every[0].fields["layout"], decay[1] or XPos.scale_base
             card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
-    _amplitude(run, card, turned, logits.dim, known=bool(passed))
+    ahead, size = _ahead(logits, card.frequencies, measured)
+    if ahead:
+        card.facts["queries"] = f"queries are rotated {ahead} further than keys of the same token"
+    _amplitude(run, card, size if ahead else turned, logits.dim, known=bool(passed))
     card.unknown.append(
         "logits do not show the origin of positions, the output layout, and whether a factor "
         "multiplies q or k"
     )
+
+
+def _ahead(logits: Logits, w: np.ndarray, measured: Measured) -> tuple[str, float]:
+    """Return how many positions queries are ahead of their keys, and the scale of q . k."""
+    steps, size = [], 0.0
+    a, b = (np.array([getattr(p, c) for p in measured.pairs]) for c in "ab")
+    for n in _SHIFTED:
+        try:
+            bias = logits.last_bias(n)[0, -1]
+            cos, sin = (logits.last(a, other, n)[:, 0, -1] - bias for other in (a, b))
+        except (Refused, Malformed):
+            return "", 0.0
+        tried = np.arange(-_TURNED * n, _TURNED * n + 1)
+        off = np.abs(np.exp(1j * np.outer(tried, w)) - (cos + 1j * sin) / np.hypot(cos, sin))
+        best = int(off.max(axis=1).argmin())
+        if off[best].max() > FACTOR_SLACK:
+            return "", 0.0
+        steps.append(int(tried[best]))
+        size = float(np.median(np.hypot(cos, sin))) / logits.size**2
+    if not any(steps):
+        return "", size
+    each = {s / n for s, n in zip(steps, _SHIFTED, strict=True)}
+    if len(each) == 1:
+        times = each.pop()
+        what = "as many positions as the call has tokens"
+        return what if times == 1 else f"{times:g} times {what}", size
+    return (f"{steps[0]} positions", size) if len(set(steps)) == 1 else ("", size)
 
 
 def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) -> None:
@@ -262,6 +337,8 @@ def _scale(run: Run, card: Card, s: float, dim: int) -> None:
     """Fill in the softmax scale, as a usual or short number if possible."""
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
+    for n in (2, 3):  # DeBERTa's, with as many terms
+        known[f"1/sqrt({n} * {dim})"] = (n * dim) ** -0.5
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]
     card.softmax_scale = near[0][1] if near else Factor(s, 0.0, 8 * ROUNDOFF[run.coarse]).short
     named = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"

@@ -18,8 +18,8 @@ from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor
 from .length import Lengths
 from .measure import amplitude, unequal
+from .pairs.structure import Structure
 from .rotary import explain, numbers
-from .structure import Structure
 
 _NO_LAYOUT = "one column per pair does not show which channels form a pair"
 

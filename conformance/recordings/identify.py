@@ -10,13 +10,13 @@ from posenc_ref.conformance.harness.run import Settings
 from posenc_ref.conformance.identify import names
 from posenc_ref.conformance.identify.card import Card, Unidentified
 from posenc_ref.conformance.identify.fit.measurement import Factor
+from posenc_ref.conformance.identify.pairs.structure import structures
 from posenc_ref.conformance.identify.rotary import (
     UNKNOWN_LAYOUT,
     describe_pairs,
     explain,
     numbers,
 )
-from posenc_ref.conformance.identify.structure import structures
 
 from .angles import cleaned, fit
 from .call import Recorded

@@ -22,6 +22,7 @@ FORBIDDEN = {
 AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
 #: Imported only inside functions; the decorators of a kernel need its library at once.
 KERNELS = {
+    "backends/kernels/numba_memory.py": {"numba"},
     "backends/kernels/numba_rotary.py": {"numba"},
     "backends/torch_graph.py": {"torch"},
     "backends/kernels/triton_rotary.py": {"torch", "triton"},

@@ -40,6 +40,7 @@ def test_a_page_of_the_book_has_its_parts(staged):
         page = (staged / f"book/{name}.md").read_text(encoding="utf-8")
         for part in ("Formula", "Picture", "Source", "Code", "Declaration", "Reference"):
             assert f"## {part}" in page, (name, part)
+        assert not re.search("::$", page.partition("## Code")[0], re.MULTILINE), name
         assert "{formula}`" in page or name in ("sinusoidal3d", "hybrid", "learned"), name
 
 

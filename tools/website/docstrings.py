@@ -55,6 +55,7 @@ def markdown(text, links, *, formulas):
             return f"`{found[1]}`{found[2]}"
         return formula(found[1], "{formula}", found[2])
 
+    text = re.sub("::$", ":", text, flags=re.MULTILINE)  # the indented lines are code in both
     text = re.sub(LITERAL.pattern + r"([.,;:]?)", literal, ROLE.sub(role, text))
     return ARXIV.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", text)
 

@@ -51,7 +51,7 @@ def repaired(app, what, name, thing, options, lines):
 
 def placed(app, name, template, context, doctree):
     """Say above the page of a model that it belongs to the models: the sidebar has none."""
-    if name.startswith("models/") and not context.get("parents"):
+    if name.startswith("models/") and name != "models/index":
         context["parents"] = [{"title": "Models", "link": "index.html"}]
 
 

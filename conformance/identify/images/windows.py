@@ -28,28 +28,28 @@ def window(values: np.ndarray, dtype: str, ruler: Ruler) -> WindowBias | None:
     """Return the bias (H, N, N) as the entries of a table by row and column offset, or None."""
     tokens = values.shape[1]
     kind = np.float64 if dtype == "float64" else np.float32
-    for h, w in _sides(tokens):
-        table = _table(values, np.asarray(relative_index((h, w))), ruler)
+    for h, w in sides(tokens):
+        table = entries(values, np.asarray(relative_index((h, w))), ruler)
         if table is None:
             continue
-        near = _table(values, _absolute(h, w), ruler)
+        near = entries(values, _absolute(h, w), ruler)
         if near is not None:
             return LeViTBias(near.astype(kind), window=(h, w))
         return SwinBias(table.astype(kind), window=(h, w))
-    for h, w in _sides(tokens - 1):
-        table = _table(values, _with_class(h, w), ruler)
+    for h, w in sides(tokens - 1):
+        table = entries(values, _with_class(h, w), ruler)
         if table is not None:
             return BEiTBias(table.astype(kind), window=(h, w))
     return None
 
 
-def _sides(tokens: int) -> Iterator[tuple[int, int]]:
+def sides(tokens: int) -> Iterator[tuple[int, int]]:
     """Yield height and width of the windows with this number of tokens, square ones first."""
-    sides = [(h, tokens // h) for h in range(2, tokens // 2 + 1) if tokens % h == 0]
-    yield from sorted(sides, key=lambda side: abs(side[0] - side[1]))
+    every = [(h, tokens // h) for h in range(2, tokens // 2 + 1) if tokens % h == 0]
+    yield from sorted(every, key=lambda side: abs(side[0] - side[1]))
 
 
-def _table(values: np.ndarray, index: np.ndarray, ruler: Ruler) -> np.ndarray | None:
+def entries(values: np.ndarray, index: np.ndarray, ruler: Ruler) -> np.ndarray | None:
     """Return the table (rows, H) whose entries are the values, or None if they contradict."""
     table = np.zeros((int(index.max()) + 1, values.shape[0]))
     table[index] = np.moveaxis(values, 0, -1)

@@ -7,12 +7,16 @@ import pytest
 from posenc_ref import (
     ALiBi,
     CoPE,
+    DeBERTa,
+    DecomposedRelative,
     DynamicNTK,
+    ESPnetLegacy,
     Learned,
     LinearScaling,
     RoPE,
     Shaw,
     Sinusoidal,
+    SwinBias,
     T5Bias,
     TransformerXL,
     XPos,
@@ -20,7 +24,9 @@ from posenc_ref import (
     scores,
 )
 from posenc_ref.conformance import identify
+from posenc_ref.conformance.identify.relative_terms import Vectors, relative_sinusoids
 from tests.conformance.handwritten import rope
+from tests.conformance.identify.near import near
 from tests.night import by_day
 
 DIM = 16
@@ -108,6 +114,15 @@ def test_without_positions_there_is_no_encoding():
     assert any("positions make no difference" in text for text in card.unknown)
 
 
+def square(fn):
+    def inner(q, k):
+        if q.shape != k.shape:
+            raise ValueError("as many queries as keys")
+        return fn(q, k)
+
+    return inner
+
+
 def masked(fn):
     def later(q, k):
         y = fn(q, k)
@@ -175,32 +190,149 @@ def test_what_is_no_encoding_is_none_and_says_why(fn, words):
 
 
 NUMBERS = [RANDOM.normal(size=s).astype(np.float32) for s in ((2, DIM, 8), (2, DIM), (9, DIM))]
-FAMILIES = {
-    "Shaw": (Shaw(NUMBERS[2], before=4), "Shaw: a vector for each offset"),
-    "TransformerXL": (
-        TransformerXL(*NUMBERS[:2], NUMBERS[1], sinusoid=Sinusoidal(8, layout="concat")),
-        "Transformer-XL: offsets and two biases",
-    ),
-    "CoPE": (CoPE(NUMBERS[2]), "content (CoPE)"),
-}
 
 
-@pytest.mark.parametrize(("encoding", "words"), FAMILIES.values(), ids=list(FAMILIES))
-def test_families_without_a_value_are_named_by_their_terms(encoding, words):
-    card = card_of(logits(encoding))
+def test_positions_that_depend_on_content_are_said():
+    card = card_of(logits(CoPE(NUMBERS[2])))
     assert card.encoding is None
-    assert any(words in text for text in card.unknown), str(card)
+    assert any("content (CoPE)" in text for text in card.unknown), str(card)
+
+
+BY_HEAD = RANDOM.normal(size=(2, 24, DIM)).astype(np.float32)
+RELATIVE = {
+    "Shaw": Shaw(NUMBERS[2], before=4),
+    "Shaw by head": Shaw(BY_HEAD, before=17, counted="query-key"),
+    "TransformerXL": TransformerXL(*NUMBERS[:2], NUMBERS[1], sinusoid=Sinusoidal(8)),
+    "no biases": TransformerXL(NUMBERS[0], sinusoid=Sinusoidal(8)),
+    "ESPnetLegacy": ESPnetLegacy(*NUMBERS[:2], NUMBERS[1], sinusoid=Sinusoidal(8)),
+    "DeBERTa": DeBERTa(BY_HEAD, BY_HEAD[::-1]),
+    "c2p": DeBERTa(BY_HEAD, None),
+}
+FEW = {"Shaw", "ESPnetLegacy", "DeBERTa"}
+
+
+@pytest.mark.parametrize("name", by_day(list(RELATIVE), sorted(FEW)))
+def test_terms_by_offset_are_read_with_their_values(name):
+    """The tables, or a projection with the same logits: columns may be in another order."""
+    encoding = RELATIVE[name]
+    fn = logits(encoding)
+    card = card_of(square(fn) if isinstance(encoding, ESPnetLegacy) else fn)
+    assert card.exact, str(card)
+    assert type(card.encoding) is type(encoding), str(card)
+    if name == "Shaw":
+        assert card.encoding == encoding
+    if isinstance(encoding, DeBERTa):  # measured times the scale, so exact only to rounding
+        for table in ("relative_keys", "relative_queries"):
+            mine, theirs = getattr(card.encoding, table), getattr(encoding, table)
+            assert (mine is None) == (theirs is None)
+            assert mine is None or near(mine, theirs)
+    if name == "Shaw by head":  # its rows are counted the other way
+        assert np.array_equal(card.encoding.keys, encoding.keys[:, ::-1])
+        assert card.encoding.before == 6
+    assert near(card.softmax_scale, encoding.own_scale(DIM))
+
+
+def test_relative_sinusoids_without_a_sign_are_those_of_earlier_keys(rng):
+    """SpeechBrain's layer gives later keys the sinusoids of earlier ones."""
+    r = np.arange(-64, 65)
+    query = np.einsum("hcd,rd->hrc", NUMBERS[0], Sinusoidal(8).table(abs(r)))
+    seen = Vectors(r, query, 0 * query, 0 * query[..., 0], later=True)
+    found = relative_sinusoids(seen, "float32")
+    assert type(found) is TransformerXL
+    wanted = TransformerXL(NUMBERS[0], sinusoid=Sinusoidal(8))
+    q, k = rng.normal(size=(2, 1, 2, 9, DIM))
+    at = np.arange(9)
+    assert near(scores(found, q, k, at, at), scores(wanted, q, k, at, at))
+
+
+@pytest.mark.nightly
+def test_relative_positions_without_a_sign_are_described():
+    encoding = RELATIVE["no biases"]
+
+    def fn(q, k):
+        n = k.shape[2]
+        earlier = logits(encoding)(q, k)
+        later = logits(encoding)(q[:, :, ::-1], k[:, :, ::-1])[:, :, ::-1, ::-1]
+        return np.where(np.arange(n) > np.arange(n)[:, None], later, earlier)
+
+    card = card_of(square(fn))
+    assert isinstance(card.encoding, TransformerXL), str(card)
+    assert [f.code for f in card.deviations] == ["relative-symmetric"]
+
+
+def of_grid(encoding, tokens, scale=None):
+    """Return logits that exist for the whole grid only."""
+    inner = logits(encoding, scale)
+
+    def fn(q, k):
+        if q.shape[2] != tokens or k.shape[2] != tokens:
+            raise ValueError(f"q and k must have {tokens} tokens")
+        return inner(q, k)
+
+    return fn
+
+
+def test_logits_of_whole_grids_show_the_tables_of_both_axes(rng):
+    """MViTv2, SAM and BotNet take the tokens of one grid, and no other number of tokens."""
+    tables = (rng.normal(size=(n, 8)).astype(np.float32) for n in (7, 11))
+    encoding = DecomposedRelative(*tables, grid=(4, 6))
+    card = identify(of_grid(encoding, 24), "scores", head_dim=8)
+    assert isinstance(card.encoding, DecomposedRelative), str(card)
+    assert card.exact, str(card)
+    assert card.encoding.grid == (4, 6)
+    assert card.facts["grid"] == "4 x 6 patches, row by row"
+    # Logits show the tables up to a vector that one has more and the other less.
+    apart = card.encoding.height_table - encoding.height_table
+    moved = apart[0]
+    assert near(card.encoding.height_table, encoding.height_table + moved)
+    assert near(card.encoding.width_table, encoding.width_table - moved)
+
+
+def test_logits_of_whole_grids_show_the_bias_of_a_window(rng):
+    encoding = SwinBias(rng.normal(size=(77, 3)).astype(np.float32), window=(4, 6))
+    card = identify(of_grid(encoding, 24), "scores", head_dim=8)
+    assert card.encoding == encoding, str(card)
+    assert card.softmax_scale == 8**-0.5
+
+
+def test_vectors_of_row_and_column_offsets_that_are_no_sum_are_no_encoding(rng):
+    vectors = rng.normal(size=(24, 24, 8)).astype(np.float32)
+
+    def fn(q, k):
+        if q.shape[2] != 24 or k.shape[2] != 24:
+            raise ValueError("q and k must have 24 tokens")
+        return q @ k.swapaxes(2, 3) + np.einsum("bhid,ijd->bhij", q, vectors)
+
+    card = identify(fn, "scores", head_dim=8)
+    assert card.encoding is None
+    assert any("no tables of rows and columns" in text for text in card.unknown), str(card)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [(lambda n: 2, "2 positions"), (lambda n: n, "as many positions as the call has tokens")],
+    ids=["2", "S"],
+)
+def test_queries_ahead_of_their_keys_are_said(ahead, words):
+    """local-attention rotates the queries of a window one window too far."""
+    encoding = RoPE(DIM, layout="half")
+
+    def fn(q, k):
+        n = k.shape[2]
+        at = np.arange(n - q.shape[2], n) + ahead(n)
+        return scores(encoding, q, k, at, np.arange(n))
+
+    card = card_of(square(fn))
+    assert card.facts["queries"] == (
+        f"queries are rotated {words} further than keys of the same token"
+    )
+    assert card.encoding == encoding
+    assert card.softmax_scale == 0.25
+    assert not card.exact
 
 
 def test_square_calls_alone_are_a_limit():
-    inner = logits(RoPE(DIM, layout="half", base=500000.0))
-
-    def square(q, k):
-        if q.shape != k.shape:
-            raise ValueError("as many queries as keys")
-        return inner(q, k)
-
-    card = card_of(square)
+    card = card_of(square(logits(RoPE(DIM, layout="half", base=500000.0))))
     assert card.encoding == RoPE(DIM, layout="half", base=500000.0), str(card)
     assert any("fewer queries than keys are refused" in text for text in card.limits)
 

@@ -13,12 +13,12 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.identify.card import Card, Unidentified
+from posenc_ref.conformance.identify.fit.measurement import Factor, Measurement, nice
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Pair, Phases
 
-from .card import Card, Unidentified
 from .channels import Reading
-from .fit.measurement import Factor, Measurement, nice
 from .structure import Structure
 
 #: Measures the frequencies (axes, pairs) of one head.

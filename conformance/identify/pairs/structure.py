@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.identify.fit.measurement import Factor, Measurement
 from posenc_ref.conformance.phases.measure import Measured, Phases
 from posenc_ref.rope import layout_pairs
-
-from .fit.measurement import Factor, Measurement
 
 
 @dataclass(frozen=True)

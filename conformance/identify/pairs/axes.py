@@ -13,16 +13,22 @@ import numpy as np
 from posenc_ref import MixedRoPE, MultiAxisRoPE, NTKScaling, Rotary
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.identify import names as identify_names
+from posenc_ref.conformance.identify.card import Card, Unidentified
+from posenc_ref.conformance.identify.fit.measurement import Factor, Fit, Measurement, nice
+from posenc_ref.conformance.identify.fit.schedule import fit, given
+from posenc_ref.conformance.identify.length import UNSPACED, Lengths
+from posenc_ref.conformance.identify.measure import (
+    origin,
+    reach,
+    refined,
+    require_factor,
+    uncertainty,
+)
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
 
-from . import names as identify_names
-from .card import Card, Unidentified
 from .channels import Reading
-from .fit.measurement import Factor, Fit, Measurement, nice
-from .fit.schedule import fit, given
-from .length import UNSPACED, Lengths
-from .measure import origin, reach, refined, require_factor, uncertainty
 from .mixed import follows, fractions, of_heads, own_heads, partly
 from .structure import structures
 
