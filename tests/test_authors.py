@@ -16,6 +16,9 @@ PASSED = {
     ),
     "b303": "a float32 x is returned as float64: a note",
     "c007": "int32 positions wrap past 2**31: a note",
+    "h108": "(3, B, S) read as (B, 3, S) where B is 3, which no call has",
+    "i037": "values change between calls, and without queries they cannot be read: an error",
+    "h016": "a float16 x is returned as float32: a note",
     "g001": "int32 positions wrap past 2**31: a note",
     "f185": "int64 positions past 2**24 pass through float32: a note",
 }
@@ -42,7 +45,7 @@ def test_wrong_cases_deviate_and_right_ones_conform():
 def test_the_page_counts_the_grades():
     page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
     rows = re.findall(
-        r"^\| (first|second|third|fourth|fifth|sixth|seventh) \|(.*)\|$", page, re.MULTILINE
+        r"^\| (first|second|third|fourth|fifth|sixth|seventh|eighth) \|(.*)\|$", page, re.MULTILINE
     )
     for number, (_, cells) in enumerate(rows, 1):
         c = Counter(grade.grade for grade in graded().values() if grade.set == number)
