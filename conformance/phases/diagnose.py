@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posenc_ref import Rotary
-from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
@@ -22,7 +21,7 @@ from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .explain import explain, report
-from .fitted_parameters import amplitude_error, cut_short, is_coarse, of_long_calls
+from .fitted_parameters import diagnose_amplitude
 from .frequencies import SIGMAS, FrequencyMistake
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import (
@@ -116,7 +115,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     turns = shown(w[k], phases.sigma[k], 9)
     evidence = f"pair {k} turns by {turns} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule, evidence)
-    _amplitude(run, tables, phases, declared)
+    diagnose_amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.
     seen = _substituted(declared, phases, found, origin)
@@ -332,52 +331,6 @@ def _held(
     where = f"recomputed at {at.size} positions"
     run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
     return True
-
-
-def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
-    """Report an amplitude that differs from the declared one."""
-    m = declared.amplitude
-    if is_coarse(run) and run.ledger.highest > 128:
-        off = amplitude_error(run, tables, declared)
-        factor, where = m * (1 + off), "mean norm of (cos, sin) at positions 1..128"
-        if off and cut_short(run, tables, declared):
-            run.add(
-                "table-precision",
-                f"values are cut to {run.coarse}, not rounded: none is larger than the exact one, "
-                f"on average they are {-off:.2%} too small",
-                "cos and sin at positions 1..128",
-                remedy="Convert by rounding to nearest (a cast does): dropping the lower bits "
-                "makes every value smaller.",
-                values={"declared": m, "measured": factor},
-            )
-            return
-    else:
-        grain = run.budget * ROUNDOFF[run.coarse]
-        off = bool((np.abs(phases.amplitude - m) > grain * abs(m)).any())
-        factor = float(np.median(phases.amplitude))
-        least, most = phases.amplitude.min(), phases.amplitude.max()
-        where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
-    if off and declared.by_length is not None:
-        where += of_long_calls(run, tables, declared, factor)
-    if off:
-        report_amplitude(run, declared, factor, where)
-
-
-def report_amplitude(run: Run, declared: Declaration, factor: float, where: str) -> None:
-    """Report the measured factor on cos and sin, and what is known to give it."""
-    m = declared.amplitude
-    text = f"cos and sin are multiplied by {factor:.6g}, declared {m:.6g}"
-    for what, value in declared.other_factors.items():
-        if abs(factor - value) <= FACTOR_SLACK * abs(value):
-            text += f": {what}"
-            break
-    remedy = declared.factor_remedy
-    if declared.amplitude_code != "attention-factor":
-        rotary = isinstance(run.encoding, Rotary)
-        what = "cos and sin, or the rotated channels," if rotary else "the sines and cosines"
-        remedy = f"Divide {what} by {factor / m:.9g}."
-    values = {"declared": m, "measured": factor}
-    run.add(declared.amplitude_code, text, where, values=values, remedy=remedy)
 
 
 def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:

@@ -85,3 +85,49 @@ def of_long_calls(run: Run, tables: Tables, declared: Declaration, factor: float
     if abs(short - factor) > FACTOR_SLACK * factor or abs(long - m) > FACTOR_SLACK * abs(m):
         return ""
     return f", in calls of up to {start} tokens; right ({m:.6g}) in a call of {start + 2}"
+
+
+def diagnose_amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+    """Report an amplitude that differs from the declared one."""
+    m = declared.amplitude
+    if is_coarse(run) and run.ledger.highest > 128:
+        off = amplitude_error(run, tables, declared)
+        factor, where = m * (1 + off), "mean norm of (cos, sin) at positions 1..128"
+        if off and cut_short(run, tables, declared):
+            run.add(
+                "table-precision",
+                f"values are cut to {run.coarse}, not rounded: none is larger than the exact one, "
+                f"on average they are {-off:.2%} too small",
+                "cos and sin at positions 1..128",
+                remedy="Convert by rounding to nearest (a cast does): dropping the lower bits "
+                "makes every value smaller.",
+                values={"declared": m, "measured": factor},
+            )
+            return
+    else:
+        grain = run.budget * ROUNDOFF[run.coarse]
+        off = bool((np.abs(phases.amplitude - m) > grain * abs(m)).any())
+        factor = float(np.median(phases.amplitude))
+        least, most = phases.amplitude.min(), phases.amplitude.max()
+        where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
+    if off and declared.by_length is not None:
+        where += of_long_calls(run, tables, declared, factor)
+    if off:
+        report_amplitude(run, declared, factor, where)
+
+
+def report_amplitude(run: Run, declared: Declaration, factor: float, where: str) -> None:
+    """Report the measured factor on cos and sin, and what is known to give it."""
+    m = declared.amplitude
+    text = f"cos and sin are multiplied by {factor:.6g}, declared {m:.6g}"
+    for what, value in declared.other_factors.items():
+        if abs(factor - value) <= FACTOR_SLACK * abs(value):
+            text += f": {what}"
+            break
+    remedy = declared.factor_remedy
+    if declared.amplitude_code != "attention-factor":
+        rotary = isinstance(run.encoding, Rotary)
+        what = "cos and sin, or the rotated channels," if rotary else "the sines and cosines"
+        remedy = f"Divide {what} by {factor / m:.9g}."
+    values = {"declared": m, "measured": factor}
+    run.add(declared.amplitude_code, text, where, values=values, remedy=remedy)

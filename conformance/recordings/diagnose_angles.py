@@ -16,6 +16,7 @@ from posenc_ref.conformance.phases import diagnose as phases_diagnose
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.decode import REACH, Decoder
 from posenc_ref.conformance.phases.explain import explain, report
+from posenc_ref.conformance.phases.fitted_parameters import report_amplitude
 from posenc_ref.conformance.phases.frequencies import (
     SIGMAS,
     agree,
@@ -85,7 +86,7 @@ def _frequencies(
     factor = measured_factor(seen)
     if abs(factor - declared.amplitude) > factor_error(seen) * abs(declared.amplitude):
         where = f"least squares over {seen.angles.valid.sum()} pairs of tokens"
-        phases_diagnose.report_amplitude(run, declared, factor, where)
+        report_amplitude(run, declared, factor, where)
     nearest = float(np.abs(seen.angles.positions).min(initial=np.inf))
     grain = BUDGET["float32"] * ROUNDOFF["float32"]
     uncertain = nearest * (SIGMAS * float(phases.sigma.max()) + grain)

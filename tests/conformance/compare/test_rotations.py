@@ -105,7 +105,7 @@ def test_the_declaration_is_b_not_the_truth():
     """A right function deviates from a clamped one; the finding says which one is clamped."""
     (finding,) = result(rope(), clamped(500)).findings
     assert "B deviates from RoPE(16, layout='half'), but A does not" in finding.message
-    assert "clamped to 500" in finding.message
+    assert "clamped to at most 500" in finding.message
     assert finding.remedy.startswith("Mend B")
 
 
