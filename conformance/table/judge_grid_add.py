@@ -83,7 +83,7 @@ def judge_add(run: Run) -> None:
     named = chain(sum_mistakes(encoding), sum_factors(run, calls[0]))
     known = chain(named, likely(run, calls, sum_steps(run, calls[0].facts)))
     further = partial(_further, ask, [probe(b, s) for b, s in REFUTING if s <= last + 1])
-    explained = match(run, calls, known, further=further) and run.report.codes
+    explained = bool(match(run, calls, known, further=further) and run.report.codes)
     if not explained:
         explained = match(run, calls, likely(run, calls, regrown(calls)), parts=False, whole=True)
     if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
