@@ -16,8 +16,6 @@ PASSED = {
     ),
     "b303": "a float32 x is returned as float64: a note",
     "c007": "int32 positions wrap past 2**31: a note",
-    "h108": "(3, B, S) read as (B, 3, S) where B is 3, which no call has",
-    "i037": "values change between calls, and without queries they cannot be read: an error",
     "h016": "a float16 x is returned as float32: a note",
     "g001": "int32 positions wrap past 2**31: a note",
     "f185": "int64 positions past 2**24 pass through float32: a note",
