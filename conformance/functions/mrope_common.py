@@ -113,6 +113,8 @@ def first_at(number: Numbered, rule: Any, change: Any) -> Function:
 
 def repeated(y: np.ndarray, b: Batch) -> np.ndarray:
     """Return positions in which all generated tokens have that of the first."""
+    if not b.n_steps:
+        return y
     first = y[..., -b.n_steps :][..., :1]
     return np.concatenate([y[..., : -b.n_steps], np.repeat(first, b.n_steps, axis=2)], axis=2)
 

@@ -215,9 +215,10 @@ def offset_mistakes() -> Iterator[Mistake]:
 
 def _along_heads(call: Offset) -> Truth:
     """Return the result of offsets that lie along the heads, if there are as many of these."""
-    if call.x.shape[0] != call.x.shape[1]:
+    start = call.tokens().start
+    if call.x.shape[0] != call.x.shape[1] or start.size != call.x.shape[0]:
         return call.truth()
-    return call.at(call.offset[:, None] + np.arange(call.x.shape[2]))
+    return call.at(start.reshape(-1, 1) + np.arange(call.x.shape[2]))
 
 
 def _since(t: Tokens) -> np.ndarray:

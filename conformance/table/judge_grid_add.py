@@ -83,9 +83,11 @@ def judge_add(run: Run) -> None:
     named = chain(sum_mistakes(encoding), sum_factors(run, calls[0]))
     known = chain(named, likely(run, calls, sum_steps(run, calls[0].facts)))
     further = partial(_further, ask, [probe(b, s) for b, s in REFUTING if s <= last + 1])
-    explained = bool(match(run, calls, known, further=further) and run.report.codes)
+    # A match with nothing to explain is no explanation: the table is judged too.
+    explained = match(run, calls, known, further=further) and run.report.codes
     if not explained:
-        explained = match(run, calls, likely(run, calls, regrown(calls)), parts=False, whole=True)
+        grown = likely(run, calls, regrown(calls))
+        explained = match(run, calls, grown, parts=False, whole=True) and run.report.codes
     if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:

@@ -281,7 +281,7 @@ def first_row_for_all(mask):
 
 
 CASES = {
-    "half dim": (half_of_an_odd_dim, ODD, "table", "or the exponent of pair k is k/15.5, not k/15"),
+    "half dim": (half_of_an_odd_dim, ODD, "table", "k/15.5 (2k/31), not k/15; a base of 7429.64"),
     "odd dim": (surplus_cut_in_front, EXTRA, "table", "surplus frequency is cut off at the start"),
     "whole width": (whole_width, BOX, "table", "the columns of all 2 coordinates, 32, not by"),
     "shift": (right_for_left, SHAW, "scores", "plus 3, and row -5 of the 12 rows wraps round"),

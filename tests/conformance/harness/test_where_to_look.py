@@ -35,8 +35,8 @@ ATOMS = (
 def test_the_remedy_has_two_hints_and_says_what_is_right():
     assert where_to_look(Place("wrong: ...", (Rule(ATOMS[:2]), Rule(ATOMS[2:])))) == (
         "Look at the strides of x: code that takes x to be contiguous, and at what the instance "
-        "keeps between calls: caches, counters, buffers. All elements that the rule does not name "
-        "are right."
+        "keeps between calls: caches, counters, buffers. Judged elements that the rule "
+        "does not name pass."
     )
 
 

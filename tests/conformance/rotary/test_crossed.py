@@ -35,7 +35,7 @@ def many_heads_of_one_token(x, positions):
 WRONG = {
     first_row_in_decoding: (
         "row-offset",
-        "all batch rows but 0, in calls with S = 1 and with positions of each row (B, S)",
+        "the same token of row 0, where the length of the call is 1",
     ),
     tail_of_a_view: ("inaccurate", "the last S mod 8 tokens of a call, in calls with x"),
     many_heads_of_one_token: ("", "heads from 8 on, in calls with S = 1"),
