@@ -114,9 +114,9 @@ def test_what_explains_a_red_check_runs_after_it(workflow, action, which):
     assert named(steps, "Keep the reports")["with"]["if-no-files-found"] == "warn"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("function", "code", "sign"),
-    [pytest.param("apply", 0, "✅", marks=pytest.mark.nightly), ("neighbours", 1, "❌")],
+    ("function", "code", "sign"), [("apply", 0, "✅"), ("neighbours", 1, "❌")]
 )
 def test_the_steps_run(workflow, repository, function, code, sign):
     judge_instead(repository, function)

@@ -170,6 +170,7 @@ def test_a_wrong_expectation_is_red(wrong, monkeypatch, tmp_path):
     assert not outcome["right"]
 
 
+@pytest.mark.nightly
 def test_the_command_writes_what_it_found(tmp_path):
     page, file = tmp_path / "cards.md", tmp_path / "cards.json"
     options = ["--only", "mlx alibi, slopes", "--markdown", str(page), "--json", str(file)]
