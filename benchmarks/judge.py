@@ -1,9 +1,10 @@
 """Time the judge from the start of a process: imports, `posenc check`, `identify` and `verify`.
 
-    python benchmarks/judge.py            # two minutes
+    python benchmarks/judge.py            # four minutes
     python benchmarks/judge.py --quick    # NumPy only
 
-Each command runs three times after a first, the slow ones once; numbers are medians.
+Each command runs three times after a first, in which Python compiles modules, the slow ones once;
+numbers are medians.
 """
 
 import os
@@ -80,7 +81,7 @@ def seconds(command, cache):
         env={**os.environ, **kept},
     )  # fmt: skip
     took = time.perf_counter() - start
-    if run.returncode == 2:  # a usage error; other numbers are verdicts
+    if run.returncode > 1:  # not a verdict: a usage error, or a check that could not run
         sys.exit(f"posenc {' '.join(command)} ended with {run.returncode}\n{run.stderr}")
     return took
 
@@ -100,8 +101,7 @@ def main():
     for goal, limit, command, rounds in COMMANDS[: QUICK if options.quick else None]:
         print(f"{goal} ...", file=sys.stderr)
         with tempfile.TemporaryDirectory() as cache:
-            if rounds > 1:
-                seconds(command, cache)
+            seconds(command, cache)
             samples = [seconds(command, cache) for _ in range(min(rounds, options.rounds))]
         rows.append({"goal": goal, "limit": limit, "samples": samples})
     parts = [heading(facts), "", "| what | median | best |", "|---|---:|---:|"]

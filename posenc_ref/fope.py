@@ -17,7 +17,6 @@ from ._namespace import (
     class_of,
     device_of,
     finish,
-    from_host,
     has_float64,
     is_array,
     namespace,
@@ -168,8 +167,8 @@ class FoPE(Score):
         ):
             mixed = xp.matmul(wave[..., None, :, :], like(name, getattr(self, name), x))
             *outer, d = (int(n) for n in mixed.shape)
-            fill = from_host(np.full((*outer, self.head_dim // 2 - d), rest), xp, device)
-            found.append(xp.concat([mixed, astype(fill, x.dtype)], axis=-1))
+            fill = xp.full((*outer, self.head_dim // 2 - d), rest, dtype=x.dtype, device=device)
+            found.append(xp.concat([mixed, fill], axis=-1))
         return found[0], found[1]
 
     def _of_pairs(
