@@ -31,6 +31,8 @@ from .record import Outcome
 
 #: Libraries with a reduced workload by default, and the dtypes in which they are judged.
 QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
+#: Surfaces that the reduced workload leaves out: other tables for the code of "RoPE half".
+LEFT_OUT = ("RoPE interleaved", "RoPE YaRN")
 
 
 def scheduled(backend: Backend) -> AbstractContextManager[Any]:

@@ -79,6 +79,23 @@ def test_what_is_written_over_is_noted():
     assert fractions.mutated == "positions"
 
 
+def test_overwritten_lazy_arguments_are_seen_without_computing_them():
+    pytest.importorskip("dask", reason="its arrays are lazy")
+
+    def in_place(array):
+        array[..., :1] = 0
+
+    def nothing(array):
+        return array + 1
+
+    for wrong, argument, name in (
+        (in_place, 0, "x"), (in_place, 1, "positions"), (nothing, 0, None)
+    ):  # fmt: skip
+        driver = Driver(lambda *args, w=wrong, i=argument: w(args[i]), backend_name="dask")
+        driver.call(X, AT)
+        assert driver.mutated == name
+
+
 def test_nan_in_an_input_is_no_mutation():
     holed = X.copy()
     holed[0, 0, 0, 0] = np.nan
