@@ -43,6 +43,13 @@ BUDGET = {"float64": 128.0, "float32": 128.0, "float16": 8.0, "bfloat16": 8.0}
 #: Smallest positive normal number of each dtype; below it the spacing is constant. (float64: twice
 #: that, because half the spacing of subnormal numbers underflows to 0.)
 TINY = {"float64": 2.0**-1021, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+#: Largest number of each dtype; beyond it the right result is infinity.
+LARGEST = {
+    "float64": (2 - 2.0**-52) * 2.0**1023,
+    "float32": (2 - 2.0**-23) * 2.0**127,
+    "float16": 65504.0,
+    "bfloat16": (2 - 2.0**-7) * 2.0**127,
+}
 #: The allowed error of a fitted amplitude, in addition to its standard errors.
 FACTOR_SLACK = 1e-3
 #: The error of rounding 1.0 to bfloat16: the report gives the first position that exceeds it.
@@ -86,12 +93,20 @@ class Truth:
         precision: str | None = None,
         dtype: str | None = None,
     ) -> np.ndarray:
-        """Return ``|actual - truth| / unit`` per element; a NaN in ``actual`` scores inf."""
+        """Return ``|actual - truth| / unit`` per element; a NaN in ``actual`` scores inf.
+
+        Infinity of the right sign scores 0 where the truth is beyond the largest number.
+        """
         name = dtype or str(actual.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):
             score = np.asarray(actual - self.value, dtype=np.float64)
             np.abs(score, out=score)
             score /= self.unit(name, angles=angles, precision=precision)
+        infinite = np.isinf(score)
+        if infinite.any():
+            size = np.abs(self.value)
+            over = (size > LARGEST[name]) & (size < np.inf)
+            score[infinite & over & (actual == np.copysign(np.inf, self.value))] = 0.0
         undefined = np.isnan(score)
         if undefined.any():
             exact = (actual == self.value) & np.isfinite(self.value)

@@ -142,9 +142,13 @@ def _layout(pairs: list[tuple[int, int]]) -> str:
     return "half" if n and got == {(k, k + n) for k in range(n)} else ""
 
 
-def measure(access: Access, dtype: str) -> Measured:
-    """Return the structure of a function, measured with one-hot inputs and small angles."""
+def measure(access: Access, dtype: str, below: float = np.inf) -> Measured:
+    """Return the structure of a function, measured with one-hot inputs and small angles.
+
+    One-hot inputs are at positions ``below`` this one.
+    """
     positions = access.within(ONE_HOT)
+    positions = positions[positions < below]
     matrices = _matrices(access, positions)
     found = Measured(positions, matrices, *channel_pairs(matrices))
     if found.pairs:

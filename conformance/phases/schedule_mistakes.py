@@ -137,6 +137,15 @@ def trained_field(scaling: Any) -> str | None:
     return next((name for name in fields if getattr(scaling, name, None) is not None), None)
 
 
+def one_factor(encoding: Any) -> float:
+    """Return the length up to which calls of every length have one factor on cos and sin."""
+    factor = getattr(encoding, "attention_factor", None)
+    name = trained_field(getattr(encoding, "scaling", None))
+    if factor is None or name is None or factor(1) == factor(2**30):
+        return np.inf
+    return float(getattr(encoding.scaling, name))
+
+
 def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield mistakes in one parameter, with declared constants before published ones."""
     s: Any = encoding.scaling

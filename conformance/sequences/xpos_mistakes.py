@@ -48,11 +48,19 @@ def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
         yield "amplitude", text, declared.replace(gamma=value)
 
 
+def _truth(side: Side) -> Truth | None:
+    """Return the expected result; None if the decay of a changed formula overflows."""
+    try:
+        return side.truth()
+    except ValueError:
+        return None
+
+
 def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
     """Yield the known mistakes of xPos, likely ones first."""
 
-    def changed(change: Callable[[Side], dict[str, Any]]) -> Callable[[Side], Truth]:
-        return lambda side: replace(side, **change(side)).truth()
+    def changed(change: Callable[[Side], dict[str, Any]]) -> Callable[[Side], Truth | None]:
+        return lambda side: _truth(replace(side, **change(side)))
 
     yield from mistakes(
         "amplitude",
@@ -161,8 +169,8 @@ def _fitted_base(declared: XPos, run: Run, wrong: Sequence[JudgedCall]) -> list[
             other = declared.replace(scale_base=base)
             text = f"scale_base of {what} is {base:g}, declared {declared.scale_base:g}"
 
-            def predict(s: Side, other: XPos = other, of: Any = of) -> Truth:
-                return (replace(s, encoding=other) if s.keys in of else s).truth()
+            def predict(s: Side, other: XPos = other, of: Any = of) -> Truth | None:
+                return _truth(replace(s, encoding=other) if s.keys in of else s)
 
             found.append(
                 Mistake("amplitude", text, predict, declared_decay(declared),

@@ -27,6 +27,7 @@ from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
+from posenc_ref.conformance.phases.schedule_mistakes import one_factor
 from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
@@ -63,7 +64,8 @@ def judge_cos_sin(run: Run) -> None:
     _table_values(run, access, truth)
     columns = np.flatnonzero(encoding.frequencies())  # the others are constant
     tables = diagnose_table.tables_of(access, (columns + pairs, columns))
-    cos, sin = tables(access.within(ONE_HOT))
+    at = access.within(ONE_HOT)
+    cos, sin = tables(at[at < one_factor(encoding)])
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
     norm = Truth(size, 2 * size, 0 * size)

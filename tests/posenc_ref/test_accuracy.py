@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc_ref import RoPE
-from posenc_ref.accuracy import ANGLES, BUDGET, ROUNDOFF, VISIBLE, Truth, budget
+from posenc_ref.accuracy import ANGLES, BUDGET, LARGEST, ROUNDOFF, VISIBLE, Truth, budget
 from posenc_ref.angles import ERROR_BOUND
 
 DTYPES = ("float64", "float32", "float16")
@@ -48,6 +48,15 @@ def test_infinity_never_passes():
     infinite = np.array([np.inf, -np.inf])
     truth = Truth(infinite, np.abs(infinite), np.zeros(2))
     assert (truth.score(infinite) == np.inf).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_infinity_is_right_beyond_the_largest_number(dtype):
+    past = LARGEST[dtype] * (1 + 2.0**-7)
+    values = np.array([past, -past, past, LARGEST[dtype]])
+    truth = Truth(values, np.abs(values), np.zeros(4))
+    found = truth.score(np.array([np.inf, -np.inf, -np.inf, np.inf]), dtype=dtype)
+    assert found.tolist() == [0.0, 0.0, np.inf, np.inf]
 
 
 def test_nan_never_passes():

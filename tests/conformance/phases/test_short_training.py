@@ -24,6 +24,21 @@ def test_right_functions_conform(scaling):
     assert check(lambda k, chunks: e.apply(k, np.arange(k.shape[2])), e, "key_cache").passed
 
 
+def test_a_factor_of_long_calls_is_no_change_of_size():
+    """Two factors on cos and sin, as LongRoPE allows: calls past 48 tokens have another one."""
+    e = encoding(LongRoPE([1.0] * 8, [4.0] * 8, 48, attention_factor=(1.1, 1.3)))
+    for surface, fn in {
+        "apply": lambda x, p: e.apply(x, p),
+        "cos_sin": lambda p: e.cos_sin(p),
+        "calls": lambda calls: [e.apply(x, np.arange(o, o + x.shape[2])) for x, o in calls],
+    }.items():
+        report = check(fn, e, surface)
+        assert report.passed, report
+    wrong = encoding(LongRoPE([1.0] * 8, [4.0] * 8, 48, attention_factor=(1.1, 1.2)))
+    report = check(lambda x, p: wrong.apply(x, p), e, "apply")
+    assert "multiplied by 1.2 in calls of length 49, declared 1.3" in str(report)
+
+
 def test_lengths_with_no_room_for_a_sum_are_a_limit():
     e = encoding(DynamicNTK(4.0, 4))
     report = check(lambda x, p: e.apply(x, p), e, "apply")

@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref import RoPE, XPos
 from posenc_ref.accuracy import budget
+from posenc_ref.conformance import check
 from posenc_ref.conformance.sequences.cases_qk import Side
 from posenc_ref.conformance.sequences.xpos_mistakes import xpos_mistakes
 
@@ -79,3 +80,26 @@ def test_the_decay_and_the_rotation(keys):
     n = (np.arange(5) - 3.0)[:, None] / 512 * (-1 if keys else 1)
     by_index = RoPE(4, layout="half").apply(X, AT[keys]) * np.tile(DECLARED.decays() ** n, 2)
     agrees("the decay follows the index in the call, not the position", keys, by_index)
+
+
+def test_keys_beyond_float32_are_infinite():
+    """A small scale_base lets keys overflow within the positions that are judged."""
+    declared = XPos(8, layout="half", scale_base=64.0)
+
+    def side(x, at, keys):
+        n, w = np.asarray(at, np.float64)[..., None], declared.frequencies()
+        z = np.exp(n * ((-1 if keys else 1) * np.log(declared.decays()) / 64 + 1j * w))
+        z = z if z.ndim == 2 else z[:, None]
+        v = (x[..., :4] + 1j * x[..., 4:].astype(np.float64)) * z
+        with np.errstate(over="ignore"):
+            return np.concatenate([v.real, v.imag], -1).astype(x.dtype)
+
+    def right(q, k, q_at, k_at):
+        return side(q, q_at, False), side(k, k_at, True)
+
+    report = check(right, declared, "apply_qk")
+    assert report.passed, report
+    # Changed formulas that overflow in float64 end no judging.
+    report = check(lambda q, k, a, b: right(q, k, a, np.asarray(b) + 1), declared, "apply_qk")
+    assert report.verdict == "deviates"
+    assert not any("broke off" in limit for limit in report.limits)
