@@ -14,6 +14,7 @@ from posenc_ref.conformance.diagnosis.match import (
     failed,
     fits,
     judge_call,
+    likely,
     match,
     report_in_part,
     worst,
@@ -203,7 +204,8 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         one if one.remedy else replace(one, remedy=remedy)
         for one in chain(row.mistakes(run.encoding), suggested)
     ]
-    if match(run, calls, known, parts=False) and run.report.codes:
+    rarer = likely(run, calls, row.rarer(run.encoding))
+    if match(run, calls, chain(known, rarer), parts=False) and run.report.codes:
         return
     if one and not run.report.codes and name_rule(run, row, calls):
         return

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import failed
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.functions.function import Arguments, Plain
 from posenc_ref.conformance.functions.judge import judge as judge_function
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.attention import attended, attention_of
+from posenc_ref.conformance.score.far import require, rules_of
 
-from .attention_calls import calls, far_lengths, late_positions
-from .attention_mistakes import attention_mistakes
-from .far import require, rules_of
+from .calls import calls, far_lengths, late_positions
+from .mistakes import attention_mistakes, rarer_mistakes
 
 
 def _last(arguments: tuple[Any, ...]) -> int:
@@ -43,7 +45,23 @@ def _remedy(declared: Any) -> str:
     )
 
 
-ROW = Plain(calls, attention_mistakes, "inaccurate", integers=False, truth=_truth, remedy=_remedy)
+def _overflow(run: Run, calls: list[JudgedCall]) -> None:
+    """Report results that are not finite in calls with large logits only."""
+    wrong = failed(run, calls)
+    if all("large" in one.case and not np.isfinite(one.actual).all() for one in wrong):
+        run.add(
+            "softmax-scale",
+            "exponentials overflow where logits are large: consistent with a softmax that does not "
+            "subtract the largest logit",
+            f"{wrong[0].case}: not finite",
+            remedy="Subtract the largest logit of each row before exp.",
+        )
+
+
+ROW = Plain(
+    calls, attention_mistakes, "inaccurate", integers=False, rarer=rarer_mistakes, truth=_truth,
+    remedy=_remedy, closer=_overflow,
+)  # fmt: skip
 
 
 def judge(run: Run) -> None:

@@ -13,9 +13,8 @@ from posenc_ref.conformance.functions.function import Arguments
 from posenc_ref.conformance.functions.heads import by_head
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.attention import attention_of, most_tokens, whole_tokens
+from posenc_ref.conformance.score.far import LONGEST, late_frequencies, late_scale
 from posenc_ref.rotary_score import RotaryScore
-
-from .far import LONGEST, late_frequencies, late_scale
 
 #: The last position that ``apply`` and ``attention`` are judged at.
 LAST = 2**20 - 1
