@@ -20,6 +20,8 @@ from posenc_ref import resize_matrix
 _NEAR = 1e-5
 #: The most rows of a table, and of one axis; longer ones take seconds.
 _MOST, _LONGEST = 2**13, 128
+#: The bicubic kernel of TensorFlow and PIL; PyTorch's has a = -3/4.
+_SOFT = "bicubic, a = -1/2"
 #: How many times as long as the other an axis of a grid of patches may be.
 _SLIM = 8
 
@@ -34,6 +36,8 @@ class Way:
     more: bool = False  #: whether scale_factor is (new + 0.1) / old, as DINO passes it
 
     def __str__(self) -> str:
+        if self.mode == _SOFT:
+            return 'mode="bicubic" of the kernel with a = -1/2, as TensorFlow has it'
         words = f'mode="{self.mode}"'
         words += ", antialias=True" * self.antialias + ", align_corners=True" * self.align_corners
         return words + ", scale_factor=(new + 0.1) / old" * self.more
@@ -45,6 +49,8 @@ class Way:
 
 @cache
 def _matrix(way: Way, old: int, new: int) -> np.ndarray:
+    if way.mode == _SOFT:
+        return _of_soft_cubics(old, new)
     if way.mode == "nearest-exact":
         at = ((np.arange(new) + 0.5) * old / new).astype(int)
         return np.asarray(np.eye(old)[np.minimum(at, old - 1)])
@@ -53,10 +59,22 @@ def _matrix(way: Way, old: int, new: int) -> np.ndarray:
     return resize_matrix(old, new, mode=way.mode, scale=scale, **options)
 
 
+def _of_soft_cubics(old: int, new: int) -> np.ndarray:
+    """Return the weights of Keys' kernel with a = -1/2, the ends repeated."""
+    found = np.zeros((new, old))
+    for i, at in enumerate((np.arange(new) + 0.5) * old / new - 0.5):
+        for j in range(int(np.floor(at)) - 1, int(np.floor(at)) + 3):
+            t = abs(at - j)
+            near, far = 1.5 * t**3 - 2.5 * t**2 + 1, -0.5 * t**3 + 2.5 * t**2 - 4 * t + 2
+            found[i, min(max(j, 0), old - 1)] += near if t <= 1 else far if t < 2 else 0.0
+    return found
+
+
 WAYS = (
     Way("bicubic"), Way("bilinear"), Way("nearest"), Way("nearest-exact"),
     Way("bicubic", align_corners=True), Way("bilinear", align_corners=True),
-    Way("bicubic", antialias=True), Way("bicubic", more=True), Way("bilinear", more=True),
+    Way("bicubic", antialias=True), Way(_SOFT),
+    Way("bicubic", more=True), Way("bilinear", more=True),
 )  # fmt: skip
 
 
@@ -68,6 +86,8 @@ class Resized:
     remedy: str
     rows: np.ndarray
     terms: np.ndarray  #: the sum of the sizes of the terms of every number
+    declared: Way
+    way: Way | None = None  #: None: the declared one, of another grid
 
 
 def resized_otherwise(
@@ -89,18 +109,22 @@ def resized_otherwise(
     small, sizes = _along(patches, *back), _along(np.abs(patches), *map(np.abs, back))
     right = f"Resize the table of {h0} x {w0} to {h} x {w} with {way}."
 
-    def made(words: str, one: np.ndarray, other: np.ndarray, *, turned: bool = False) -> Resized:
+    def made(
+        words: str, one: np.ndarray, other: np.ndarray, by: Way | None = None, *,
+        turned: bool = False,
+    ) -> Resized:  # fmt: skip
         each = [_along(a, m, n) for a, m, n in (
             (small, one, other), (sizes, np.abs(one), np.abs(other)))]  # fmt: skip
         each = [a.swapaxes(0, 1) if turned else a for a in each]
         rows, terms = (a.reshape(h * w, -1) for a in each)
         rows = np.concatenate([table[:first], rows])
-        return Resized(words, right, rows, np.concatenate([np.abs(table[:first]), terms]))
+        terms = np.concatenate([np.abs(table[:first]), terms])
+        return Resized(words, right, rows, terms, way, by)
 
     for other in WAYS:
         if other != way:
             words = f"resized from {h0} x {w0} to {h} x {w} with {other}, not with {way}"
-            yield made(words, other.matrix(h0, h), other.matrix(w0, w))
+            yield made(words, other.matrix(h0, h), other.matrix(w0, w), other)
     turned = [way.matrix(h0, w), way.matrix(w0, h)]
     words = f"resized to {w} x {h}, not to {h} x {w}: height and width are exchanged"
     if h != w:
@@ -148,7 +172,7 @@ def _grids(rows: int) -> list[tuple[int, int]]:
 
 def _rank(rows: np.ndarray) -> int:
     """Return the number of independent rows, but for rounding."""
-    if rows.shape[1] < len(rows):
-        return len(rows)  # they cannot be independent: this shows nothing
     values = np.linalg.eigvalsh(rows @ rows.T)
-    return int((values > _NEAR**2 * max(values[-1], 0)).sum())
+    found = int((values > _NEAR**2 * max(values[-1], 0)).sum())
+    # Rows of few columns depend on each other anyway: this shows nothing.
+    return len(rows) if found == rows.shape[1] else found
