@@ -101,13 +101,19 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
              "(width, height)", wide.reshape(-1, w, h, e.dim)),
             right="Reshape the tokens to (height, width), row by row.",
         )  # fmt: skip
-    y = s.pick(
-        "the input", y,
-        *(("table-precision", f"is rounded to {kind}", significant(y, n))
-          for kind, n in SIGNIFICANT_BITS.items()),
-        right="Keep the input in its own dtype.",
-    )  # fmt: skip
     layers = [*zip(_kernels(e, s), map(_host, e.biases), strict=True)]
+    narrow = [
+        (kind, significant(y, n), [(significant(k, n), b) for k, b in layers])
+        for kind, n in SIGNIFICANT_BITS.items()
+    ]
+    y, layers = s.pick(
+        "the numbers", (y, layers),
+        *(row for kind, x, of in narrow for row in (
+            ("table-precision", f"of the input are rounded to {kind}", (x, layers)),
+            ("table-precision", f"of the kernels are rounded to {kind}", (y, of)),
+            ("table-precision", f"of the input and the kernels are rounded to {kind}", (x, of)))),
+        right="Keep the input and the weights in float32.",
+    )  # fmt: skip
     if len(layers) > 1:
         layers = s.pick(
             "the layers", layers,
@@ -245,8 +251,6 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
             in_groups.swapaxes(1, 2).reshape(k.shape))] if c > 1 else []),
         *([(code, "has height and width exchanged", k.swapaxes(2, 3))] if square else []),
         (code, "is dilated: its taps are 2 tokens apart, not 1", _dilated(k)),
-        *((code, f"is rounded to {kind}", significant(k, n))
-          for kind, n in SIGNIFICANT_BITS.items()),
         right="Use the weight as PyTorch stores it: (outputs, inputs of the group, taps), tap 0 "
         "for the earliest token.",
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.diagnosis.coarse import report_narrow
 from posenc_ref.conformance.diagnosis.match import (
     failed,
     fits,
@@ -20,6 +21,7 @@ from posenc_ref.conformance.diagnosis.match import (
     worst,
 )
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Row, cross
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
@@ -211,6 +213,8 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         return
     if one and not run.report.codes and report_in_part(run, calls, known):
         return
+    if one and not run.report.codes and not row.integers and run.dtype not in SIGNIFICANT_BITS:
+        report_narrow(run, calls, "the result")
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)
     if malformed and not run.report.codes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,9 @@ def operand_changes(declared: Any) -> Iterator[Change]:
         yield CAPPED, f"the scale of q . k is {words}", change, right
     for words, order in _GROUPS:
         yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
+    for kind, bits in SIGNIFICANT_BITS.items():
+        right = f"Keep q . k in float32 until the logits are complete: do not round it to {kind}."
+        yield "table-precision", f"q . k is rounded to {kind}", partial(_narrow, bits), right
     for cap in CAPS if isinstance(declared, Bias) else ():
         text = f"q . k is capped before the bias is added: {cap:g} * tanh(x / {cap:g}) of it"
         yield CAPPED, text, lambda call, c=cap: _capped(call, c), "Add the bias to q . k itself."
@@ -94,6 +98,11 @@ def _grouped(call: Scored, order: Callable[[int, int], np.ndarray]) -> Parts:
     heads = call.k.shape[1]
     at = order(heads, heads // call.group) * call.group
     return call.replace(k=call.k[:, at]).parts()
+
+
+def _narrow(bits: int, call: Scored) -> Parts:
+    product = call.dot()
+    return call.parts() | {"q.k": with_value(product, significant(product.value, bits))}
 
 
 def _capped(call: Scored, cap: float) -> Parts:

@@ -62,7 +62,7 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
         yield from _of(run, partial(formula, alike=True), first)
 
     if isinstance(declared, Learned):
-        yield from _resized(declared)
+        yield from resized_rows(declared)
 
     def truth(at: Any) -> Truth:
         places = declared.grid_positions(*at) if isinstance(at, tuple) else at
@@ -73,7 +73,7 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     yield from whole_values(truth, "the table", "amplitude", functions)
 
 
-def _resized(declared: Learned) -> Iterator[Mistake]:
+def resized_rows(declared: Learned) -> Iterator[Mistake]:
     """Yield the rows of a table that was resized in another way."""
     for one in resized_otherwise(np.asarray(declared.weight)):
         rows, terms = (declared.replace(weight=a) for a in (one.rows, one.terms))
