@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias
+from posenc_ref import Bias, Score
 from posenc_ref.conformance.diagnosis.mistake import with_value
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.oracle.scores import Parts, Scored
@@ -83,7 +83,7 @@ def operand_changes(declared: Any) -> Iterator[Change]:
         yield CAPPED, f"the scale of q . k is {words}", change, right
     for words, order in _GROUPS:
         yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
-    for kind, bits in SIGNIFICANT_BITS.items():
+    for kind, bits in () if isinstance(declared, Score) else SIGNIFICANT_BITS.items():
         right = f"Keep q . k in float32 until the logits are complete: do not round it to {kind}."
         yield "table-precision", f"q . k is rounded to {kind}", partial(_narrow, bits), right
     for cap in CAPS if isinstance(declared, Bias) else ():
