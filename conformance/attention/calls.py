@@ -61,6 +61,7 @@ CALLS = (
     Call(1, 1, 1, 1, 2050), Call(2, 2, 1, 9, 12, loud=True), Call(1, 2, 1, 3, 6, wide=True),
     Call(1, 6, 2, 2, 4, sunk=True),
     Call(2, 2, 1, 4, 9, 3, last=70), Call(1, 2, 2, 2, 20, last=2900),
+    Call(2, 2, 1, 4, 9, 5, last=90),  # as many queries and keys, at other positions
     Call(1, 2, 1, 3, 6, last=40, apart=True),
 )  # fmt: skip
 #: Calls far out, for encodings of which only the difference of two positions is computed exactly.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import failed
+from posenc_ref.conformance.diagnosis.match import failed, fits
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.functions.function import Arguments, Plain
 from posenc_ref.conformance.functions.judge import judge as judge_function
@@ -45,9 +45,22 @@ def _remedy(declared: Any) -> str:
     )
 
 
-def _overflow(run: Run, calls: list[JudgedCall]) -> None:
-    """Report results that are not finite in calls with large logits only."""
+def _closer(run: Run, calls: list[JudgedCall]) -> None:
+    """Report results of earlier positions, or ones that overflow."""
     wrong = failed(run, calls)
+    first: dict[tuple[int, int], JudgedCall] = {}
+    for one in calls:
+        first.setdefault(_counts(one), one)
+    if all(_at_positions_of(run, one, first[_counts(one)]) for one in wrong):
+        one = wrong[0]
+        run.add(
+            "state",
+            "a call has the positions of the first call with as many queries and keys: consistent "
+            "with values that are kept by Q and K alone",
+            f"{one.case}: the result at the positions of {first[_counts(one)].case}",
+            remedy="Make the positions a part of the key of what is kept, or keep nothing.",
+        )
+        return
     if all("large" in one.case and not np.isfinite(one.actual).all() for one in wrong):
         run.add(
             "softmax-scale",
@@ -58,9 +71,22 @@ def _overflow(run: Run, calls: list[JudgedCall]) -> None:
         )
 
 
+def _counts(one: JudgedCall) -> tuple[int, int]:
+    q, k, *_ = one.facts.arguments
+    return q.shape[2], k.shape[2]
+
+
+def _at_positions_of(run: Run, one: JudgedCall, other: JudgedCall) -> bool:
+    """Return whether a result is that at the positions of another call."""
+    own, places = one.facts.arguments, other.facts.arguments[3:5]
+    if one is other or any(a.shape != b.shape for a, b in zip(own[3:5], places, strict=True)):
+        return False
+    return fits(run, one, attended(run.encoding, *own[:3], *places, *own[5:]).truth())
+
+
 ROW = Plain(
     calls, attention_mistakes, "inaccurate", integers=False, rarer=rarer_mistakes, truth=_truth,
-    remedy=_remedy, closer=_overflow,
+    remedy=_remedy, closer=_closer,
 )  # fmt: skip
 
 
