@@ -146,7 +146,7 @@ def shares(logits: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def _exp(logits: np.ndarray) -> np.ndarray:
-    return np.exp(logits - np.max(logits, axis=-1, keepdims=True, initial=-1e300))
+    return np.asarray(np.exp(logits - np.max(logits, axis=-1, keepdims=True, initial=-1e300)))
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -16,9 +16,9 @@ from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
-from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.diagnosis.position_mistakes import REVERSED_KEYS, WHOLE_POSITION, tiled
 from posenc_ref.conformance.diagnosis.relation import report_relation
 from posenc_ref.conformance.diagnosis.steps import Change
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
@@ -119,8 +119,14 @@ def _steps(declared: Bias, sizes: Sizes) -> Iterator[Mistake]:
         remedy,
         lambda q, k: exactly(0 * declared.truth(q, k).value),
     )
+    backwards = (
+        "wrong-row",
+        REVERSED_KEYS,
+        "Key j has position j: count keys from the first.",
+        lambda q, k: each_part(declared.truth(q, k), lambda part: part[..., ::-1]),
+    )
     for code, message, remedy, values in chain(
-        [none], step_changes(declared, sizes), _tiles(declared), _resized(declared)
+        [none, backwards], step_changes(declared, sizes), _tiles(declared), _resized(declared)
     ):
         mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)

@@ -125,12 +125,12 @@ def resized_otherwise(
         if other != way:
             words = f"resized from {h0} x {w0} to {h} x {w} with {other}, not with {way}"
             yield made(words, other.matrix(h0, h), other.matrix(w0, w), other)
-    turned = [way.matrix(h0, w), way.matrix(w0, h)]
+    down, across = way.matrix(h0, w), way.matrix(w0, h)
     words = f"resized to {w} x {h}, not to {h} x {w}: height and width are exchanged"
     if h != w:
-        yield made(words, *turned)
-    yield made(f"{words}, and then transposed" if h != w else "transposed after it was resized",
-               *turned, turned=True)  # fmt: skip
+        yield made(words, down, across)
+    words = f"{words}, and then transposed" if h != w else "transposed after it was resized"
+    yield made(words, down, across, turned=True)
 
 
 def _along(patches: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

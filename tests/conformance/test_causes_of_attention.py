@@ -17,7 +17,11 @@ from posenc_ref import (
     Learned,
     Proportional,
     RoPE,
+    Sinusoidal,
+    Sinusoidal2D,
     SwinBias,
+    T5Bias,
+    TransformerXL,
     resize_table,
     scores,
 )
@@ -100,6 +104,17 @@ def in_halves(logits, bias, _):
 
 def narrow(logits, bias, _):
     return own(logits, bias).astype(np.float16).astype(np.float64)
+
+
+class KeptBias:
+    """Keeps the bias of the first call with as many queries and keys."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def __call__(self, q, k, v, q_at, k_at):
+        bias = self.kept.setdefault((len(q_at), len(k_at)), np.asarray(ALIBI.bias(q_at, k_at)))
+        return attend(lambda logits, *_: own(logits, bias))(q, k, v, q_at, k_at)
 
 
 def overflowing(logits, bias, _):
@@ -229,6 +244,47 @@ def one_term_fewer(q, k):
     return (np.asarray(found) * 1.5**0.5).astype(np.float32)
 
 
+def ascending(q, k):
+    n, n_k = q.shape[2], k.shape[2]
+    r = np.arange(n_k - n, n_k)[:, None] - np.arange(n_k)
+    table = np.asarray(XL.sinusoid.table(n_k - 1 - r))
+    q, k = q.astype(np.float64), k.astype(np.float64)
+    places = np.einsum("bhid,hdc,ijc->bhij", q, XL.projection, table, optimize=True)
+    return ((q @ k.swapaxes(-1, -2) + places) / 8**0.5).astype(np.float32)
+
+
+def of_head_0(q, k):
+    n, n_k = q.shape[2], k.shape[2]
+    k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+    at, e = (range(n_k - n, n_k), range(n_k)), decomposed()
+    content = (q - q[:, :1]) @ k.swapaxes(-1, -2) / 4
+    first = np.broadcast_to(q[:, :1], q.shape).astype(np.float64)
+    return (content + scores(e, first, k.astype(np.float64), *at)).astype(np.float32)
+
+
+def backwards(n, n_k):
+    return np.asarray(T5.bias(np.arange(n_k - n, n_k), np.arange(n_k)))[..., ::-1].copy()
+
+
+def of_the_larger_side(height, width):
+    token, n = np.arange(height * width), max(height, width)
+    return PATCHES.table(np.stack([token // n, token % n])).astype(np.float32)
+
+
+def clamped_rows(q, rel):
+    n = len(q)
+    at = np.clip(np.arange(n) - np.arange(n)[:, None] + n - 1, 1, 2 * n - 2)
+    return np.einsum("id,ijd->ij", q, rel[at])
+
+
+def other_padding(ids):
+    return np.cumsum(ids != 0, -1) * (ids != 0) + 1
+
+
+XL = TransformerXL(numbers(11, 2, 8, 16), None, None, sinusoid=Sinusoidal(16))
+T5, PATCHES = T5Bias(numbers(12, 32, 2)), Sinusoidal2D(16)
+PADDED = Learned(numbers(13, 60, 4), padding_idx=1)
+
 CASES = {
     "late bias": (attend(after_the_softmax), BIASED, "attention", "added to the weights, after th"),
     "queries": (attend(over_queries), BIASED, "attention", "the softmax runs over the queries, n"),
@@ -246,6 +302,7 @@ CASES = {
     "reshaped": (attend(own, reshaped), BIASED, "attention", "the output is reshaped, not transpo"),
     "reversed": (attend(own, lambda p, v: p @ v[:, :, ::-1]), BIASED, "attention",
                  "the values stand in the reverse order"),
+    "kept": (KeptBias(), BIASED, "attention", "values that are kept by Q and K alone"),
     "dilated": (dilated, CONV, "convolve", "the kernel is dilated: its taps are 2 tokens apart"),
     "chunks": (in_chunks, CONV, "convolve", "every tile of 16 tokens too: tiles are convolved s"),
     "joined": (joined_rows, CONV, "convolve", "tokens of the neighbouring rows of the batch"),
@@ -267,12 +324,19 @@ CASES = {
                           lambda n, n_kv: np.minimum(np.arange(n) // n_kv, n_kv - 1)), ROPE,
                 "scores", "query head h uses the key head h // H_kv, not h // (H / H_kv)"),
     "float16": (logits_of(float16_logits), ROPE, "scores", "the logit is a float16 number in ev"),
+    "ascending": (ascending, XL, "scores", "offset r is taken for K - 1 - r, as where a table"),
+    "head 0": (of_head_0, decomposed(), "scores", "use the queries of the first head, in every"),
+    "backwards": (backwards, T5, "bias", "keys stand in the reverse order"),
+    "larger": (of_the_larger_side, PATCHES, "grid", "are split by the larger side, not by the wi"),
+    "clamped": (clamped_rows, None, "relative_scores", "rel are clamped: row 0 is never read"),
+    "padding": (other_padding, PADDED, "ids_from_tokens", "the padding id is 0, not 1"),
     "fewer": (one_term_fewer, DEBERTA, "scores", "is 1/sqrt(2 d), or 1/sqrt(H d) with H = 2, w"),
 }  # fmt: skip
 #: Cases of half a second or more.
 SLOW = {
     "late bias", "queries", "window", "last tile", "narrow", "half", "overflow", "reshaped",
-    "reversed", "capped", "float16", "sides", "by H_kv",
+    "reversed", "capped", "float16", "sides", "by H_kv", "kept", "ascending", "backwards", "head 0",
+    "key heads", "halves",
 }  # fmt: skip
 
 
