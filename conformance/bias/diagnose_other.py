@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias
+from posenc_ref import BEiTBias, Bias, SwinBias
 from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.coarse import report_coarse
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import explains, fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
-from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.diagnosis.position_mistakes import REVERSED_KEYS, WHOLE_POSITION, tiled
 from posenc_ref.conformance.diagnosis.relation import report_relation
 from posenc_ref.conformance.diagnosis.steps import Change
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
+from posenc_ref.conformance.table.resized import Resized, resized_otherwise
 
 from .cases import BiasCase
 from .formulas import changed, formula_of, plain_of, step_changes
@@ -118,8 +119,14 @@ def _steps(declared: Bias, sizes: Sizes) -> Iterator[Mistake]:
         remedy,
         lambda q, k: exactly(0 * declared.truth(q, k).value),
     )
+    backwards = (
+        "wrong-row",
+        REVERSED_KEYS,
+        "Key j has position j: count keys from the first.",
+        lambda q, k: each_part(declared.truth(q, k), lambda part: part[..., ::-1]),
+    )
     for code, message, remedy, values in chain(
-        [none], step_changes(declared, sizes), _tiles(declared)
+        [none, backwards], step_changes(declared, sizes), _tiles(declared), _resized(declared)
     ):
         mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
         yield replace(_of_cases(mistake), fit=None)
@@ -151,6 +158,28 @@ def _tiles(
             text = f"all pairs of a tile of {size} x {size} have the bias of its first pair{words}"
             of_tiles = partial(_of_first_pair, declared, size, far)
             yield "bias-alignment", text, remedy, of_tiles
+
+
+def _resized(
+    declared: Bias,
+) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth | None]]]:
+    """Yield the biases of a table of offsets that was resized in another way."""
+    if not isinstance(declared, SwinBias | BEiTBias):
+        return
+    h, w = declared.window
+    table = np.asarray(declared.table)
+    of_offsets = (2 * h - 1) * (2 * w - 1)  # those of [CLS] follow
+
+    def whole(rows: np.ndarray) -> Bias:
+        return declared.replace(table=np.concatenate([rows, table[of_offsets:]]))
+
+    for one in resized_otherwise(table[:of_offsets], (0,), (2 * h - 1, 2 * w - 1)):
+
+        def values(q: np.ndarray, k: np.ndarray, one: Resized = one) -> Truth:
+            truth, terms = whole(one.rows).truth(q, k), whole(one.terms).truth(q, k)
+            return Truth(truth.value, np.maximum(np.abs(terms.value), truth.terms), truth.angle)
+
+        yield "wrong-row", f"the table is {one.words}", one.remedy, values
 
 
 #: Tiles by the first key minus the first query and the size: in words, and a function.

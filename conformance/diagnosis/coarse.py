@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.harness.run import Run
 
 from .mistake import JudgedCall
@@ -18,6 +18,8 @@ from .rounding import SIGNIFICANT_BITS, significant
 Parts = Callable[[Any], tuple[Truth, np.ndarray]]
 #: The bits after the point of fixed-point numbers.
 _BITS = range(15)
+#: The fewest different results that show a format, and the most steps that they are off by.
+_FEWEST, _STEPS = 64, 16
 #: A format is told from rounding if half its step is this many tolerances on average.
 _TELLING = 4.0
 
@@ -51,6 +53,38 @@ def report_coarse(run: Run, calls: Sequence[JudgedCall], what: str, parts: Parts
             f"{what} is {how} {words}",
             f"every value of {len(calls)} calls; {got[at]:.9g}, declared {exact[at]:.9g}",
             remedy=f"Compute and keep {what} in float32: do not round it to {words}.",
+        )
+        return True
+    return False
+
+
+def report_narrow(run: Run, calls: Sequence[JudgedCall], what: str) -> bool:
+    """Report results that are all numbers of a narrow format, where the declared ones are not."""
+    got, exact = [], []
+    for one in calls:
+        mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
+        got.append(one.actual[mask])
+        exact.append(np.broadcast_to(one.truth.value, one.actual.shape)[mask])
+    actual, declared = np.concatenate(got), np.concatenate(exact)
+    if not np.isfinite(actual).all() or np.unique(actual).size < _FEWEST:
+        return False
+    for name, bits in SIGNIFICANT_BITS.items():
+        # Numbers below the smallest normal float16 have fewer bits, so they are its numbers too.
+        inside = (significant(actual, bits) == actual).all()
+        if not inside or (significant(declared, bits) == declared).mean() > 0.5:
+            continue
+        away = np.abs(actual - declared) / (np.abs(declared) * 2.0**-bits + TINY["float32"])
+        if np.median(away) > _STEPS:
+            continue
+        at = int(np.argmax(np.abs(actual - declared)))
+        run.add(
+            "table-precision",
+            f"{what} is a {name} number in every call, and more than the rounding to {name} from "
+            f"the declared one: consistent with a computation in {name}",
+            f"{actual.size} values of {len(calls)} calls; {actual[at]:.9g}, declared "
+            f"{declared[at]:.9g}",
+            remedy=f"Compute {what} in float32 from the inputs on, also the products and sums on "
+            f"the way to it: do not cast to {name}.",
         )
         return True
     return False

@@ -17,6 +17,7 @@ from posenc_ref._namespace import to_host, widen
 from posenc_ref._network import EPS
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conv_positions import erf
@@ -101,6 +102,18 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
             right="Reshape the tokens to (height, width), row by row.",
         )  # fmt: skip
     layers = [*zip(_kernels(e, s), map(_host, e.biases), strict=True)]
+    narrow = [
+        (kind, significant(y, n), [(significant(k, n), b) for k, b in layers])
+        for kind, n in SIGNIFICANT_BITS.items()
+    ]
+    y, layers = s.pick(
+        "the numbers", (y, layers),
+        *(row for kind, x, of in narrow for row in (
+            ("table-precision", f"of the input are rounded to {kind}", (x, layers)),
+            ("table-precision", f"of the kernels are rounded to {kind}", (y, of)),
+            ("table-precision", f"of the input and the kernels are rounded to {kind}", (x, of)))),
+        right="Keep the input and the weights in float32.",
+    )  # fmt: skip
     if len(layers) > 1:
         layers = s.pick(
             "the layers", layers,
@@ -129,8 +142,11 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
             "the result", y + wide if e.residual else y,
             ("conv-residual", "lacks x itself", y) if e.residual
             else ("conv-residual", "already includes x, which the caller adds", y + wide),
-            right="Return x plus the convolution." if e.residual
-            else "Return the convolution alone; the caller adds it to x.",
+            *([("conv-residual", "has x added twice", y + 2 * wide)] if e.residual else []),
+            ("token-order", "leaves the first token as it is, as if it were [CLS]",
+             np.concatenate([wide[:, :1], (y + wide if e.residual else y)[:, 1:]], axis=1)),
+            right="Return x plus the convolution, for every token." if e.residual
+            else "Return the convolution alone, for every token; the caller adds it to x.",
         )
     )  # fmt: skip
 
@@ -171,7 +187,13 @@ def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:
 
 def _layer(e: ConvPositions, kernel: Any, bias: Any, y: np.ndarray, s: Steps) -> np.ndarray:
     b = s.term("the bias", bias, "conv-bias")
-    y = _sum(e, kernel, y, s) + b
+    y = _sum(e, kernel, y, s)
+    late_bias = s.pick(
+        "the bias", False,
+        ("conv-bias", "is added after the activation, not before it", True),
+        right="Add the bias to the convolution, before the LayerNorm and the activation.",
+    )  # fmt: skip
+    y = y if late_bias else y + b
     if e.layer_norm:
         y = s.pick(
             "the LayerNorm", _standard(y, -1),
@@ -196,7 +218,11 @@ def _layer(e: ConvPositions, kernel: Any, bias: Any, y: np.ndarray, s: Steps) ->
     right = {"gelu": 'Use GELU with erf: gelu(x, approximate="none").', "silu": "Use SiLU.",
              "none": "Apply no activation after the convolution."}  # fmt: skip
     options = [("activation", f"is {name}, not {own}", other) for name, other in ways.values()]
+    if e.activation == "gelu":
+        twice = value * (1 + erf(value / math.sqrt(2))) / 2
+        options.append(("activation", "is applied twice", twice))
     found = s.pick("the activation", value, *options, right=right[e.activation])
+    found = found + b if late_bias else found
     return _standard(found, -1) if late else np.asarray(found)
 
 
@@ -224,17 +250,35 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
         *([(code, "has inputs and outputs of a group exchanged",
             in_groups.swapaxes(1, 2).reshape(k.shape))] if c > 1 else []),
         *([(code, "has height and width exchanged", k.swapaxes(2, 3))] if square else []),
+        (code, "is dilated: its taps are 2 tokens apart, not 1", _dilated(k)),
         right="Use the weight as PyTorch stores it: (outputs, inputs of the group, taps), tap 0 "
         "for the earliest token.",
     )  # fmt: skip
     lengths = ((1, k.shape[2]), (2, k.shape[3]))
 
-    def padded(ends: Callable[[int], tuple[int, int]], **how: Any) -> np.ndarray:
-        pads = {axis: ends(n) if n > 1 else (0, 0) for axis, n in lengths}
-        return np.pad(y, ((0, 0), pads[1], pads[2], (0, 0)), **how)
-
     def middle(n: int) -> tuple[int, int]:
         return n // 2, n - 1 - n // 2
+
+    def padded(
+        ends: Callable[[int], tuple[int, int]], one: np.ndarray = y, only: int = 0, **how: Any
+    ) -> list[np.ndarray]:
+        """Return the padded tokens; on axis ``only`` alone by ``ends``, if it is given."""
+        pads = {
+            axis: (ends if only in (0, axis) else middle)(n) if n > 1 else (0, 0)
+            for axis, n in lengths
+        }
+        return [np.pad(one, ((0, 0), pads[1], pads[2], (0, 0)), **how)]
+
+    def in_tiles(size: int) -> list[np.ndarray]:
+        cuts = range(size, y.shape[1], size)
+        return [part for one in np.split(y, cuts, axis=1) for part in padded(middle, one)]
+
+    def joined() -> list[np.ndarray]:
+        """Return rows of a batch with the neighbouring rows' tokens around them."""
+        before, after = middle(k.shape[2])
+        line = np.pad(y.reshape(-1, *y.shape[2:]), ((before, after), (0, 0), (0, 0)))
+        starts = range(0, len(y) * y.shape[1], y.shape[1])
+        return [np.stack([line[n : n + y.shape[1] + before + after] for n in starts])]
 
     right = "Pad K // 2 zeros at both ends; if K is even, drop the last token of the result."
     if e.stride > 1:
@@ -246,7 +290,22 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
         ("repeat the first and the last token, and are not zero",
          partial(padded, middle, mode="edge")),
         ("wrap round to the other end, and are not zero", partial(padded, middle, mode="wrap")),
+        ("mirror the tokens next to the ends, and are not zero",
+         partial(padded, middle, mode="reflect")),
     ]  # fmt: skip
+    if e.num_axes == 2:
+        options += [
+            (f"are all before the first {name} of patches, and at both ends of the other axis",
+             partial(padded, lambda n: (n - 1, 0), only=axis))
+            for axis, name in ((1, "row"), (2, "column"))
+        ]  # fmt: skip
+    else:
+        options.append(("are tokens of the neighbouring rows of the batch, and are not zero: the "
+                        "rows are joined", joined))  # fmt: skip
+        options += [
+            (f"are zeros around every tile of {n} tokens too: tiles are convolved separately",
+             partial(in_tiles, n)) for n in (4, 8, 16, 32, 64, 128)
+        ]  # fmt: skip
     if k.shape[2] % 2 == 0:
         words = "are one fewer at the start: the first token of the result is dropped, not the last"
         if e.stride > 1:
@@ -265,7 +324,15 @@ def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.nd
         ("conv-groups", "are every groups-th channel, not consecutive ones", mixed),
         right=f"Group g has the channels from g * {c} to g * {c} + {c - 1}.",
     )  # fmt: skip
-    return _correlate(e, k, rows, members)
+    return np.concatenate([_correlate(e, k, one, members) for one in rows], axis=1)
+
+
+def _dilated(k: np.ndarray) -> np.ndarray:
+    """Return a kernel (outputs, inputs, taps, taps) with zeros between its taps."""
+    sizes = [2 * n - 1 for n in k.shape[2:]]
+    wide = np.zeros((*k.shape[:2], *sizes))
+    wide[:, :, ::2, ::2] = k
+    return wide
 
 
 def _correlate(e: ConvPositions, k: np.ndarray, rows: np.ndarray, members: Any) -> np.ndarray:

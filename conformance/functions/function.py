@@ -49,6 +49,8 @@ class Plain:
     mistakes: Callable[[Any], Iterable[Mistake]]  #: given the encoding
     otherwise: str  #: the code if no known mistake explains the result
     integers: bool = True  #: whether the result must be integers (or bools)
+    #: Return further mistakes, of which only those are tried that predict the smallest wrong call.
+    rarer: Callable[[Any], Iterable[Mistake]] = lambda encoding: ()
     #: Return values with their tolerance.
     truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None

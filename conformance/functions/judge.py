@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.diagnosis.coarse import report_narrow
 from posenc_ref.conformance.diagnosis.match import (
     failed,
     fits,
     judge_call,
+    likely,
     match,
     report_in_part,
     worst,
 )
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Row, cross
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
@@ -203,12 +206,15 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         one if one.remedy else replace(one, remedy=remedy)
         for one in chain(row.mistakes(run.encoding), suggested)
     ]
-    if match(run, calls, known, parts=False) and run.report.codes:
+    rarer = likely(run, calls, row.rarer(run.encoding))
+    if match(run, calls, chain(known, rarer), parts=False) and run.report.codes:
         return
     if one and not run.report.codes and name_rule(run, row, calls):
         return
     if one and not run.report.codes and report_in_part(run, calls, known):
         return
+    if one and not run.report.codes and not row.integers and run.dtype not in SIGNIFICANT_BITS:
+        report_narrow(run, calls, "the result")
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)
     if malformed and not run.report.codes:

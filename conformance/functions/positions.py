@@ -286,6 +286,17 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
             rows,
         )
 
+    for other in {0, 1, 2, 3} - {padding}:
+        for start in {other, padding}:
+            yield written(
+                "padding",
+                f"the padding id is {other}, not {padding}, and the first real token has row "
+                f"{start + 1}",
+                lambda ids, n=other, start=start: np.cumsum(ids != n, axis=-1) * (ids != n)
+                + start - offset,
+                rows,
+            )  # fmt: skip
+
     def first(ids: np.ndarray) -> np.ndarray:
         index = np.broadcast_to(np.arange(ids.shape[-1]), ids.shape)
         count = real(ids).sum(axis=-1, keepdims=True)

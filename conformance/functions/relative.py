@@ -221,6 +221,10 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
          _by_row(lambda i, j, n: n - i + j), right),
         ("relative-shift", "rel is read one row too early",
          _by_row(lambda i, j, n: n - 2 - i + j), right),
+        *(("relative-shift", f"the rows of rel are clamped: row {words} never read",
+           _by_row(lambda i, j, n, a=low, b=high: np.clip(n - 1 - i + j, a, 2 * n - 2 - b)), right)
+          for words, low, high in (
+              ("0 is", 1, 0), ("2S - 2 is", 0, 1), ("0 and row 2S - 2 are", 1, 1))),
         ("relative-shift", "queries and keys are exchanged in the result",
          lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T,
          "Transpose the result: rows are queries, columns are keys."),

@@ -16,7 +16,7 @@ from posenc_ref import Attention, Bias, Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import Truth
 
 from .calls import at_length
-from .scores import Scored
+from .scores import Parts, Scored
 from .transforms import adjoint
 
 #: A rotation: the encoding, and its positions.
@@ -50,9 +50,13 @@ def whole_tokens(encoding: Any) -> int | None:
 
 def sum_of_terms(call: Scored) -> Truth:
     """Return the reference of the logits, with their constants."""
-    parts = list(call.parts().values())
+    return summed(call.parts())
+
+
+def summed(parts: Parts) -> Truth:
+    """Return the sum of the parts of logits."""
     names = ("value", "terms", "angle")
-    return Truth(*(np.asarray(sum(getattr(t, name) for t in parts)) for name in names))
+    return Truth(*(np.asarray(sum(getattr(t, n) for t in parts.values())) for n in names))
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,11 @@ class Attended:
     value_heads: np.ndarray  #: the value head of each query head, (H,)
     logits: Callable[[Scored], Truth | None] = sum_of_terms
     raised: bool = False  #: whether the largest logit of a row is added to its sink
-    #: the keys of a tile, and "values" or "weights", whose sum is not rescaled between tiles
-    tile: tuple[int, str] | None = None
+    #: returns the weights of the logits, -inf for hidden keys, in place of the softmax
+    weigh: Callable[[np.ndarray], np.ndarray] | None = None
     gain: float = 1.0  #: a factor on the rotated channels of the output
+    #: moves the numbers of the output to other places
+    moved: Callable[[np.ndarray], np.ndarray] | None = None
 
     def replace(self, **changes: Any) -> Attended:
         """Return the same call with some steps replaced."""
@@ -86,7 +92,7 @@ class Attended:
         a = self._weights(logits.value)
         turned = self._turned(self.turn, self.v[:, self.value_heads])
         value, terms, angle = turned.value, turned.terms, turned.angle
-        o = a @ value
+        o, a = a @ value, np.abs(a)
         # The error of a logit moves weight between its value and the output.
         away = np.abs(value[:, :, None] - o[:, :, :, None])  # (B, H, Q, K, d)
         out = Truth(
@@ -94,41 +100,25 @@ class Attended:
             a @ np.maximum(terms, np.abs(value)) + _moved(a * logits.terms, away),
             a @ angle + _moved(a * logits.angle, away),
         )
-        return self._turned_back(out)
+        out = self._turned_back(out)
+        if self.moved is None:
+            return out
+        return Truth(*(self.moved(part) for part in (out.value, out.terms, out.angle)))
 
     def _weights(self, logits: np.ndarray) -> np.ndarray:
         """Return the weights (B, H, Q, K) of the keys; a query that sees no key has none."""
         logits = np.where(self.seen, logits, -np.inf)
+        if self.weigh is not None:
+            return self.weigh(logits)
         top = np.max(logits, axis=-1, keepdims=True, initial=-1e300)
         sink = None if self.sinks is None else self.sinks[:, None, None]
         if sink is not None:
             sink = sink + top if self.raised else sink
             top = np.maximum(top, sink)
         e = np.exp(logits - top)
-        if self.tile is not None:
-            e, total = self._tiled(logits, e, top)
-        else:
-            total = e.sum(axis=-1, keepdims=True)
+        total = e.sum(axis=-1, keepdims=True)
         total = total if sink is None else total + np.exp(sink - top)
         return np.asarray(e / np.where(total > 0, total, 1.0))
-
-    def _tiled(
-        self, logits: np.ndarray, e: np.ndarray, top: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights and their sum by an online softmax that leaves one as it was.
-
-        Of tiles of keys, one after the other, either the sum of the values or that of the weights
-        keeps the maximum of its own tile, when a later one raises it.
-        """
-        assert self.tile is not None
-        size, kept = self.tile
-        first = np.arange(0, logits.shape[-1], size)
-        raised = np.maximum.accumulate(np.maximum.reduceat(logits, first, axis=-1), axis=-1)
-        each = np.repeat(raised, np.diff(np.append(first, logits.shape[-1])), axis=-1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            old = np.where(self.seen, np.exp(logits - each), 0.0)
-        of_values, of_sum = (old, e) if kept == "values" else (e, old)
-        return of_values, of_sum.sum(axis=-1, keepdims=True)
 
     def _turned(self, turn: Turn | None, x: np.ndarray) -> Truth:
         """Return the reference of a rotation without its attention factor."""

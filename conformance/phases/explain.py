@@ -323,7 +323,8 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     if d.pairs > 1 and d.plain is not None and np.array_equal(d.plain, d.declared) and d.base > 1:
         power = np.log(measured[1:]) / np.log(d.plain[1:])
         base = float(d.base ** np.average(power, weights=weight[1:] ** 2))
-        yield _not_raised(d, base)
+        if 0 < base < d.base:  # a length below the trained one makes it smaller
+            yield _not_raised(d, base)
     if d.pairs < 2 or d.target is not None:
         return
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
@@ -356,7 +357,7 @@ def _not_raised(d: Schedule, base: float) -> FrequencyMistake:
         "scaling-formula",
         f"at this length the base is {base:.6g}, declared {d.base:.7g}, not scaled; consistent "
         "with a length that is not raised to the trained one before it enters the scaling",
-        d.plain ** (np.log(base) / np.log(d.base)) if base > 0 else d.plain,
+        d.plain ** (np.log(base) / np.log(d.base)),
         {"declared": d.base, "measured": base},
         ("base", "scaling-parameter"),
         remedy="Take the larger of the length of the call and the trained length.",

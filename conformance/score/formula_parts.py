@@ -40,4 +40,10 @@ def at_rows(by_row: np.ndarray, row: Any) -> np.ndarray:
 def offsets(call: Scored, s: Steps, name: str = "the offset query - key") -> Any:
     """Return query - key (Q, K)."""
     q_at, k_at = call.grid
-    return s.number(name, q_at - k_at)
+    r = s.number(name, q_at - k_at)
+    return s.pick(
+        "the order of the offsets", r,
+        ("wrong-row", "is the opposite one: offset r is taken for K - 1 - r, as where a table of "
+         "distances ascends, not descends", call.k.shape[2] - 1 - r),
+        right="Build the distances from K - 1 down to 0.",
+    )  # fmt: skip

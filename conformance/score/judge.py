@@ -15,12 +15,13 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
-from posenc_ref.conformance.diagnosis.coarse import report_coarse
+from posenc_ref.conformance.diagnosis.coarse import report_coarse, report_narrow
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import fits, likely, match, report_in_part
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.offset_sizes import sizes_of
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
@@ -329,8 +330,12 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
         return
     if report_in_part(run, calls, changed_steps(calls[0].facts, sizes)):
         return
+    found = False
     if isinstance(declared, Bias) and not calls[0].facts.up_to_constant:
-        report_coarse(run, calls, "the bias", lambda call: (call.bias(), call.dot().value))
+        parts = lambda call: (call.bias(), call.dot().value)  # noqa: E731
+        found = report_coarse(run, calls, "the bias", parts)
+    if not found and run.dtype not in SIGNIFICANT_BITS:
+        report_narrow(run, calls, "the logit")
 
 
 def _offsets(call: Scored) -> np.ndarray:

@@ -11,6 +11,7 @@ from posenc_ref.conformance.bias.distance_formulas import t5
 from posenc_ref.conformance.diagnosis.steps import Steps
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.sequences.xpos_formula import xpos_rows
+from posenc_ref.conformance.table.resized import WAYS, resized_otherwise
 
 from .formula_parts import Terms, at_rows, content, offsets
 from .registered import formula
@@ -185,6 +186,20 @@ def cope(call: Scored, s: Steps) -> Terms:
     return {"content-content": logits, "content-position": value}
 
 
+def _resized_tables(e: DecomposedRelative) -> list[tuple[str, str, dict[str, np.ndarray]]]:
+    """Return tables that were resized in another way, each axis by itself."""
+    own = {"height": np.asarray(e.height_table), "width": np.asarray(e.width_table)}
+    ways = [
+        {one.way: one for one in resized_otherwise(table, (0,), (len(table), 1)) if one.way}
+        for table in own.values()
+    ]
+    return [
+        ("wrong-row", f"are resized with {way}, not with {named[0].declared}",
+         {n: of[way].rows if way in of else own[n] for n, of in zip(own, ways, strict=True)})
+        for way in WAYS if (named := [of[way] for of in ways if way in of])
+    ]  # fmt: skip
+
+
 @formula(DecomposedRelative)
 def decomposed(call: Scored, s: Steps) -> Terms:
     """Return the terms of decomposed relative positions."""
@@ -201,7 +216,12 @@ def decomposed(call: Scored, s: Steps) -> Terms:
          right=f"Split a token's index by the width {w}: row = index // {w}, column = "
          f"index % {w}.")  # fmt: skip
     dy, dx = s.number("the row offset", dy), s.number("the column offset", dx)
-    tables = {"height": e.height_table, "width": e.width_table}
+    tables = s.pick(
+        "the tables",
+        {"height": np.asarray(e.height_table), "width": np.asarray(e.width_table)},
+        *_resized_tables(e),
+        right="Resize both tables as the model does.",
+    )
     up, across = (
         s.array(f"the table of the {n}", t, ("row", "channel")) for n, t in tables.items()
     )

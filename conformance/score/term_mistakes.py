@@ -26,9 +26,18 @@ def changes_of_any(declared: Score) -> Iterator[Change]:
         yield "bias-alignment", message, _placed(place), LAST
     backwards = lambda call: call.terms(None, call.grid[1][:, ::-1])  # noqa: E731
     yield "wrong-row", REVERSED_KEYS, backwards, "Key j has position j: count keys from the first."
+    first = "the terms of positions use the queries of the first head, in every head"
+    yield "head-order", first, _of_first_head, "Use the queries of head h for head h."
     if declared.heads is not None:
         remedy = "Use the learned numbers of head h for head h."
         yield "head-order", "the heads are in reverse order", _heads, remedy
+
+
+def _of_first_head(call: Scored) -> Parts:
+    """Return the parts with the queries of head 0 in all but the first, which is of the content."""
+    own, other = call.parts(), call.replace(q=0 * call.q + call.q[:, :1]).parts()
+    content = next(iter(own))
+    return other | {content: own[content]}
 
 
 def _placed(queries: Callable[[int, int], np.ndarray]) -> OfCall:

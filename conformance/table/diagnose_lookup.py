@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 import numpy as np
 
 from posenc_ref import Learned
 from posenc_ref.conformance.diagnosis.match import explains, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
-from .formulas import changed_steps
+from .formulas import changed_steps, resized_rows
 from .remedies import row_of
 from .rows_used import SeenRows, name_rows
 
@@ -25,7 +26,8 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     every = np.arange(encoding.rows - max(offset, 0))
     got = access.rows(every)
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
-    if not np.array_equal(got, weight[used]) and _changed(run, encoding, got, every):
+    other = not np.array_equal(got, weight[used])
+    if other and _changed(run, encoding, got, every, changed_steps(run, every)):
         return
     own = (got == weight[offset:][: every.size]).all(axis=1)
     used[own] = (every + offset)[own]  # several rows of a table may be equal
@@ -41,6 +43,8 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
         )
         return
     wrong = np.flatnonzero(used != every + offset)
+    if wrong.size and _changed(run, encoding, got, every, resized_rows(encoding)):
+        return
     if wrong.size:
         _moved(run, encoding, got, used, wrong)
         return
@@ -55,14 +59,12 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     run.add("inaccurate", f"the values are not those of the table's rows{run.where()}", evidence)
 
 
-def _changed(run: Run, encoding: Learned, got: np.ndarray, every: np.ndarray) -> bool:
-    """Report the changed step that gives all rows; return whether one does."""
+def _changed(
+    run: Run, encoding: Learned, got: np.ndarray, every: np.ndarray, known: Iterable[Mistake]
+) -> bool:
+    """Report the first known mistake that gives all rows; return whether one does."""
     calls = [JudgedCall("all positions", got, encoding.truth(every), every)]
-    steps = (
-        m
-        for m in changed_steps(run, every)
-        if m.code != "table-precision" and explains(run, calls, m)
-    )
+    steps = (m for m in known if m.code != "table-precision" and explains(run, calls, m))
     return match(run, calls, list(islice(steps, 1)), parts=False)
 
 

@@ -36,6 +36,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from . import other_formulas, wave_formulas
 from .remedies import of_step
+from .resized import resized_otherwise
 
 #: Tables with learned rows, which results must equal to the last bit.
 _LEARNED = (AxialLearned, Hybrid, Learned)
@@ -60,6 +61,9 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     if formula is wave_formulas.of_axes:
         yield from _of(run, partial(formula, alike=True), first)
 
+    if isinstance(declared, Learned):
+        yield from resized_rows(declared)
+
     def truth(at: Any) -> Truth:
         places = declared.grid_positions(*at) if isinstance(at, tuple) else at
         return declared.truth(np.asarray(places))
@@ -67,6 +71,18 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     ordered = hasattr(declared, "first")
     functions = tuple(row for row in OF_ROWS if not (ordered and row[0] == HALVES))
     yield from whole_values(truth, "the table", "amplitude", functions)
+
+
+def resized_rows(declared: Learned) -> Iterator[Mistake]:
+    """Yield the rows of a table that was resized in another way."""
+    for one in resized_otherwise(np.asarray(declared.weight)):
+        rows, terms = (declared.replace(weight=a) for a in (one.rows, one.terms))
+
+        def predict(at: Any, rows: Learned = rows, terms: Learned = terms) -> Truth:
+            truth = rows.truth(np.asarray(at))
+            return Truth(truth.value, terms.truth(np.asarray(at)).value, truth.angle)
+
+        yield Mistake("wrong-row", f"the table is {one.words}", predict, one.remedy)
 
 
 def changed_constants(run: Run, first: Any) -> list[Mistake]:

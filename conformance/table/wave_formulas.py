@@ -32,6 +32,8 @@ def _grid(e: Any, h: int, w: int, s: Steps) -> Any:
         rows,
         ("token-order", "are listed column by column", (token % h, token // h)),
         ("token-order", "are split by the height, not by the width", (token // h, token % h)),
+        ("token-order", "are split by the larger side, not by the width",
+         (token // max(h, w), token % max(h, w))),
         ("axis-order", "of one row are counted as rows",
          (token % w, token // w) if h == 1 else rows),
         ("axis-order", "of one column are counted as columns",

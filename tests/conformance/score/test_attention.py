@@ -6,11 +6,11 @@ import pytest
 import posenc_ref as pr
 from posenc_ref import Attention, RoPE
 from posenc_ref.conformance import SURFACES, check
+from posenc_ref.conformance.attention.judge import ROW
+from posenc_ref.conformance.attention.mistakes import attention_mistakes, rarer_mistakes
 from posenc_ref.conformance.functions.function import PlainCall
 from posenc_ref.conformance.oracle.attention import whole_tokens
 from posenc_ref.conformance.registry import entries
-from posenc_ref.conformance.score.attention_mistakes import attention_mistakes
-from posenc_ref.conformance.score.judge_attention import ROW
 from tests.night import by_day
 
 TAIL = RoPE(16, layout="interleaved", rotary_dim=8, rotary_start=8)
@@ -70,9 +70,13 @@ def test_our_own_functions_conform_on_torch(name, dtype):
     assert report.passed, report
 
 
+def every_mistake(name):
+    return [*attention_mistakes(DECLARED[name]), *rarer_mistakes(DECLARED[name])]
+
+
 def mistakes(name):
     """Pairs of a declaration and the number of a mistake; the first of them by day."""
-    cases = [(name, n) for n in range(len(list(attention_mistakes(DECLARED[name]))))]
+    cases = [(name, n) for n in range(len(every_mistake(name)))]
     return by_day(cases, cases[:1])
 
 
@@ -83,7 +87,7 @@ def test_every_known_mistake_is_named(case):
     """Messages may differ where two mistakes give the same numbers."""
     name, number = case
     of = DECLARED[name]
-    mistake = list(attention_mistakes(of))[number]
+    mistake = every_mistake(name)[number]
     right = own(name)
 
     def fn(*arguments):

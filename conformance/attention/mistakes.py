@@ -16,12 +16,11 @@ from posenc_ref.conformance.functions.function import written
 from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.attention import Attended, attended, attention_of
 from posenc_ref.conformance.oracle.transforms import adjoint
+from posenc_ref.conformance.score.encoding_mistakes import own_mistakes
+from posenc_ref.conformance.score.mistakes import logit_mistakes
 
-from .encoding_mistakes import own_mistakes
-from .mistakes import logit_mistakes
+from .weights import Change, likely_weights, rarer_weights
 
-#: Returns the call with some steps replaced.
-Change = Callable[[Attended], Attended]
 VALUES, OUTPUT, HEADS, SINKS = "value-rotation", "output-rotation", "key-heads", "sinks"
 
 
@@ -33,6 +32,12 @@ def attention_mistakes(declared: Any) -> Iterator[Mistake]:
     yield from _weights(declared, of)
     if of.encoding is not None:
         yield from _logits(declared, of.encoding, rotated=of.values != "plain")
+
+
+def rarer_mistakes(declared: Any) -> Iterator[Mistake]:
+    """Yield the mistakes of an attention that are tried after all others."""
+    for row in rarer_weights(attention_of(declared)):
+        yield _by(declared, *row)
 
 
 def _by(declared: Any, code: str, message: str, change: Change, remedy: str) -> Mistake:
@@ -183,44 +188,10 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
     )  # fmt: skip
     for message, change in heads if of.values != "shared" else ():  # one tensor is one key head
         yield _by(declared, HEADS, message, change, group)
-    if of.causal:
-        last = "Query i of Q sees keys 0 to K - Q + i, its own included."
-        yield _by(
-            declared, "future-keys", "queries see the keys after them: the mask is missing",
-            lambda call: call.replace(seen=np.ones_like(call.seen)), last,
-        )  # fmt: skip
-        yield _by(
-            declared, "bias-alignment",
-            "query i sees keys 0 to i: the mask counts queries from the first key",
-            lambda call: call.replace(seen=_up_to(call, 0)), last,
-        )  # fmt: skip
-        yield _by(
-            declared, "future-keys", "queries do not see their own key",
-            lambda call: call.replace(seen=_up_to(call, _cached(call) - 1)), last,
-        )  # fmt: skip
-    else:
-        yield _by(
-            declared, "future-keys", "queries do not see the keys after them",
-            lambda call: call.replace(seen=_up_to(call, _cached(call))),
-            "Show every key to every query: the declared attention is not causal.",
-        )  # fmt: skip
+    for row in likely_weights(of):
+        yield _by(declared, *row)
     if of.sinks:
         yield from _sinks(declared)
-    else:
-        yield from _denominators(declared)
-        yield from _tiles(declared)
-
-
-def _cached(call: Attended) -> int:
-    """Return the number of keys before the first query."""
-    n_q, n_k = call.seen.shape
-    return int(n_k - n_q)
-
-
-def _up_to(call: Attended, last: int) -> np.ndarray:
-    """Return the mask in which query i sees keys 0 .. last + i."""
-    n_q, n_k = call.seen.shape
-    return np.asarray(np.tri(n_q, n_k, last, dtype=bool))
 
 
 def _scales(of: Attention) -> Iterator[tuple[str, Change]]:
@@ -280,43 +251,6 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
     )  # fmt: skip
     for message, change in rows:
         yield _by(declared, SINKS, message, change, remedy)
-
-
-def _denominators(declared: Any) -> Iterator[Mistake]:
-    """Yield numbers that are added to the denominator of the softmax."""
-    remedy = "Divide by the sum of the exponentials itself."
-
-    def sunk(call: Attended, more: float, *, raised: bool) -> Attended:
-        sinks = np.full(call.scored.q.shape[1], log(more))
-        return call.replace(sinks=sinks, raised=raised)
-
-    text = "1 is added to the denominator of the softmax, before the largest logit is subtracted"
-    yield _by(declared, "softmax-scale", text, partial(sunk, more=1.0, raised=False), remedy)
-    for more in (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
-        text = f"{more:g} is added to the denominator of the softmax"
-        yield _by(declared, "softmax-scale", text, partial(sunk, more=more, raised=True), remedy)
-
-
-def _tiles(declared: Any) -> Iterator[Mistake]:
-    """Yield sums of an online softmax that are not rescaled when a later tile has a larger logit.
-
-    The largest tile that gives the results is named first: smaller ones give the same ones only if
-    no call tells them apart.
-    """
-    for size in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1):
-        for kept, what in (("values", "the sum of the values"), ("weights", "the denominator")):
-            text = (
-                f"in tiles of {size} keys, {what} is not multiplied by exp(old maximum - new "
-                "maximum) when a later tile raises the maximum"
-            )
-            remedy = "Multiply both sums of the earlier tiles, that of the weights and that of the "
-            remedy += "values, by exp(old maximum - new maximum)."
-            change = partial(_tiled, tile=(size, kept))
-            yield _by(declared, "softmax-scale", text, change, remedy)
-
-
-def _tiled(call: Attended, tile: tuple[int, str]) -> Attended:
-    return call.replace(tile=tile)
 
 
 def _sink(call: Attended) -> np.ndarray:

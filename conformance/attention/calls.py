@@ -13,9 +13,8 @@ from posenc_ref.conformance.functions.function import Arguments
 from posenc_ref.conformance.functions.heads import by_head
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.attention import attention_of, most_tokens, whole_tokens
+from posenc_ref.conformance.score.far import LONGEST, late_frequencies, late_scale
 from posenc_ref.rotary_score import RotaryScore
-
-from .far import LONGEST, late_frequencies, late_scale
 
 #: The last position that ``apply`` and ``attention`` are judged at.
 LAST = 2**20 - 1
@@ -62,6 +61,7 @@ CALLS = (
     Call(1, 1, 1, 1, 2050), Call(2, 2, 1, 9, 12, loud=True), Call(1, 2, 1, 3, 6, wide=True),
     Call(1, 6, 2, 2, 4, sunk=True),
     Call(2, 2, 1, 4, 9, 3, last=70), Call(1, 2, 2, 2, 20, last=2900),
+    Call(2, 2, 1, 4, 9, 5, last=90),  # as many queries and keys, at other positions
     Call(1, 2, 1, 3, 6, last=40, apart=True),
 )  # fmt: skip
 #: Calls far out, for encodings of which only the difference of two positions is computed exactly.

@@ -1,0 +1,1 @@
+"""Judge the outputs of whole attentions."""
