@@ -22,7 +22,7 @@ MOST_WORKERS = 8
 
 
 def pytest_xdist_auto_num_workers(config):
-    """Return a worker for each core, as the imports of each take long; none for one or for files."""
+    """Return a worker for each core, as its imports take long; none for one core or for files."""
     given = [Path(name.partition("::")[0]) for name in config.option.file_or_dir]
     mine = hasattr(os, "sched_getaffinity")  # not on macOS
     cores = len(os.sched_getaffinity(0)) if mine else os.cpu_count()

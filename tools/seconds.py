@@ -1,8 +1,8 @@
 """Measure the processor time of the tests: python tools/seconds.py [PATH ...].
 
-It runs all tests that are not marked nightly in their files, or those in PATH, in one process, which
-takes half an hour, and writes the tests of functions that take long to tests/seconds.csv. From this
-file tests/night.py chooses what a pull request runs.
+It runs all tests that no file marks nightly, or those in PATH, in one process, which takes half an
+hour, and writes the tests of functions that take long to tests/seconds.csv. From this file
+tests/night.py chooses what a pull request runs.
 """
 
 import argparse

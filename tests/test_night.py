@@ -1,0 +1,68 @@
+"""The tests of a pull request are the cheapest cases of every test function."""
+
+import ast
+from pathlib import Path
+
+from tests import night
+from tests.tool import tool
+
+ROOT = Path(__file__).resolve().parents[1]
+SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(12)}
+LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2, 3)}
+ALONE = {"tests/test_a.py::A::test_alone": 1.5}
+
+
+def test_the_cheapest_cases_run_by_day_until_the_time_is_used():
+    functions = night.longer(SHORT | LONG | ALONE)
+    assert {*functions} == {"tests/test_a.py::test_long", "tests/test_a.py::A::test_alone"}
+    assert night.by_night(functions) == {"tests/test_a.py::test_long[5]", *ALONE}
+
+
+def test_the_file_comes_back_as_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(night, "MEASURED", tmp_path / "seconds.csv")
+    strange = {'tests/test_a.py::test_strange[a, "b"[0]-\\u274c]': 2.0}
+    night.write(SHORT | LONG | strange)
+    assert night.read() == LONG | strange
+
+
+def test_every_measured_function_exists():
+    functions = night.longer(night.read())
+    trees = {name.partition("::")[0] for name in functions}
+    defined = {
+        (path, node.name)
+        for path in trees
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+    gone = [n for n in functions if (n.partition("::")[0], n.rpartition("::")[2]) not in defined]
+    assert gone == [], "remove these from tests/seconds.csv and run tools/seconds.py on their files"
+
+
+def test_no_test_of_the_night_runs_by_day(request):
+    """With ``-m ""`` all run; here only that the mark is set counts."""
+    unmarked = [
+        item.nodeid
+        for item in request.session.items
+        if item.nodeid in night.tests_by_night()
+        and not (item.get_closest_marker("nightly") or item.get_closest_marker("day"))
+    ]
+    assert unmarked == []
+
+
+def test_times_of_functions_that_are_measured_again_are_replaced():
+    TOOL = tool("seconds")
+    again = {"tests/test_a.py::test_long[6]": 0.6}
+    assert TOOL.merged(LONG | ALONE, again) == ALONE | again
+
+
+def test_the_processor_time_of_a_test_is_measured():
+    TOOL = tool("seconds")
+    recorder = TOOL.Recorder()
+    item = type("Item", (), {"nodeid": "tests/test_a.py::test_it"})
+    run = recorder.pytest_runtest_protocol(item, None)
+    next(run)
+    begin = TOOL.processor_time()
+    while TOOL.processor_time() < begin + 0.05:
+        pass
+    run.close()
+    assert recorder.seconds["tests/test_a.py::test_it"] >= 0.05
