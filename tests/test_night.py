@@ -7,15 +7,18 @@ from tests import night
 from tests.tool import tool
 
 ROOT = Path(__file__).resolve().parents[1]
-SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(12)}
-LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2, 3)}
-ALONE = {"tests/test_a.py::A::test_alone": 1.5}
+SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(9)}
+LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2)}
+ALONE = {"tests/test_a.py::A::test_alone": 1.6}
+FIRST = {"tests/test_a.py::test_first[1]": 1.4, "tests/test_a.py::test_first[2]": 1.5}
 
 
 def test_the_cheapest_cases_run_by_day_until_the_time_is_used():
-    functions = night.longer(SHORT | LONG | ALONE)
-    assert {*functions} == {"tests/test_a.py::test_long", "tests/test_a.py::A::test_alone"}
-    assert night.by_night(functions) == {"tests/test_a.py::test_long[5]", *ALONE}
+    functions = night.longer(SHORT | LONG | ALONE | FIRST)
+    names = ("A::test_alone", "test_first", "test_long")
+    assert [*functions] == [f"tests/test_a.py::{name}" for name in names]
+    left_out = {"tests/test_a.py::test_long[5]", "tests/test_a.py::test_first[2]", *ALONE}
+    assert night.by_night(functions) == left_out
 
 
 def test_the_file_comes_back_as_it_was_written(tmp_path, monkeypatch):
