@@ -2,10 +2,12 @@
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
 
 from tests import night
 from tests.tool import tool
 
+TOOL = tool("seconds")
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(9)}
 LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2)}
@@ -53,19 +55,28 @@ def test_no_test_of_the_night_runs_by_day(request):
 
 
 def test_times_of_functions_that_are_measured_again_are_replaced():
-    TOOL = tool("seconds")
     again = {"tests/test_a.py::test_long[6]": 0.6}
     assert TOOL.merged(LONG | ALONE, again) == ALONE | again
 
 
-def test_the_processor_time_of_a_test_is_measured():
-    TOOL = tool("seconds")
+def compute(seconds):
+    begin = TOOL.processor_time()
+    while TOOL.processor_time() < begin + seconds:
+        pass
+
+
+def test_the_processor_time_of_a_test_is_measured_without_shared_fixtures():
     recorder = TOOL.Recorder()
-    item = type("Item", (), {"nodeid": "tests/test_a.py::test_it"})
+    item = SimpleNamespace(nodeid="tests/test_a.py::test_it")
     run = recorder.pytest_runtest_protocol(item, None)
     next(run)
-    begin = TOOL.processor_time()
-    while TOOL.processor_time() < begin + 0.05:
-        pass
+    for scope, seconds in (("function", 0.05), ("module", 0.2)):
+        setup = recorder.pytest_fixture_setup(SimpleNamespace(scope=scope))
+        next(setup)
+        compute(seconds)
+        setup.close()
+    compute(0.05)
     run.close()
-    assert recorder.seconds["tests/test_a.py::test_it"] >= 0.05
+    assert recorder.shared >= 0.2
+    assert recorder.seconds[item.nodeid] >= 0.1
+    assert recorder.seconds[item.nodeid] < 0.2  # 0.3 s in all

@@ -25,19 +25,30 @@ def processor_time():
 
 
 class Recorder:
-    """A plugin of pytest that measures every test, with the fixtures that it sets up."""
+    """A plugin of pytest that measures every test, without fixtures that it shares with others."""
 
     def __init__(self):
         self.seconds = {}
+        self.shared = 0.0  #: the time of shared fixtures, which another test would set up instead
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         """Measure one test."""
+        begin, self.shared = processor_time(), 0.0
+        try:
+            return (yield)
+        finally:
+            self.seconds[item.nodeid] = processor_time() - begin - self.shared
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """Measure a fixture that several tests share."""
         begin = processor_time()
         try:
             return (yield)
         finally:
-            self.seconds[item.nodeid] = processor_time() - begin
+            if fixturedef.scope != "function":
+                self.shared += processor_time() - begin
 
 
 def merged(before, measured):
