@@ -100,6 +100,7 @@ def today():
     return TOOL.document(ENTRIES, [row for entry in ENTRIES for row in rows_of(entry)])
 
 
+@pytest.mark.day
 def test_the_page_says_what_the_docstrings_say(today):
     shown = PAGE.read_text(encoding="utf-8")
     assert SCORES.sub("", shown) == SCORES.sub("", today), "run tools/encodings_page.py"
