@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 #: The processor time that the cases of one test function may take together in a pull request.
-SECONDS = 1.0
+SECONDS = 0.75
 #: The processor time that one case may take, if no other case of the function runs by day.
 ALONE = 1.5
 #: The processor time of the cases of longer functions in seconds, measured by tools/seconds.py.

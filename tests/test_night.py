@@ -9,7 +9,7 @@ from tests.tool import tool
 
 TOOL = tool("seconds")
 ROOT = Path(__file__).resolve().parents[1]
-SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(9)}
+SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(7)}
 LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2)}
 ALONE = {"tests/test_a.py::A::test_alone": 1.6}
 FIRST = {"tests/test_a.py::test_first[1]": 1.4, "tests/test_a.py::test_first[2]": 1.5}
