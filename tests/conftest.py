@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests import night
+
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -20,13 +22,21 @@ MOST_WORKERS = 8
 
 
 def pytest_xdist_auto_num_workers(config):
-    """Return one worker more than cores, as some tests wait; none for one core or for files."""
+    """Return a worker for each core, as its imports take long; none for one core or for files."""
     given = [Path(name.partition("::")[0]) for name in config.option.file_or_dir]
     mine = hasattr(os, "sched_getaffinity")  # not on macOS
     cores = len(os.sched_getaffinity(0)) if mine else os.cpu_count()
     if cores == 1 or (given and all(path.is_file() for path in given)):
         return 0
-    return min(cores + 1, MOST_WORKERS)
+    return min(cores, MOST_WORKERS)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items):
+    """Mark the tests nightly that take too long for a pull request."""
+    for item in items:
+        if item.nodeid in night.tests_by_night() and not item.get_closest_marker("day"):
+            item.add_marker(pytest.mark.nightly)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -74,9 +75,8 @@ def target(tmp_path_factory):
     build = python("-m", "build", "--no-isolation", "--outdir", work / "dist", path="", cwd=source)
     assert build.returncode == 0, build.stdout + build.stderr
     (wheel,) = (work / "dist").glob("*.whl")
-    options = ["--no-deps", "--no-index", "--target", work / "target"]
-    install = python("-m", "pip", "install", *options, wheel, path="", cwd=work)
-    assert install.returncode == 0, install.stdout + install.stderr
+    with zipfile.ZipFile(wheel) as file:  # as pip does, but pip also compiles every file
+        file.extractall(work / "target")
     return work / "target"
 
 
@@ -90,6 +90,7 @@ def test_every_package_is_listed():
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
 
 
+@pytest.mark.day
 def test_the_wheel_holds_every_file(target):
     shipped = {
         path.relative_to(target).as_posix()
@@ -101,6 +102,7 @@ def test_the_wheel_holds_every_file(target):
     assert sorted(shipped - expected) == []
 
 
+@pytest.mark.day
 def test_the_wheel_runs(target, tmp_path):
     modules = PROJECT["tool"]["setuptools"]["packages"]
     smoke = python("-c", SMOKE, target, *modules, path=target, cwd=tmp_path)

@@ -60,6 +60,7 @@ def test_names_are_unique():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.day
 @pytest.mark.parametrize("case", selected(WRONG))
 def test_wrong(case, judged):
     found = judged(case)
@@ -69,6 +70,7 @@ def test_wrong(case, judged):
     assert set(found["failed"]) <= {*found["checks"], "calls"}
 
 
+@pytest.mark.day
 @pytest.mark.parametrize("case", selected(CORRECT))
 def test_correct(case, judged):
     found = judged(case)

@@ -41,16 +41,17 @@ def test_every_wrong_case_is_rejected_and_every_check_rejects_one():
     assert sorted(set().union(*killers)) == CHECKS
 
 
-def test_a_pull_request_judges_a_case_of_every_sole_killer_and_code():
+def test_a_pull_request_judges_few_cases_that_need_every_check_and_have_every_code():
     chosen = select(MATRIX)
-    assert chosen < CASES.keys()
-    assert {sole(case, MATRIX) for case in WRONG} == {
-        sole(case, MATRIX) for case in WRONG if case.name in chosen
-    }
-    assert {check for check, _ in filter(None, (sole(case, MATRIX) for case in WRONG))} > {"values"}
+    print(f"{len(chosen)} of {len(CASES)} cases by day")
+    assert len(chosen) < len(CASES) / 6
+    wrong = [case for case in WRONG if case.name in chosen]
+    assert {sole(case, MATRIX) for case in wrong} == {sole(case, MATRIX) for case in WRONG}
+    assert "values" in {sole(case, MATRIX) for case in wrong}
+    assert sorted(set().union(*(MATRIX[case.name].kills for case in wrong))) == CHECKS
     for cases in (WRONG, CORRECT):
         assert {c.surface for c in cases} == {c.surface for c in cases if c.name in chosen}
-    assert {c.expected[0] for c in WRONG} == {c.expected[0] for c in WRONG if c.name in chosen}
+    assert {c.expected[0] for c in WRONG} == {c.expected[0] for c in wrong}
 
 
 #: A property is judged on the numbers of other checks, so the first of the list stands for all.

@@ -92,6 +92,7 @@ def imports():
     return graph(package())
 
 
+@pytest.mark.day
 def test_folders_import_only_earlier_folders():
     require_none(upward(imports()))
 

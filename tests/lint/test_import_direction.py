@@ -79,6 +79,7 @@ def violations(path, source):
     return found
 
 
+@pytest.mark.day
 def test_imports_point_inwards():
     require_no_violations(violations, sources(*FORBIDDEN))
 

@@ -95,6 +95,7 @@ def violations(source):
     return found
 
 
+@pytest.mark.day
 def test_no_literal_tolerance():
     files = sources("posenc_ref", "backends", "conformance", "tests", exempt=EXEMPT)
     require_no_violations(lambda path, text: violations(text), files)

@@ -53,6 +53,7 @@ def violations(source):
     return found
 
 
+@pytest.mark.day
 def test_no_weak_test():
     require_no_violations(lambda path, text: violations(text), sources("tests"))
 

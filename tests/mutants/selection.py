@@ -1,12 +1,14 @@
 """The cases that a pull request judges; .ci/nightly judges the whole corpus.
 
 `kill_matrix.csv` beside this file, written by tools/kill_matrix.py, says which checks reject each
-case. A pull request judges
+case. A pull request judges few cases, chosen one after the other by how many of these they add:
 
-- for every check, and every code, a wrong case with this code that only this check rejects,
-- further wrong cases until every code, surface, check and argument of ``check`` has one,
-- correct cases until every surface, encoding, schedule, check and argument has one,
+- wrong cases of every code, surface and argument of ``check``, that every check rejects, and that
+  this check alone rejects, if it has any,
+- correct cases of every surface, schedule and argument, that every check is run on,
 - and every case that has no row yet.
+
+Every encoding conforms on every library by day as well (tests/conformance/registry).
 """
 
 import csv
@@ -19,6 +21,8 @@ from ._case import CORRECT, WRONG
 from .kills import Row
 
 MATRIX = Path(__file__).with_name("kill_matrix.csv")
+#: Codes of cases for which no other code is accepted.
+CERTAIN = {case.expected[0] for case in WRONG if len(case.expected) == 1}
 
 
 def read():
@@ -49,13 +53,12 @@ def select(rows):
     """Return the names of the cases that a pull request judges, given the rows of the matrix."""
     cases = [case for case in [*WRONG, *CORRECT] if case.name in rows]
     chosen = {case.name for case in [*WRONG, *CORRECT]} - rows.keys()
-    covered = set()
-    # Stable: the cases that only one check rejects first, as they are needed most.
-    for case in sorted(cases, key=lambda case: not sole(case, rows)):
-        features = _features(case, rows)
-        if not features <= covered:
-            chosen.add(case.name)
-            covered |= features
+    left = {case.name: _features(case, rows) for case in cases}
+    missing = set().union(*left.values())
+    while missing:
+        best = max(left, key=lambda name: len(left[name] & missing))
+        chosen.add(best)
+        missing -= left[best]
     return chosen
 
 
@@ -74,9 +77,9 @@ def _names():
 
 
 def sole(case, rows):
-    """Return the only check that rejects a wrong case with a code, or None."""
+    """Return the only check that rejects a wrong case, or None."""
     kills = rows[case.name].kills if case.expected else ()
-    return (*kills, case.expected[0]) if len(kills) == 1 else None
+    return next(iter(kills)) if len(kills) == 1 else None
 
 
 def _features(case, rows):
@@ -87,10 +90,11 @@ def _features(case, rows):
         encoding = case.encoding or {}
         if "attention" in encoding:
             encoding = encoding["encoding"]
-        schedule = (encoding.get("scaling") or {}).get("scaling")
-        found |= {("encoding", encoding.get("encoding"), schedule)}
+        found.add(("schedule", (encoding.get("scaling") or {}).get("scaling")))
     else:
-        found |= {("code", case.expected[0])}
+        found.add(("sole", sole(case, rows)))
+        code, *others = case.expected
+        if not others or code not in CERTAIN:
+            found.add(("code", code))
     found |= {("check", check) for check in (row.executed if right else row.kills)}
-    found |= {("sole", sole(case, rows))}
     return {(right, *feature) for feature in found}

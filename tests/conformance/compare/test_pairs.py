@@ -83,6 +83,7 @@ def test_right_ports_agree(a, b):
     assert compared(a, b) == (0, [], "tensors agree")
 
 
+@pytest.mark.day
 @pytest.mark.parametrize("pair", by_day(WRONG, (DAY,)), ids=" ".join)
 def test_wrong_ports_deviate_by_their_cause(pair):
     a, b, code = pair

@@ -30,9 +30,11 @@ FEW = 4
 
 @pytest.fixture(scope="module")
 def rows():
+    """The rows of all entries, by night: by day tests/conformance/registry certifies each."""
     return certify(entries(), FEW)
 
 
+@pytest.mark.nightly
 def test_everything_is_certified(rows):
     assert [row for row in rows if not row.passed] == []
     for row in rows:
@@ -42,6 +44,7 @@ def test_everything_is_certified(rows):
             assert row.score <= budget(row.dtype)
 
 
+@pytest.mark.nightly
 def test_the_table_is_complete(rows):
     ranges = set(position_ranges(WIDE[0], 8))
     assert len(ranges) == 7
@@ -60,6 +63,7 @@ def test_the_table_is_complete(rows):
     assert {row.dtype for row in claimed} == {"float64"}
 
 
+@pytest.mark.nightly
 def test_table_as_text(rows):
     text = format_table(rows)
     assert "FAILS" not in text

@@ -53,6 +53,8 @@ MISTAKES = {
 }
 #: The tests of a pull request need no compiler of Rust.
 BY_DAY = ("rope.c", "rope.mjs")
+#: The most calls of a whole check: each crosses the pipe.
+CALLS = 300
 #: What a compiler says about an example is an error.
 COMPILERS = {
     ".c": ("gcc -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Wall -Wextra -Werror", "-lm"),
@@ -94,16 +96,15 @@ def needed(tool):
 
 
 @pytest.mark.parametrize("name", by_day(MISTAKES, BY_DAY))
-def test_the_examples_conform_within_ten_seconds(built, name):
-    begin = time.perf_counter()
-    report = check(from_command(built(name), "apply", DECLARED))
-    took = time.perf_counter() - begin
+def test_the_examples_conform_in_few_calls(built, name):
+    served = from_command(built(name), "apply", DECLARED)
+    report = check(served)
     assert report.passed, report
     assert report.subject == name
     assert report.accuracy.precision.startswith("float64 angles")
     assert any("Refusal: positions must be (S,)" in limit for limit in report.limits)
-    print(f"{name}: {took:.2f} s")
-    assert took < 10
+    print(f"{name}: {served.call._count} calls")
+    assert served.call._count < CALLS
 
 
 CODES_OF = [(name, mistake[2]) for name, mistakes in MISTAKES.items() for mistake in mistakes]
@@ -249,17 +250,15 @@ def test_words_of_a_command_are_taken_as_a_shell_does(tmp_path, built, posenc):
 def test_a_deadline_on_the_command_line(posenc, tmp_path):
     slow = tmp_path / "slow.py"
     slow.write_text(
-        "import time\nfor _ in range(2):\n    input()\n"
-        '    print(\'{"id":0,"protocol":1}\', flush=True)\n    time.sleep(1)\n'
-        "time.sleep(60)",
+        'import time\ninput()\nprint(\'{"id":0,"protocol":1}\', flush=True)\ntime.sleep(60)',
         encoding="utf-8",
     )
     begin = time.perf_counter()
-    result = posenc("--exec", f"{sys.executable} {slow}", "--timeout", "0.5", *ENCODING)
+    result = posenc("--exec", f"{sys.executable} {slow}", "--timeout", "2", *ENCODING)
     assert result.exit_code == 3
     assert "did not answer call 1" in result.stdout
-    assert "within 0.5 s" in result.stdout
-    assert time.perf_counter() - begin < 10
+    assert "within 2 s" in result.stdout
+    assert time.perf_counter() - begin < 60  # the program was not waited for
 
 
 @pytest.mark.parametrize(

@@ -150,14 +150,14 @@ def test_numbers_outside_a_domain_are_refused_at_once_or_work(name):
     e = entry_with(name).examples[name]
     lookup = getattr(e, "rows", getattr(e, "tokens", None)) is not None
     for field, value in altered(e):
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             other = e.replace(**{field: value})
         except (TypeError, ValueError) as error:
             refused = str(error)
         else:
             refused = ""
-        assert time.perf_counter() - began < 2, (field, value)
+        assert time.process_time() - began < 2, (field, value)
         if refused:
             assert field in refused or "frequenc" in refused, refused
             continue

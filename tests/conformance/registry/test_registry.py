@@ -49,6 +49,7 @@ def checks_of(entry):
     return CHECKS_OF_ALL if entry.encoding.family == "rotary" else CHECKS
 
 
+@pytest.mark.day
 @pytest.mark.parametrize(
     ("entry", "name", "check_entry"),
     [
@@ -78,6 +79,7 @@ def on_libraries():
         families.add(entry.encoding.family)
 
 
+@pytest.mark.day
 @pytest.mark.parametrize(("entry", "library"), [*on_libraries()])
 def test_every_library_gives_the_same(entry, library):
     pytest.importorskip(library, reason="the library that is check_entry")
@@ -98,6 +100,7 @@ def today():
     return TOOL.document(ENTRIES, [row for entry in ENTRIES for row in rows_of(entry)])
 
 
+@pytest.mark.day
 def test_the_page_says_what_the_docstrings_say(today):
     shown = PAGE.read_text(encoding="utf-8")
     assert SCORES.sub("", shown) == SCORES.sub("", today), "run tools/encodings_page.py"
