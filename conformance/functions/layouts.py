@@ -22,8 +22,9 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .function import Arguments, Function, Plain, several, written
 
-#: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.
-WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
+#: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.  The last
+#: hidden size is that of other heads, of half the width.
+WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32), (3, 16, 24))
 #: The size of x by dtype: large enough to make eps negligible.
 _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 

@@ -14,6 +14,10 @@ from .run import Run
 _LENGTHS = (11, 13)
 #: The numbers of bits to which the key of a cache may be cut.
 _BITS = (8, 12, 16)
+#: The number of calls of one token at successive positions.
+_STEPS = 4
+#: The highest position of calls of one length, and of single tokens.
+HIGHEST = 80
 #: A length that no other probe uses, for calls in two dtypes.
 _DTYPES = 23
 #: A length above those of all other probes of a function that need not start at 0.
@@ -72,6 +76,56 @@ def same_length(
     elif not (first and second and alone):
         # The first call of a length is wrong too: the error is in the values, not in the state.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
+
+
+def steps(
+    run: Run,
+    evaluate: Callable[[np.ndarray], np.ndarray],
+    right: Callable[[np.ndarray, np.ndarray], bool],
+) -> None:
+    """Judge calls of one token at successive positions, as decoding makes them."""
+    first = 70
+    for position in range(first, first + _STEPS):
+        at, case = np.array([position]), f"one token at position {position}"
+        try:
+            y = evaluate(at)
+        except (Refused, Malformed) as error:
+            run.limit(f"{case}: refused ({error})")
+            return
+        run.count("state")
+        if right(y, at):
+            continue
+        used = [p for p in range(first, position) if right(y, np.array([p]))]
+        if not used:
+            _alone(run, y, right, position)
+            return
+        run.add(
+            "state",
+            f"a call of one token returns the result of an earlier call at position {used[0]}",
+            f"{case}, after calls of one token at positions {first}..{position - 1}",
+            remedy="Compute cos and sin for the position of every step, or gather its row.",
+        )
+        return
+
+
+def _alone(
+    run: Run, y: np.ndarray, right: Callable[[np.ndarray, np.ndarray], bool], position: int
+) -> None:
+    """Report the wrong result ``y`` of a call of one token."""
+    case = f"one token at position {position}"
+    others = (p for p in range(HIGHEST) if right(y, np.array([p])))
+    used = next(others, None) if not run.failures else None
+    if used is None or next(others, None) is not None:
+        run.failed("values", case, np.inf, "a call of one token")
+        return
+    run.add(
+        "decode-offset",
+        f"a call of one token gets position {used} in place of {position}; calls of more tokens "
+        "are right",
+        f"{case}: the result is that of position {used}",
+        remedy="Treat one token as the other calls do, with the same offset.",
+        by="values",
+    )
 
 
 def _low_bits(

@@ -204,11 +204,15 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     if not encoding.depends_on_length:
         return {}
     short: Call = ((1, 2, 4), 0)
-    return {
+    lengths = [n for n in lengths_of(encoding) if n > 32]
+    found = {
         f"short, length {n}, short": (short, ((1, 2, 3), n - 3), short, ((1, 2, 4), 9))
-        for n in lengths_of(encoding)
-        if n > 32
+        for n in lengths
     }
+    # Both longer than the trained length: what a short call resets is kept from one to the other.
+    fewer, most = lengths[-3], lengths[-1]
+    name = f"length {most}, then {fewer}"
+    return {**found, name: (((1, 2, 3), most - 3), ((1, 2, 4), fewer - 4))}
 
 
 def _name_state(

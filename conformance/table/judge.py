@@ -192,7 +192,7 @@ def _judge_lookup(run: Run) -> None:
         return
     every = np.arange(rows)
     run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
-    _state(run, access, first)
+    _state(run, access, first, truth if rows > state.HIGHEST else None)
     if run.failures:
         diagnose_lookup.lookup_rows(run, access, encoding)
 
@@ -281,11 +281,12 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth: Rows | None 
         run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])
     )
     if truth is not None and access.mode == "any":
-        state.same_length(
-            run,
-            lambda p: access.read(call(p), p.size),
-            lambda rows, p: bool((run.scores(rows, truth(p)) <= run.budget).all()),
-        )
+
+        def right(rows: np.ndarray, p: np.ndarray) -> bool:
+            return bool((run.scores(rows, truth(p)) <= run.budget).all())
+
+        for judge in (state.same_length, state.steps):
+            judge(run, lambda p: access.read(call(p), p.size), right)
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:

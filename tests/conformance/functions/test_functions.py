@@ -284,3 +284,14 @@ def test_required_calls_reach_the_least_position_and_length(name):
     results = [np.asarray(own(name, encoding)(*one.arguments)) for one in calls]
     assert max(r.max(initial=0) for r in results) >= LEAST_POSITION
     assert max(r.shape[-1] for r in results) >= LEAST_TOKENS
+
+
+def test_the_size_of_a_head_is_not_that_of_columns():
+    def permute(w, n_heads):
+        rows, hidden = np.shape(w) if np.ndim(w) == 2 else (np.shape(w)[0], 0)
+        d, other = rows // n_heads, hidden // n_heads
+        if other and other % 2 == 0 and hidden % n_heads == 0 and rows % other == 0:
+            d = other  # hidden / n_heads, where heads need not fill the hidden size
+        return np.asarray(w)[np.arange(rows).reshape(-1, 2, d // 2).swapaxes(1, 2).ravel()]
+
+    assert check(permute, None, "permute_weights").codes == ["permutation"]

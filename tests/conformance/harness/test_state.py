@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import RoPE, Sinusoidal
+from posenc_ref import DynamicNTK, Learned, RoPE, Sinusoidal
 from posenc_ref.conformance import check
 from posenc_ref.conformance.rotary import judge as judge_apply
 from tests.conformance.handwritten import HEAD_DIM, rope, run_of, sinusoid
@@ -148,7 +148,7 @@ def test_every_check_is_counted():
     run = run_of(RIGHT, ENCODING)
     judge_apply.judge(run)
     # replay, kept result, three calls of one length, three more at equal low bits, two dtypes
-    assert run.report.executed["state"] == 9
+    assert run.report.executed["state"] == 13
     assert run.report.executed["robustness"] == 11
     assert run.report.findings == run.failures == run.report.limits == []
 
@@ -201,3 +201,52 @@ def test_frequencies_that_change():
 
     report = check(Drifts(), ENCODING, "frequencies", dtype="float64")
     assert report.codes == ["state"]
+
+
+def test_steps_of_decoding_that_keep_a_position():
+    """Single tokens get the position of the step before while it is less than 4 behind."""
+    kept = []
+
+    def apply(x, p):
+        p = np.asarray(p)
+        if p.shape == (1,):
+            if not (kept and kept[0] <= p[0] < kept[0] + 4):
+                kept[:] = p
+            p = np.array(kept)
+        return RIGHT(x, p)
+
+    (found,) = check(apply, ENCODING, "apply").findings
+    assert (found.code, found.message) == (
+        "state", "a call of one token returns the result of an earlier call at position 70"
+    )  # fmt: skip
+
+
+def test_single_tokens_without_the_offset_of_a_learned_table():
+    weight = np.random.default_rng(0).normal(size=(130, 4)).astype(np.float32)
+
+    def table(p):
+        p = np.asarray(p)
+        return weight[p + 2 * (p.size > 1)]
+
+    declared = Learned(weight, offset=2)
+    (found,) = check(table, declared, "table").findings
+    assert found.code == "decode-offset"
+    assert found.message.startswith("a call of one token gets position 68 in place of 70;")
+    assert check(lambda p: weight[np.asarray(p) + 2], declared, "table").passed
+
+
+def test_frequencies_of_the_longest_call_are_kept_for_another_long_one():
+    """A dynamic schedule that starts anew only within the trained length."""
+    declared = RoPE(HEAD_DIM, layout="half", scaling=DynamicNTK(2.0, 64))
+
+    def calls(given):
+        longest, results = 64, []
+        for x, start in given:
+            end = start + x.shape[2]
+            longest = max(longest, end) if end > 64 else 64
+            results.append(declared.apply(x, np.arange(start, end), seq_len=longest))
+        return results
+
+    report = check(calls, declared, "calls")
+    assert report.codes == ["state"]
+    assert "length 256, then 129" in str(report)
