@@ -231,7 +231,7 @@ def _of_rules(
 
     Elements that the mistake does not change are no evidence.
     """
-    records = []
+    records, spared = [], False
     for one in [*wrong, *right]:
         predicted = mistake.predict(one.facts)
         if predicted is None or predicted.value.shape != one.actual.shape:
@@ -239,6 +239,7 @@ def _of_rules(
         off = scores(run, one, one.truth) > run.budget
         changed = replace(one, actual=np.asarray(predicted.value))
         live = off | (scores(run, changed, one.truth) > run.budget)
+        spared = spared or bool((live & ~off).any())
         call = _grouped(one) if dearest > _DEAREST else None
         record = recorded(one.case, run.surface.axes, off, live, call, None)
         records += [] if record is None else [record]
@@ -246,7 +247,9 @@ def _of_rules(
     if place is None or len(place.rules) != 1 or place.partial or place.rules[0].cost > dearest:
         return ""
     words = place.text.removeprefix("wrong: ").removeprefix("every element, ")
-    return words if words.startswith("in calls") else f"for {words}"
+    words = words if words.startswith("in calls") else f"for {words}"
+    # A rule names tokens and pairs: some of their elements may be right.
+    return "" if spared and words == _EVERYWHERE else words
 
 
 def _grouped(one: JudgedCall) -> Call:

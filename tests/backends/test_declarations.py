@@ -11,6 +11,8 @@ from posenc_ref._namespace import dtype_name
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.backends import Backend, backend, backends
 from posenc_ref.backends import numpy as numpy_backend
+from posenc_ref.conformance.surveys.own import judge_entry, labels
+from posenc_ref.conformance.surveys.record import Outcome
 from tests.conformance.exact.fixed_point import Exact, to_fixed
 
 
@@ -135,3 +137,11 @@ def test_a_missing_library_says_how_to_install_it():
 def test_an_unknown_backend_is_refused():
     with pytest.raises(ValueError, match=r"must be one of numpy, torch, jax.*got 'tensorflow'"):
         backend("tensorflow")
+
+
+@pytest.mark.parametrize("label", labels())
+def test_every_encoding_runs_on_a_device_without_float64(label):
+    pytest.importorskip("array_api_strict", reason="it has a device without float64")
+    strict, blank = backend("array_api_strict"), Outcome("backend", "array_api_strict")
+    found = judge_entry(labels()[label], strict, "float32", "no_float64", blank, None, 1)
+    assert found.verdict == "conforms"

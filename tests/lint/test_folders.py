@@ -16,7 +16,7 @@ from tests.lint.sources import ROOT, imported, importing, module_name, require_n
 #: Folders and files of conformance/. Each may import the earlier ones.
 ORDER = (
     "harness", "calling", "oracle", "exact", "registry", "diagnosis", "phases",
-    "rotary", "sequences", "table", "bias", "functions", "score",
+    "rotary", "sequences", "table", "bias", "functions", "score", "attention",
     "surfaces", "sizes", "check", "assertions", "pytest", "guide",
     "identify", "recordings", "adapters", "graphs", "vectors", "isolation", "external", "weights",
     "compare",

@@ -123,14 +123,6 @@ def test_a_device_without_float64_is_skipped_in_float64():
     assert outcome.reason == "no_float64 has no float64"
 
 
-@pytest.mark.parametrize("label", verify.labels())
-def test_every_encoding_runs_on_a_device_without_float64(label):
-    pytest.importorskip("array_api_strict", reason="it has a device without float64")
-    strict, blank = backend("array_api_strict"), Outcome("backend", "array_api_strict")
-    found = judge_entry(verify.labels()[label], strict, "float32", "no_float64", blank, None, 1)
-    assert found.verdict == "conforms"
-
-
 def test_missing_libraries_are_listed_with_what_to_install(monkeypatch):
     monkeypatch.setattr(library, "version", lambda distribution: None)
     assert library.missing() == library.LIBRARIES
