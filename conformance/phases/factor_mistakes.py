@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
+
+_NONE: Mapping[Any, float] = MappingProxyType({})
 
 
 def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
@@ -26,14 +30,33 @@ def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
         formula = _yarn if isinstance(scaling, pr.YaRN) else _longrope
         found |= {text: float(v) for text, v in formula(scaling).items()}
     if isinstance(given := getattr(scaling, "attention_factor", None), tuple):
-        other = scaling.replace(attention_factor=given[::-1])
-        text = "the factors of short and of long contexts are exchanged"
-        found[text] = encoding.replace(scaling=other).attention_factor(length)
+        which, other = _other(given, m)
+        found[f"the factor of {which} contexts is used"] = other
     return {text: v for text, v in found.items() if abs(v - m) > FACTOR_SLACK * abs(m)}
 
 
-def named(encoding: Rotary, factor: float, length: int | None = None) -> str:
-    """Return the messages of the known mistakes that give this factor, joined; maybe empty."""
+def _other(given: tuple[float, float], m: float) -> tuple[str, float]:
+    """Return of which contexts the other factor than ``m`` is, and that factor."""
+    return ("long", given[1]) if m == given[0] else ("short", given[0])
+
+
+def named(
+    encoding: Rotary, factor: float, length: int | None = None, seen: Mapping[Any, float] = _NONE
+) -> str:
+    """Return the messages of the known mistakes that give this factor, joined; maybe empty.
+
+    ``seen`` has the factor of every length that was measured.
+    """
+    given = getattr(getattr(encoding, "scaling", None), "attention_factor", None)
+    declared = {n: encoding.attention_factor(n) for n in seen}
+    if (
+        isinstance(given, tuple)
+        and set(declared.values()) == set(given)
+        and all(
+            abs(seen[n] - _other(given, m)[1]) <= FACTOR_SLACK * abs(m) for n, m in declared.items()
+        )
+    ):
+        return "the factors of short and of long contexts are exchanged"
     every = factors(encoding, length).items()
     said = [text for text, value in every if abs(factor - value) <= FACTOR_SLACK * abs(value)]
     return "; or ".join(said[:2])

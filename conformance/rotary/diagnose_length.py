@@ -112,7 +112,7 @@ def _factor_by_length(
     off = [n for n, r in ratios.items() if abs(r - 1) > FACTOR_SLACK]
     if not off:
         return False
-    known = named(encoding, m[off[0]], off[0])
+    known = named(encoding, m[off[0]], off[0], m)
     run.add(
         "attention-factor",
         f"cos and sin are multiplied by {m[off[0]]:.6g} in calls of length {off[0]}, declared "

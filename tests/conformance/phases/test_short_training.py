@@ -37,6 +37,10 @@ def test_a_factor_of_long_calls_is_no_change_of_size():
     wrong = encoding(LongRoPE([1.0] * 8, [4.0] * 8, 48, attention_factor=(1.1, 1.2)))
     report = check(lambda x, p: wrong.apply(x, p), e, "apply")
     assert "multiplied by 1.2 in calls of length 49, declared 1.3" in str(report)
+    # Short calls are right, so the two factors are not exchanged.
+    wrong = encoding(LongRoPE([1.0] * 8, [4.0] * 8, 48, attention_factor=1.1))
+    report = check(lambda x, p: wrong.apply(x, p), e, "apply")
+    assert "declared 1.3, since the factor of short contexts is used" in str(report)
 
 
 def test_lengths_with_no_room_for_a_sum_are_a_limit():
