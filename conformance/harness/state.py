@@ -16,6 +16,8 @@ _LENGTHS = (11, 13)
 _BITS = (8, 12, 16)
 #: The number of calls of one token at successive positions.
 _STEPS = 4
+#: The position of a call between them, which changes what a function may have kept.
+_ELSEWHERE = 7
 #: The highest position of calls of one length, and of single tokens.
 HIGHEST = 80
 #: A length that no other probe uses, for calls in two dtypes.
@@ -84,6 +86,8 @@ def steps(
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
     """Judge calls of one token at successive positions, as decoding makes them."""
+    if run.failures:
+        return
     first = 70
     for position in range(first, first + _STEPS):
         at, case = np.array([position]), f"one token at position {position}"
@@ -96,13 +100,15 @@ def steps(
         if right(y, at):
             continue
         used = [p for p in range(first, position) if right(y, np.array([p]))]
-        if not used:
+        evaluate(np.array([_ELSEWHERE]))
+        if not used or not right(evaluate(at), at):  # wrong after any call
             _alone(run, y, right, position)
             return
         run.add(
             "state",
             f"a call of one token returns the result of an earlier call at position {used[0]}",
-            f"{case}, after calls of one token at positions {first}..{position - 1}",
+            f"{case}, after calls of one token at positions {first}..{position - 1}; right after "
+            f"one at position {_ELSEWHERE}",
             remedy="Compute cos and sin for the position of every step, or gather its row.",
         )
         return
@@ -114,7 +120,7 @@ def _alone(
     """Report the wrong result ``y`` of a call of one token."""
     case = f"one token at position {position}"
     others = (p for p in range(HIGHEST) if right(y, np.array([p])))
-    used = next(others, None) if not run.failures else None
+    used = next(others, None)
     if used is None or next(others, None) is not None:
         run.failed("values", case, np.inf, "a call of one token")
         return
