@@ -322,7 +322,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help=help)
     help = "keep the environments in this folder (default: a temporary folder, removed row by row)"
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help=help)
-    help = "write nothing: list what differs from the report, and exit with 1 if anything does"
+    help = "leave the report: list what differs from it, and exit with 1 if anything does"
     parser.add_argument("--check", action="store_true", help=help)
     help = "keep the rows judged in FILE, and do not judge those again that are in it"
     parser.add_argument("--resume", type=Path, metavar="FILE", help=help)
