@@ -106,7 +106,10 @@ class Judged:
         found = [o for o in self.outcomes if o.kind == "library"]
         broken = next((o.reason for o in found if not o.label), None)
         counts = Verification(found).counts.items()
-        said = ", ".join(f"{n} {verdict}" for verdict, n in counts if n)
+        parts = [f"{n} {verdict}" for verdict, n in counts if n]
+        if scripts := [o.verdict for o in self.outcomes if o.kind == "script"]:
+            parts.append(f"{scripts.count('deviates')} of {len(scripts)} scripts show their claim")
+        said = ", ".join(parts)
         seconds = "{install_seconds:.0f} s + {seconds:.0f} s".format(**self.environment)
         return f"{broken or said} ({seconds})"
 
