@@ -131,6 +131,16 @@ def test_a_row_has_verdict_score_first_visible_error_and_precision(text):
     ]
 
 
+def test_a_function_without_angles_has_no_columns_for_them(text):
+    page = Page(text)
+    assert page.rows["beta-x/table"] == [["8", "float32", "ok ", "2.50 / 128", "7"]]
+    heads = [part.partition("</thead>")[0] for part in text.split("<thead>")[1:]]
+    of_outcomes = [head for head in heads if "<th>score</th>" in head]
+    assert [head.count("<th>") for head in of_outcomes] == [
+        7 if name == "alpha/rope" else 5 for name in page.rows if not name.startswith("claims/")
+    ]
+
+
 def test_releases_with_the_same_outcome_are_one_line(text):
     page = Page(text)
     assert page.rows["alpha/bias"][0][0] == "1.0 to 2.1"

@@ -208,6 +208,73 @@ def test_what_differs_from_the_report_is_listed():
     ]
 
 
+def test_other_words_differ_from_the_report_and_other_scores_do_not():
+    one = BLANK.replace(label="rope", dtype="float32", verdict="deviates", codes=("base",),
+                        messages=("base 500",), worst=7.0, seconds=1.0)  # fmt: skip
+    before = libraries.Judged({}, [one])
+    slower = libraries.Judged({}, [one.replace(worst=8.0, seconds=2.0)])
+    assert libraries.differences(before, slower) == []
+    other = libraries.Judged({}, [one.replace(messages=("base 700",), limits=("S < 9",))])
+    assert libraries.differences(before, other) == [
+        "made-up 1.0 rope float32: deviates base; messages ('base 700',), was ('base 500',)",
+        "made-up 1.0 rope float32: deviates base; limits ('S < 9',), was ()",
+    ]
+
+
+@pytest.fixture
+def check(monkeypatch, tmp_path):
+    """Return a function that checks the releases of torch with a given judge, into one file."""
+
+    def run(command, **_):
+        (Path(command[command.index("-o") + 1]) / "made.whl").touch()
+
+    def check(judge, file=tmp_path / "judged.ndjson"):
+        monkeypatch.setattr(libraries, "judge", judge)
+        monkeypatch.setattr(libraries.subprocess, "run", run)
+        monkeypatch.setattr(libraries.shutil, "which", lambda *_, **__: "uv")
+        arguments = ["--check", "--only", "torch 2.1*", "--resume", str(file)]
+        monkeypatch.setattr(sys, "argv", ["libraries.py", *arguments])
+        return libraries.main()
+
+    return check
+
+
+def test_an_interrupted_check_goes_on_and_lists_differences_as_they_come(check, capsys):
+    report = libraries.read(libraries.REPORT)
+    first, second = [row.name for row in ROWS if row.library == "torch"]
+    asked = []
+
+    def stops(row, *_):
+        asked.append(row.name)
+        if row.name == second:
+            raise KeyboardInterrupt
+        (shown,) = report[row.name].outcomes
+        return libraries.Judged(report[row.name].environment, [shown.replace(verdict="gap")])
+
+    with pytest.raises(KeyboardInterrupt):
+        check(stops)
+    printed = capsys.readouterr()
+    assert f"1/2 {first}: " in printed.err
+    assert f"{first} sweep-other-deviations/siglip2_column.py: gap, was deviates" in printed.out
+
+    def judges(row, *_):
+        asked.append(row.name)
+        return report[row.name]
+
+    assert check(judges) == 1  # the first release differs still
+    assert asked == [first, second, second]
+    assert "gap, was deviates" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_report_is_not_resumed(check, capsys, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    with pytest.raises(SystemExit):
+        check(None, file)
+    assert "line 1 is not JSON" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
 def test_the_page_tells_when_a_function_deviated():
     def outcome(release, *codes, verdict="conforms"):
         return BLANK.replace(

@@ -46,7 +46,7 @@ def page(survey: rows.Survey, home: str = "") -> str:
         lstrip_blocks=True,
     )
     judged = {r.judged for one in survey.libraries for r in one.releases if r.judged}
-    return environment.get_template("page.html").render(
+    text = environment.get_template("page.html").render(
         survey=survey,
         home=home,
         days=sorted(judged),
@@ -70,6 +70,7 @@ def page(survey: rows.Survey, home: str = "") -> str:
             dict.fromkeys(function.dtypes[0] for function in library.functions)
         ),
         first_visible=words.first_visible,
+        has_angles=words.has_angles,
         lines=words.lines,
         limited=words.limit,
         link_to=_link,
@@ -89,6 +90,8 @@ def page(survey: rows.Survey, home: str = "") -> str:
         css=Markup((PARTS / "page.css").read_text(encoding="utf-8")),
         js=Markup((PARTS / "page.js").read_text(encoding="utf-8")),
     )
+    # Attributes are in double quotes, so apostrophes are themselves everywhere.
+    return text.replace("&#39;", "'")
 
 
 def _link(subject: rows.Function | rows.Deviation) -> Markup:

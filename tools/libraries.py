@@ -6,8 +6,12 @@ about the library run.  All outcomes go to one report, `docs/generated/libraries
 were not asked for keep the outcomes that they had.  A release that cannot be installed is in it as
 well, with the reason.  `tools/libraries_page.py` writes the pages from it.
 
-The exit code is 1 if a release could not be installed, or crashed; with --check, if a verdict or
-code differs from the report.
+All rows take hours.  Each is reported when it is judged; with `--resume FILE` it is also kept in
+a file of its own, and the same command goes on after an interruption.  Choose a new file when the
+judge has changed.
+
+The exit code is 1 if a release could not be installed, or crashed; with --check, if anything but a
+measured score differs from the report.
 """
 
 import argparse
@@ -42,6 +46,8 @@ from tools.claims import GENERATED, REPORT, claims  # noqa: E402
 MANIFEST = ROOT / ".ci" / "libraries.toml"
 #: The seconds after which a release is given up.
 LIMIT = 1800
+#: What the pages print of an outcome, besides its verdict, codes and scores.
+_TEXTS = ("messages", "reason", "limits", "surface", "encoding", "source")
 #: The folder of packages of an environment, in the message of an exception.
 _FOLDER = re.compile(r"[^\s'\"(]*[/\\]site-packages[/\\]")
 
@@ -100,7 +106,10 @@ class Judged:
         found = [o for o in self.outcomes if o.kind == "library"]
         broken = next((o.reason for o in found if not o.label), None)
         counts = Verification(found).counts.items()
-        said = ", ".join(f"{n} {verdict}" for verdict, n in counts if n)
+        parts = [f"{n} {verdict}" for verdict, n in counts if n]
+        if scripts := [o.verdict for o in self.outcomes if o.kind == "script"]:
+            parts.append(f"{scripts.count('deviates')} of {len(scripts)} scripts show their claim")
+        said = ", ".join(parts)
         seconds = "{install_seconds:.0f} s + {seconds:.0f} s".format(**self.environment)
         return f"{broken or said} ({seconds})"
 
@@ -246,16 +255,21 @@ def read(path: Path) -> dict[str, Judged]:
 
 
 def write(path: Path, found: dict[str, Judged], order: list[str]) -> None:
-    """Write the rows of a report in the order of the manifest; others are dropped."""
+    """Write the rows of a report in the order of the manifest; others are dropped.
+
+    The old file is replaced as a whole, so that an interruption leaves one of the two.
+    """
     chosen = [found[name] for name in order if name in found]
     seconds = sum(one.environment["seconds"] for one in chosen)
     outcomes = [_printed(o) for one in chosen for o in one.outcomes]
     every = [one.environment for one in chosen]
     names = list(dict.fromkeys(one["library"] for one in every))
     asked = {"full": False, "only": None, "dtypes": ["float32", "bfloat16"], "libraries": names}
-    with recording(path, "verify", options=asked, environments=every) as record:
+    part = path.with_name(f"{path.name}.part")
+    with recording(part, "verify", options=asked, environments=every) as record:
         assert record is not None
         record.verification(Verification(outcomes, seconds))
+    part.replace(path)
 
 
 def _printed(outcome: Outcome) -> Outcome:
@@ -268,16 +282,30 @@ def _printed(outcome: Outcome) -> Outcome:
 
 
 def differences(before: Judged | None, now: Judged) -> list[str]:
-    """Return a line for each outcome with another verdict or other codes than before."""
-    old, new = ({_key(o): o for o in one.outcomes} if one else {} for one in (before, now))
+    """Return a line for each outcome with another verdict, other codes or texts than before.
+
+    Scores and durations are left out, because they differ between machines.
+    """
+    old, new = (
+        {_key(o): _printed(o) for o in one.outcomes} if one else {} for one in (before, now)
+    )
     lines = []
     for key in dict.fromkeys((*old, *new)):
-        was, here = (" ".join((o.verdict, *o.codes)) if (o := found.get(key)) else "absent"
-                     for found in (old, new))  # fmt: skip
-        if was != here:
-            why = f" ({new[key].reason})" if key in new and new[key].reason else ""
-            lines.append(f"{' '.join(filter(None, key))}: {here}{why}, was {was}")
+        was, here = old.get(key), new.get(key)
+        name = " ".join(filter(None, key))
+        if _verdict(was) != _verdict(here):
+            why = f" ({here.reason})" if here and here.reason else ""
+            lines.append(f"{name}: {_verdict(here)}{why}, was {_verdict(was)}")
+        elif was and here:
+            for text in _TEXTS:
+                then, today = getattr(was, text), getattr(here, text)
+                if then != today:
+                    lines.append(f"{name}: {_verdict(here)}; {text} {today!r}, was {then!r}")
     return lines
+
+
+def _verdict(outcome: Outcome | None) -> str:
+    return " ".join((outcome.verdict, *outcome.codes)) if outcome else "absent"
 
 
 def _key(outcome: Outcome) -> tuple[str, ...]:
@@ -297,8 +325,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help=help)
     help = "keep the environments in this folder (default: a temporary folder, removed row by row)"
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help=help)
-    help = "write nothing: list what differs from the report, and exit with 1 if anything does"
+    help = "leave the report: list what differs from it, and exit with 1 if anything does"
     parser.add_argument("--check", action="store_true", help=help)
+    help = "keep the rows judged in FILE, and do not judge those again that are in it"
+    parser.add_argument("--resume", type=Path, metavar="FILE", help=help)
     help = "the report to update (default docs/generated/libraries.ndjson)"
     parser.add_argument("--report", type=Path, default=REPORT, metavar="FILE", help=help)
     args = parser.parse_args()
@@ -320,30 +350,45 @@ def main() -> int:
         parser.error("uv makes the environments and is not installed: pip install uv")
     uv = [program, "--no-python-downloads"]
     os.environ.setdefault("UV_EXCLUDE_NEWER", manifest["common"]["exclude-newer"])
-    found, lock = read(args.report), threading.Lock()
-    failed, differing = 0, []
+    try:
+        found, done = read(args.report), read(args.resume) if args.resume else {}
+    except ValueError as error:
+        parser.error(str(error))
+    order, lock = [row.name for row in every], threading.Lock()
+    failed = differing = finished = 0
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run([*uv, "build", "--quiet", "-o", scratch, str(ROOT)], check=True)
         (wheel,) = Path(scratch).glob("*.whl")
 
         def one(row: Row) -> None:
-            nonlocal failed
-            folder = (args.keep or Path(scratch)).resolve() / row.name.replace(" ", "-")
-            judged = judge(row, folder, wheel, uv)
-            if args.keep is None:
-                shutil.rmtree(folder, ignore_errors=True)
+            nonlocal failed, differing, finished
+            judged = done.get(row.name)
+            if judged is None:
+                folder = (args.keep or Path(scratch)).resolve() / row.name.replace(" ", "-")
+                judged = judge(row, folder, wheel, uv)
+                if args.keep is None:
+                    shutil.rmtree(folder, ignore_errors=True)
             with lock:
+                before = found.get(row.name)
+                if before and "released" in before.environment:  # asked by tools/released.py
+                    judged.environment["released"] = before.environment["released"]
                 failed += any(not o.label for o in judged.outcomes)
+                if args.resume:
+                    done[row.name] = judged
+                    write(args.resume, done, order)
+                finished += 1
+                counted = f"{finished}/{len(chosen)} {row.name}: {judged.line}"
+                print(counted, file=sys.stderr, flush=True)
                 if args.check:
-                    differing.extend(differences(found.get(row.name), judged))
+                    lines = differences(before, judged)
+                    differing += len(lines)
+                    print("\n".join(lines), end="\n" if lines else "", flush=True)
                 else:
                     found[row.name] = judged
-                    write(args.report, found, [row.name for row in every])
-                print(f"{row.name}: {judged.line}", file=sys.stderr, flush=True)
+                    write(args.report, found, order)
 
         with ThreadPoolExecutor(args.jobs) as pool:
             list(pool.map(one, chosen))
-    print("\n".join(differing), end="\n" if differing else "")
     return int(bool(differing if args.check else failed))
 
 

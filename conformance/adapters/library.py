@@ -9,6 +9,8 @@ import fnmatch
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
+import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,6 +115,15 @@ class LibraryFunction:
     def label(self) -> str:
         """Return the name without the library."""
         return self.name.removeprefix(f"{self.library} ")
+
+    def make(self) -> Implementation:
+        """Build the function; weights that the library draws are the same in every process."""
+        random.seed(0)  # Keras takes its seeds from here
+        if importlib.util.find_spec("torch") is not None:
+            import torch
+
+            torch.manual_seed(0)
+        return self.build()
 
     def wanted(self, patterns: tuple[str, ...]) -> bool:
         """Return whether the name contains one of ``patterns``, or there are no patterns."""

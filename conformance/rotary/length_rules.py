@@ -64,10 +64,11 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         if hasattr(scaling, "short_factor") and end != start:
             yield Rule(
                 "scaling-parameter",
-                f"{name} changes the frequencies after length {end}, declared {start}",
+                f"{name} {_switch(start, end, lengths)}",
                 encoding,
                 lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
-                remedy=f"Compare the length of the call with {start}, not with {end}.",
+                remedy=f"Compare the length of the call with {start}: use short_factor up to it, "
+                "long_factor beyond.",
             )
     yield Rule(
         "scaling-missing",
@@ -120,6 +121,27 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         )
     if isinstance(scaling, pr.DynamicNTK):
         yield from _dynamic(encoding, factor, start, lengths)
+
+
+def _switch(start: int, end: int, lengths: list[int]) -> str:
+    """Return where the judged ``lengths`` show a change of frequencies, if it is after ``end``.
+
+    Calls of other lengths could change elsewhere: only two lengths that follow each other show
+    the number ``end``. Sequences of chunks, which give no lengths, show the direction alone.
+    """
+    below = max((n for n in lengths if n <= end), default=0)
+    above = min((n for n in lengths if n > end), default=0)
+    if not lengths:
+        early = f"has the frequencies of long calls in calls up to length {start} too"
+        late = f"keeps the frequencies of short calls in calls past length {start}"
+        return early if end < start else late
+    if not above:
+        return f"keeps the frequencies of short calls up to length {below}, declared {start}"
+    if not below:
+        return f"has the frequencies of long calls from length {above} on, declared {start + 1}"
+    if above == below + 1:
+        return f"changes the frequencies after length {end}, declared {start}"
+    return f"changes the frequencies between lengths {below} and {above}, declared after {start}"
 
 
 def _steps(encoding: Any, start: int) -> Iterator[Rule]:

@@ -185,6 +185,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         for axis, of_axis in (("head", "position-axis"), ("batch row", "row-offset")):
             if own not in _PARAMETERS and place.startswith(axis):
                 own = of_axis
+        if own == "row-offset" and place.startswith("token"):
+            own = "wrong-row"  # calls with positions of each row failed too, for the same tokens
         run.add(own, mistake.message, text, remedy=mistake.remedy, values={PLACED: place})
         return True
     if several:

@@ -256,7 +256,7 @@ def _judge_function(blank: Outcome, function: LibraryFunction, dtype: str) -> Re
     if function.expected is None:
         return blank.replace(verdict="gap", reason=f"no encoding describes it: {function.says}")
     try:
-        found = function.build()  # its encoding, if any, has the weights (T5's table)
+        found = function.make()  # its encoding, if any, has the weights (T5's table)
     except Exception as error:
         return blank.replace(verdict="undrivable", reason=f"cannot be built: {one_line(error)}")
     report = check(found, found.encoding or function.expected, dtype=dtype)

@@ -56,6 +56,7 @@ DAY = {
     "sin and cos are exchanged",
     "NaN in x becomes 0",
     "x is written over with the result",
+    "only the first 4 tokens are rotated",
 }
 
 

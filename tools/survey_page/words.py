@@ -125,6 +125,11 @@ def lines(subject: Function | Deviation) -> list[tuple[list[str], Outcome]]:
     return [(own, outcome) for _, _, own, outcome in found]
 
 
+def has_angles(found: list[tuple[list[str], Outcome]]) -> bool:
+    """Return whether any of the lines of a function has what is measured of angles alone."""
+    return any(o.precision or first_visible(o) != NONE for _, o in found)
+
+
 def addresses() -> dict[str, str]:
     """Return the project's addresses; none as long as it has no public one.
 

@@ -64,6 +64,9 @@ def functions() -> list[LibraryFunction]:
         _entry("RotaryEmbedding, yarn, truncate=False", layers,
                partial(_rotary, **_YARN, truncate=False),
                _HALF(base=150000.0, scaling=YaRN(32.0, 4096, truncate=False)), says="gpt-oss"),
+        _entry("RotaryEmbedding, yarn, truncate=True", layers,
+               partial(_rotary, **_YARN, truncate=True),
+               _HALF(base=150000.0, scaling=YaRN(32.0, 4096))),
         _entry("LlamaRotaryEmbedding, Llama 3.1", "models/llama/llama_rotary_embedding.py: "
                "LlamaRotaryEmbedding", partial(_rotary, _LLAMA, **_LLAMA3),
                _HALF(base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))),

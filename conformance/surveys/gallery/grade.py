@@ -48,7 +48,7 @@ def blank_of(name: str, reason: str = "") -> Outcome:
 
 def grade_function(function: LibraryFunction) -> Outcome:
     """Identify a function without its declaration, and grade the card."""
-    built = function.build()
+    built = function.make()
     declared: Any = function.expected if built.encoding is None else built.encoding
     undeclared = dataclasses.replace(built, encoding=None, name=function.name)
     begin = time.process_time()

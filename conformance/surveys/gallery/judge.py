@@ -30,7 +30,7 @@ def judge_function(function: LibraryFunction) -> Outcome:
     begin = time.process_time()
     blank = blank_of(function)
     try:
-        found = function.build()
+        found = function.make()
     except Exception as error:
         return blank.replace(reason=f"cannot be built: {type(error).__name__}: {error}")
     undeclared = dataclasses.replace(found, encoding=None, name=function.name)

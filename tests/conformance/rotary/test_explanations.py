@@ -1,5 +1,6 @@
 """What the report of a wrong rotation says, where another explanation is near."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -68,6 +69,38 @@ def test_the_length_that_a_rule_sees():
     assert [early.seen(n) for n in (1, 64)] == [2, 65]
     assert [late.seen(n) for n in (1, 64)] == [1, 63]
     assert [never.seen(n) for n in (1, 64)] == [0, 0]
+
+
+LONG = HALF.replace(scaling=pr.LongRoPE((1.0,) * 8, (4.0,) * 8, 4096, factor=32.0))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "words"),
+    [
+        ([4096, 4097, 131072, 131073], "changes the frequencies after length 131072"),
+        ([4096, 4097, 131072], "keeps the frequencies of short calls up to length 131072"),
+        ([32, 4095, 4096], "changes the frequencies between lengths 32 and 4095"),
+        ([4095, 4096], "has the frequencies of long calls from length 4095 on"),
+        ([], "keeps the frequencies of short calls in calls past length 4096"),
+        ([], "has the frequencies of long calls in calls up to length 4096 too"),
+    ],
+)
+def test_a_rule_names_judged_lengths_alone(lengths, words):
+    said = [rule.message for rule in length_rules(LONG, lengths) if rule.encoding is LONG]
+    assert f"LongRoPE {words}" in {message.partition(", declared")[0] for message in said}
+    named = {int(number) for message in said for number in re.findall(r"\d+", message)}
+    assert named <= {*lengths, 4096, 4097}
+
+
+def test_an_early_change_is_placed_between_two_judged_lengths():
+    def early(x, positions):
+        return LONG.apply(x, positions, seq_len=4097 if np.max(positions) >= 1000 else 4096)
+
+    (finding,) = check(early, LONG, "apply").findings
+    assert finding.message == (
+        "LongRoPE changes the frequencies between lengths 32 and 4095, declared after 4096"
+    )
+    assert "2048" not in finding.remedy
 
 
 def test_the_order_of_the_channels_of_a_result():

@@ -1,5 +1,7 @@
 """`posenc verify --library`: every function of a library, in any of its releases."""
 
+import random
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +11,7 @@ from posenc_ref.conformance import cli
 from posenc_ref.conformance.adapters.library import LibraryFunction
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.surveys import show, verify
+from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.verify import Options, Verification
 
 pytest.importorskip("torch", reason="libraries are judged through it")
@@ -38,6 +41,14 @@ def function(label, call=slopes, build=None, **more):
     made = build or (lambda: Implementation(call, "slopes", "numpy", num_heads=8))
     return LibraryFunction(f"onnx {label}", "onnx", "a.py: slopes", made,
                            **{"expected": ALiBi(8)} | more)  # fmt: skip
+
+
+def drawn():
+    """Deviate by weights that PyTorch and Keras draw when the function is built."""
+    import torch
+
+    wrong = slopes(8) * (2 + torch.rand(8).numpy() + random.random())
+    return Implementation(lambda num_heads: wrong[:num_heads], "slopes", "numpy", num_heads=8)
 
 
 FUNCTIONS = (
@@ -115,3 +126,10 @@ def test_the_command_names_the_libraries():
     result = CliRunner().invoke(cli.app, ["verify", "--library", "onxx"])
     assert result.exit_code == 2
     assert "--library must be one of transformers, x-transformers" in result.output
+
+
+def test_random_weights_are_the_same_in_every_run():
+    """The pages quote numbers of these functions, and a nightly run makes them again."""
+    one, blank = function("random", build=drawn), Outcome("library", "onnx")
+    first, again = (verify._judge_function(blank, one, "float32") for _ in range(2))
+    assert first.accuracy.worst == again.accuracy.worst
