@@ -144,7 +144,7 @@ def _appended(x: np.ndarray, rows: slice) -> np.ndarray:
 
 def _lower(x: np.ndarray) -> np.ndarray:
     """Return where a column is at most the number of the row."""
-    return np.asarray(np.tri(*x.shape, dtype=bool))
+    return np.asarray(np.tri(*x.shape) == 1)
 
 
 def _pick(x: np.ndarray, columns: int, index: Function) -> np.ndarray:

@@ -9,6 +9,8 @@ import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 
+_EXCHANGED = "the factors of short and of long contexts are exchanged"
+
 
 def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
     """Return the factors on cos and sin that known mistakes give, by message."""
@@ -27,15 +29,23 @@ def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
         found |= {text: float(v) for text, v in formula(scaling).items()}
     if isinstance(given := getattr(scaling, "attention_factor", None), tuple):
         other = scaling.replace(attention_factor=given[::-1])
-        text = "the factors of short and of long contexts are exchanged"
-        found[text] = encoding.replace(scaling=other).attention_factor(length)
+        found[_EXCHANGED] = encoding.replace(scaling=other).attention_factor(length)
     return {text: v for text, v in found.items() if abs(v - m) > FACTOR_SLACK * abs(m)}
 
 
-def named(encoding: Rotary, factor: float, length: int | None = None) -> str:
-    """Return the messages of the known mistakes that give this factor, joined; maybe empty."""
+def named(
+    encoding: Rotary, factor: float, length: int | None = None, *, others: bool = False
+) -> str:
+    """Return the messages of the known mistakes that give this factor, joined; maybe empty.
+
+    ``others`` says that the factor is right at other lengths.
+    """
     every = factors(encoding, length).items()
     said = [text for text, value in every if abs(factor - value) <= FACTOR_SLACK * abs(value)]
+    if others and _EXCHANGED in said:
+        long = (length or 0) > encoding.scaling.original_max_position  # type: ignore[attr-defined]
+        kinds = ("short", "long") if long else ("long", "short")
+        said[said.index(_EXCHANGED)] = "the factor of {} contexts is used in {} ones".format(*kinds)
     return "; or ".join(said[:2])
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from posenc_ref import (
     ConvPositions,
+    DynamicNTK,
+    GivenFrequencies,
     Learned,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
     MRoPEPositions,
     RoPE,
     Sinusoidal2D,
@@ -201,5 +206,79 @@ CASES = {
 @pytest.mark.parametrize("name", by_day(CASES, ("sign of dy", "longest")))
 def test_first_finding_names_the_cause(name):
     fn, encoding, surface, words = CASES[name]
+    report = check(fn, encoding, surface)
+    assert words in report.findings[0].message, str(report)
+
+
+DYNAMIC = RoPE(32, layout="half", scaling=DynamicNTK(4.0, 64))
+BLENDED = RoPE(64, layout="half", base=500000.0, scaling=Llama3Scaling(4.0, 1.0, 4.0, 2048))
+GIVEN = RoPE(8, layout="half", scaling=GivenFrequencies((0.01, 0.9, 0.3, 0.002)))
+FACTORS = LongRoPE((1.0,) * 16, (2.0,) * 16, 128, attention_factor=(1.1, 1.3))
+
+
+def kept_frequencies():
+    longest = 0
+
+    def apply(x, positions):
+        nonlocal longest
+        p = np.asarray(positions)
+        longest = max(longest, int(p.max(initial=-1)) + 1)
+        return np.asarray(DYNAMIC.apply(x, p, seq_len=longest))
+
+    return apply
+
+
+def own_lengths(x, positions):
+    p = np.asarray(positions)
+    if p.ndim == 1 or not p.size:
+        return np.asarray(DYNAMIC.apply(x, p))
+    return np.concatenate([np.asarray(DYNAMIC.apply(x[[b]], p[[b]])) for b in range(len(p))])
+
+
+def geometric():
+    plain, slow = (
+        np.asarray(BLENDED.replace(scaling=scaling).frequencies())
+        for scaling in (None, LinearScaling(4.0))
+    )
+    t = np.clip((2048 * plain / (2 * np.pi) - 1) / 3, 0, 1)
+    return slow ** (1 - t) * plain**t
+
+
+def rounded_alpha(n):
+    alpha = np.floor(4 * max(n, 64) / 64 - 3)
+    return (10000.0 * alpha ** (32 / 30)) ** (-np.arange(16) / 16)
+
+
+def short_factor(n):
+    long = RoPE(32, layout="half", scaling=FACTORS)
+    return np.asarray(long.frequencies(n)), np.float64(1.1)
+
+
+def from_smallest(x, offset):
+    start = np.broadcast_to(np.asarray(offset), len(x))
+    p = (start - start.min())[:, None] + np.arange(x.shape[2])
+    return turned(x, p[:, None, :, None] * ROPE.frequencies())
+
+
+OF_LENGTH = {
+    "kept": (kept_frequencies(), DYNAMIC, "apply", "the frequencies of a longer call are kept"),
+    "rows": (own_lengths, DYNAMIC, "apply", "has the frequencies of its own length"),
+    "blend": (geometric, BLENDED, "frequencies", "the blend is geometric"),
+    "sorted": (
+        lambda: np.sort(GIVEN.frequencies()), GIVEN, "frequencies",
+        "the declared ones in another order",
+    ),
+    "alpha": (rounded_alpha, DYNAMIC, "frequencies", "rounded to a whole number"),
+    "factor": (
+        short_factor, RoPE(32, layout="half", scaling=FACTORS), "frequencies",
+        "the factor of short contexts is used in long ones",
+    ),
+    "smallest": (from_smallest, ROPE, "apply_offset", "offset[b] - min(offset)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", by_day(OF_LENGTH, ("sorted", "alpha")))
+def test_first_finding_on_lengths_names_the_cause(name):
+    fn, encoding, surface, words = OF_LENGTH[name]
     report = check(fn, encoding, surface)
     assert words in report.findings[0].message, str(report)
