@@ -23,6 +23,7 @@ from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conv_positions import erf
 
 from .function import Arguments, Plain, written
+from .kept_context import kept_context
 
 #: (B, S): shorter and longer than kernels, more rows than other calls.
 SEQUENCES = ((2, 9), (1, 4), (3, 16), (2, 33), (1, 150), (5, 12), (1, 300))
@@ -84,6 +85,8 @@ def _mistakes(e: ConvPositions) -> Iterator[Mistake]:
             return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
         yield written(code, message, values, remedy)
+    if e.num_axes == 1 and len(e.weights) == 1 and e.stride == 1:
+        yield from kept_context(e)
 
 
 def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarray:

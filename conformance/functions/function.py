@@ -83,6 +83,7 @@ class PlainCall:
     row: Plain
     encoding: Any
     arguments: tuple[Any, ...]
+    before: tuple[tuple[Any, ...], ...] = ()  #: the arguments of the calls before, in order
 
     def truth(self, value: np.ndarray) -> Truth:
         """Return ``value`` with the tolerance of this call."""

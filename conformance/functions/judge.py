@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -71,13 +72,15 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str, str]] = []
-    limits = len(run.report.limits)
+    limits, made = len(run.report.limits), list[tuple[Any, ...]]()
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
             arguments = row.within(arguments, run.settings.max_position)
         expected = np.asarray(own(*arguments))
-        call, where = PlainCall(row, run.encoding, arguments), _shown(run, probe.name, arguments)
+        call = PlainCall(row, run.encoding, arguments, tuple(made))
+        where = _shown(run, probe.name, arguments)
+        made.append(arguments)
         try:
             actual = _called(run.driver, call, expected.shape)
         except Refused as error:
@@ -181,10 +184,11 @@ def _state(run: Run, seen: list[JudgedCall]) -> None:
             state.same_again(run, again, one.actual, one.case)
         except (Refused, Malformed) as error:
             run.add("state", "a repeated call fails after other calls", f"{one.case}: {error}")
-    first, last = seen[0].facts.arguments, seen[-1].facts.arguments
+    first, last = _told_apart(seen)
     if run.driver.names == _ROTATED:
         first, last = run.driver.arguments(*first), run.driver.arguments(*last)
-    state.kept_result(run, *(lambda a=a: _listed(run.driver.call(*a)) for a in (first, last)))
+    with suppress(Refused):  # numbers of the opposite sign
+        state.kept_result(run, *(lambda a=a: _listed(run.driver.call(*a)) for a in (first, last)))
     if run.driver.factory is None or run.report.codes:
         return
     for one in failed(run, seen):
@@ -195,6 +199,24 @@ def _state(run: Run, seen: list[JudgedCall]) -> None:
         if fits(run, replace(one, actual=clean), one.truth):
             run.add("state", f"{one.case} is right on a fresh instance only", "a fresh instance")
             return
+
+
+def _told_apart(seen: list[JudgedCall]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the arguments of two calls with different results of one shape, if there are such.
+
+    A buffer that is kept for each shape is overwritten by such a call only.
+    """
+    for n, one in enumerate(seen):
+        for other in seen[n + 1 :]:
+            if one.actual.shape == other.actual.shape and not np.array_equal(
+                one.actual, other.actual
+            ):
+                return one.facts.arguments, other.facts.arguments
+    first = seen[0].facts.arguments
+    for n, a in enumerate(first):
+        if isinstance(a, np.ndarray) and a.dtype.kind == "f":
+            return first, (*first[:n], -a, *first[n + 1 :])
+    return first, seen[-1].facts.arguments
 
 
 def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]) -> None:

@@ -32,6 +32,12 @@ def _over_rows(mask: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
 
 
+def since_masked(mask: np.ndarray) -> np.ndarray:
+    """Return for every token the number of tokens between it and the last masked one before."""
+    at = _over_rows(mask)
+    return np.asarray(at - 1 - np.maximum.accumulate(np.where(mask == 0, at, -1), axis=-1))
+
+
 #: What is right in every row of a mask.
 _REAL = (
     "Number the real tokens of each row 0, 1, 2, ...: cumsum(attention_mask, axis=-1) - 1, whether "
@@ -66,6 +72,8 @@ def mask_mistakes(encoding: Any) -> Iterator[Mistake]:
          "then the others get the last number",
          lambda mask: np.minimum(_over_rows(mask), mask.sum(axis=-1, keepdims=True) - 1),
          f"{_REAL}."),
+        ("padding", "the count starts again at 0 after a masked token, as if a new document began",
+         since_masked, f"{_REAL}. A masked token between real ones does not end the count."),
         ("padding", "tokens are counted from the end of the row",
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
          f"{_REAL}. The first real token has position 0."),

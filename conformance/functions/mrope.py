@@ -81,6 +81,20 @@ def grid_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(place=_changed(lambda grid, item: line(grid, item) if item.before else grid))),
         (GRID, "columns are counted before rows: tokens are taken to be in column-major order",
          make(place=_changed(columns_first))),
+        *(
+            (GRID, f"{words}, in grids that are not square", make(place=_changed(
+                lambda grid, item, of=of: grid if item.size[1] == item.size[2] else of(grid, item)
+            )), "Number the tokens row by row in every grid: token n of a frame has row n // width "
+             "and column n % width.")
+            for words, of in (
+                ("columns are counted before rows: tokens are taken to be in column-major order",
+                 columns_first),
+                ("height and width are exchanged before the rows and columns are counted",
+                 lambda grid, item: right.place(
+                     np.zeros((3, 1)), replace(item, size=(item.size[0], *item.size[:0:-1])))),
+                ("height and width are exchanged", lambda grid, item: grid[[0, 2, 1]]),
+            )
+        ),
         (GRID, "rows and columns count tokens, but all frames have the same time",
          make(place=_at_times(lambda k, item: 0 * k))),
         (GRID, "frames of a video are numbered one by one: each starts after the one before",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from . import crossed, variables
 from .function import Arguments, Plain, several, written
-from .masks import mask_mistakes, masks
+from .masks import mask_mistakes, masks, since_masked
 
 #: The function may refuse longer sequences.
 _SHORT = 128
@@ -192,6 +193,12 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
         ),
         ("shard-offset", "every rank has the positions of rank 0",
          halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1), _SHARDS),
+        *(
+            ("shard-offset", f"chunks start as if all sequences had the length of the {which}",
+             partial(_chunks_of, which=of), f"{_SHARDS} The length is that of the sequence itself.")
+            for which, of in (("first", lambda n: n[0]), ("last", lambda n: n[-1]),
+                              ("longest", np.max), ("shortest", np.min))
+        ),
         ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a),
          "Subtract the start of each token's document from its index in the batch."),
         ("packing", "the whole packed batch is split among ranks, not each document",
@@ -199,6 +206,14 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
              pr.shard_indices([0, int(bounds[-1])], size, rank)
          ], _SHARDS),
     )  # fmt: skip
+
+
+def _chunks_of(bounds: Any, size: int, rank: int, which: Any) -> np.ndarray:
+    """Return the positions of a rank whose chunks start by the length of one of the sequences."""
+    lengths = np.diff(bounds)
+    chunk = int(which(lengths)) // (2 * size)
+    starts = chunk * np.array([[rank], [2 * size - 1 - rank]])
+    return np.concatenate([(starts + np.arange(int(n) // (2 * size))).ravel() for n in lengths])
 
 
 def _descending(*turned: bool) -> Any:
@@ -316,6 +331,10 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
          + padding - offset, rows),
         ("padding", "real tokens are counted on through all rows of the batch, not in each row",
          lambda ids: np.cumsum(real(ids)).reshape(ids.shape) * real(ids) + padding - offset, rows),
+        ("padding", "the count starts again after a padding token between real ones, as if a new "
+         "document began", lambda ids: np.where(
+             real(ids) == 1, since_masked(real(ids)) + padding + 1, padding) - offset,
+         f"{rows} A padding token between real ones does not end the count."),
         ("padding", "padding tokens do not get the padding row",
          lambda ids: np.where(real(ids) == 1, own(ids), 0), rows),
         ("table-offset", "the first token that is not padding gets the padding row",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
          "an offset and its opposite share an index: absolute values are taken",
          of(lambda dy, dx, h, w: np.abs(dy) * w + np.abs(dx)),
          "Use dy + h - 1 and dx + w - 1, not absolute values: the sign tells left from right."),
+        *_without_sign(of),
         collision("dy is multiplied by 2h - 1, the number of its own values",
                   lambda dy, dx, h, w: (dy + h - 1) * (2 * h - 1) + dx + w - 1),
         collision("dy is multiplied by w", lambda dy, dx, h, w: (dy + h - 1) * w + dx + w - 1),
@@ -80,6 +82,34 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("relative-absolute", "the index depends on the query only, not on the key",
          of(lambda dy, dx, h, w: np.indices(dy.shape)[0])),
     )  # fmt: skip
+
+
+def _without_sign(of: Callable[[Function], Function]) -> Iterator[tuple[Any, ...]]:
+    """Yield indices that lose the sign of the offset on one axis."""
+    for axis, name in enumerate(("dy", "dx")):
+        places = ("above and below", "left and right of")[axis]
+        for words, change in (
+            (f"keys {places} the query share an index: {name} is taken without its sign", np.abs),
+            (f"a negative {name} is taken as 0", partial(np.maximum, 0)),
+            (f"a positive {name} is taken as 0", partial(np.minimum, 0)),
+        ):
+
+            def index(
+                dy: np.ndarray, dx: np.ndarray, h: int, w: int, axis: int = axis, of: Any = change
+            ) -> np.ndarray:
+                d = [dy, dx]
+                d[axis] = of(d[axis])
+                return np.asarray((d[0] + h - 1) * (2 * w - 1) + d[1] + w - 1)
+
+            yield (
+                "relative-symmetric",
+                words,
+                of(index),
+                (
+                    f"Use {name} + {'hw'[axis]} - 1 with the sign of {name}: it tells the keys "
+                    f"{places} the query apart."
+                ),
+            )
 
 
 def _by_columns(window: tuple[int, int]) -> np.ndarray:
@@ -110,6 +140,11 @@ def _appended(x: np.ndarray, rows: slice) -> np.ndarray:
     q, k = x.shape
     padded = np.concatenate([x, np.zeros((q, 1))], axis=1).reshape(k + 1, q)
     return np.asarray(padded[rows].reshape(q, k))
+
+
+def _lower(x: np.ndarray) -> np.ndarray:
+    """Return where a column is at most the number of the row."""
+    return np.asarray(np.tri(*x.shape) == 1)
 
 
 def _pick(x: np.ndarray, columns: int, index: Function) -> np.ndarray:
@@ -158,6 +193,17 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
          _or_0(lambda i, j, q, k: q - 2 - i + j)),
         ("rows are shifted by i, not by Q - 1 - i, and end with zeros",
          _or_0(lambda i, j, q, k: i + j)),
+        ("only columns 0 .. i of row i are filled, as without memory: later visible keys get 0",
+         lambda x: np.where(_lower(x), pr.relative_shift(x), 0.0)),
+        ("only columns 0 .. i of row i are shifted, as without memory: the others stay as they are",
+         lambda x: np.where(_lower(x), pr.relative_shift(x), x)),
+        ("only the first Q columns are filled: later keys get 0",
+         lambda x: np.where(np.arange(x.shape[1]) < len(x), pr.relative_shift(x), 0.0)),
+        ("the keys of the memory, the first K - Q columns, get 0",
+         lambda x: np.where(np.arange(x.shape[1]) < x.shape[1] - len(x), 0.0,
+                            pr.relative_shift(x))),
+        ("the offset is taken without its sign: keys after position i get the score of the keys "
+         "as far before it", _taken(lambda i, j, q, k: q - 1 - abs(i - j))),
         ("query i has position i: the keys of the memory are not counted",
          _taken(lambda i, j, q, k: k - 1 - i + j)),
     ):  # fmt: skip
@@ -198,6 +244,33 @@ def _relative_to_absolute(
     return np.asarray(wide[:n, first(n) : first(n) + n])
 
 
+def _skewed(q: np.ndarray, rel: np.ndarray, *, right: bool, rows: slice, last: bool) -> np.ndarray:
+    """Return S columns of the scores with a column of zeros, reshaped to (2S, S), less one row."""
+    n = len(q)
+    padded = np.pad(q @ rel.T, ((0, 0), (0, 1) if right else (1, 0))).reshape(2 * n, n)
+    kept = padded[rows].reshape(n, 2 * n - 1)
+    return np.asarray(kept[:, n - 1 :] if last else kept[:, :n])
+
+
+def _skews() -> Iterator[tuple[Any, ...]]:
+    """Yield scores that are padded, reshaped to (2S, S) and cut in another way than declared."""
+    remedy = (
+        "Put the column of zeros in front of the 2S - 1 columns, reshape to (2S, S), drop the "
+        "first row, reshape to (S, 2S - 1) and keep the first S columns."
+    )
+    for right, dropped, last in product((False, True), ("first", "last"), (False, True)):
+        if (right, dropped, last) == (False, "first", False):
+            continue
+        said = [
+            "the column of zeros is appended, not put in front" * right,
+            "the last row of the reshaped scores is dropped, not the first" * (dropped == "last"),
+            "the last S columns are kept, not the first" * last,
+        ]
+        rows = slice(1, None) if dropped == "first" else slice(None, -1)
+        of = partial(_skewed, right=right, rows=rows, last=last)
+        yield "relative-shift", "; ".join(filter(None, said)), of, remedy
+
+
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
     right = "Take row S - 1 - i + j of rel as the relative vector of query i and key j."
     return several(
@@ -215,6 +288,11 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
          "the shift for causal attention is used: later keys get scores of the next query",
          lambda q, rel: _trick(q @ rel[: len(q)].T, slice(1, None)),
          "Keys after the query need the rows of negative offsets: 2S - 1 of them."),
+        ("relative-shift", "only keys up to the query get scores: later keys get 0",
+         lambda q, rel: np.tril(pr.relative_scores(q, rel)), right),
+        ("relative-shift", "only keys after the query get scores: those up to it get 0",
+         lambda q, rel: np.triu(pr.relative_scores(q, rel), 1), right),
+        *_skews(),
         ("relative-shift", "rel is read in the reverse order",
          _by_row(lambda i, j, n: n - 1 + i - j), right),
         ("relative-shift", "rel is read one row too late",

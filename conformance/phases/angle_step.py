@@ -22,6 +22,8 @@ STEPS = {
     **{f"1/{n} rad": 1.0 / n for n in (100, 1000, 10000, 100000)},
     "1 degree": np.pi / 180,
 }
+#: Tables of as many angles or more are not measured.
+_MOST_STEPS = 2**17
 #: The largest error of interpolated values: roundings of float32.
 _INTERPOLATED = 64 * ROUNDOFF["float32"]
 WAYS = {"to the nearest step": np.rint, "down": np.floor, "towards 0": np.trunc}
@@ -122,7 +124,7 @@ def angle_step(run: Run, tables: Tables, declared: Declaration) -> tuple[str, st
     angle = (at + declared.origin)[:, None] * declared.frequencies
     seen = np.arctan2(sin, cos)
     slack = run.budget * (ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * np.abs(angle))
-    for name, step in STEPS.items():
+    for name, step in {**STEPS, **_measured_step(seen, run)}.items():
         for how, of in WAYS.items():
             misfit = np.abs(wrap(seen - of(angle / step) * step))
             # An angle at the edge of a step may be rounded to either side.
@@ -132,6 +134,19 @@ def angle_step(run: Run, tables: Tables, declared: Declaration) -> tuple[str, st
                 text = f"angles are rounded {how}, in steps of {name}, without interpolation"
                 return text, f"angles at {at.size} positions; off by up to {off:.3g} rad"
     return None
+
+
+def _measured_step(seen: np.ndarray, run: Run) -> dict[str, float]:
+    """Return the largest part of a turn of which all angles are multiples, by its name."""
+    angles = np.unique(seen[np.isfinite(seen)])
+    tolerance = 16 * ROUNDOFF[run.coarse] / (2 * np.pi)
+    # A finer step could not be told from none.
+    n = np.arange(8, min(_MOST_STEPS, int(0.05 / tolerance)))
+    for a in angles / (2 * np.pi):
+        n = n[np.abs(n * a - np.rint(n * a)) <= n * tolerance]
+    if not n.size:
+        return {}
+    return {f"2 pi/{n[0]}, as in a table of {n[0]} angles": 2 * np.pi / n[0]}
 
 
 def other_pairs(seen: np.ndarray, exact: np.ndarray, slack: np.ndarray) -> Found | None:

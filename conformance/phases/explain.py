@@ -390,6 +390,9 @@ def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> Fre
         f"pair {k} has {shown(measured[k], sigma[k])}, declared {target[k]:.6g}" for k in wrong[:4]
     )
     text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(pairs)}"
+    if agree(np.sort(measured), np.sort(target), sigma.max(keepdims=True)).all():
+        order = "descending" if (np.diff(measured) <= 0).all() else "another"
+        text = f"the frequencies are the declared ones in {order} order: {text}"
     remedy = f"Correct the frequencies of pairs {ranges(wrong.tolist())}"
     remedy += "; those of the others are right." if wrong.size < target.size else "."
     return FrequencyMistake("frequency-spacing", text, measured, remedy=remedy)

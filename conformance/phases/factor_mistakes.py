@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 
-_NONE: Mapping[Any, float] = MappingProxyType({})
+_EXCHANGED = "the factors of short and of long contexts are exchanged"
 
 
 def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
@@ -30,35 +28,24 @@ def factors(encoding: Rotary, length: int | None = None) -> dict[str, float]:
         formula = _yarn if isinstance(scaling, pr.YaRN) else _longrope
         found |= {text: float(v) for text, v in formula(scaling).items()}
     if isinstance(given := getattr(scaling, "attention_factor", None), tuple):
-        which, other = _other(given, m)
-        found[f"the factor of {which} contexts is used"] = other
+        other = scaling.replace(attention_factor=given[::-1])
+        found[_EXCHANGED] = encoding.replace(scaling=other).attention_factor(length)
     return {text: v for text, v in found.items() if abs(v - m) > FACTOR_SLACK * abs(m)}
 
 
-def _other(given: tuple[float, float], m: float) -> tuple[str, float]:
-    """Return of which contexts the other factor than ``m`` is, and that factor."""
-    return ("long", given[1]) if m == given[0] else ("short", given[0])
-
-
 def named(
-    encoding: Rotary, factor: float, length: int | None = None, seen: Mapping[Any, float] = _NONE
+    encoding: Rotary, factor: float, length: int | None = None, *, others: bool = False
 ) -> str:
     """Return the messages of the known mistakes that give this factor, joined; maybe empty.
 
-    ``seen`` has the factor of every length that was measured.
+    ``others`` says that the factor is right at other lengths.
     """
-    given = getattr(getattr(encoding, "scaling", None), "attention_factor", None)
-    declared = {n: encoding.attention_factor(n) for n in seen}
-    if (
-        isinstance(given, tuple)
-        and set(declared.values()) == set(given)
-        and all(
-            abs(seen[n] - _other(given, m)[1]) <= FACTOR_SLACK * abs(m) for n, m in declared.items()
-        )
-    ):
-        return "the factors of short and of long contexts are exchanged"
     every = factors(encoding, length).items()
     said = [text for text, value in every if abs(factor - value) <= FACTOR_SLACK * abs(value)]
+    if others and _EXCHANGED in said:
+        long = (length or 0) > encoding.scaling.original_max_position  # type: ignore[attr-defined]
+        kinds = ("short", "long") if long else ("long", "short")
+        said[said.index(_EXCHANGED)] = "the factor of {} contexts is used in {} ones".format(*kinds)
     return "; or ".join(said[:2])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
@@ -15,6 +17,8 @@ from .measure import Tables
 
 #: What to do about positions that are too large.
 _SUPPORT = "use the position itself, or raise an error past the last supported one."
+#: How many of the farthest positions are compared with those of two tables.
+_FAR = 12
 #: What to do about a wrong range reduction.
 REDUCTION = (
     "Use cos and sin that hold for every angle, or reduce the angle modulo 2 pi first, with pi in "
@@ -179,6 +183,44 @@ def far_positions(run: Run, tables: Tables, declared: Declaration) -> None:
                 where = f"position {first} has the angles of position {used[at == first][0]}"
                 run.add("position-range", f"positions {what}", where, remedy=mend)
                 return
+    if found := _split(run, tables, declared, at):
+        size, low, high = found
+        text = f"{high} + p % {low}" if high else f"p % {low}"
+        run.add(
+            "position-range",
+            f"positions p from {size} on are used as {text}: consistent with two tables, of which "
+            f"that of the high parts p // {low} ends at {size // low - 1}",
+            f"positions on both sides of {size}; position {first} has wrong angles",
+            remedy=f"Extend the table of the high parts past {size // low - 1}, or raise an error "
+            "past its end.",
+        )
+
+
+def _split(
+    run: Run, tables: Tables, declared: Declaration, at: np.ndarray
+) -> tuple[int, int, int] | None:
+    """Return (size, low, high): positions p from size on are used as high + p % low, or None."""
+
+    def meets(at: np.ndarray, size: int, low: int, high: int) -> bool:
+        cos, sin = unit_size(tables, at, declared)
+        used = np.where(at < size, at, high + at % low)
+        angle = (used + declared.origin)[:, None] * declared.frequencies
+        return bool(np.abs(cos + 1j * sin - np.exp(1j * angle)).max() < 0.25)
+
+    at = at[-_FAR:]
+    for power in range(8, 21):
+        size = 2**power
+        more = size + 2 ** np.arange(3, power) + 1
+        every = np.unique(np.r_[at, size - 1, more])
+        every = every[every <= run.ledger.highest]
+        if size > run.ledger.highest or not meets(every[every < size][-1:], size, 1, 0):
+            continue
+        for bits, last in product(range(3, power), (True, False)):
+            low = 2**bits
+            high = size - low if last else 0
+            if meets(every, size, low, high):
+                return size, low, high
+    return None
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:

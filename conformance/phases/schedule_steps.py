@@ -28,7 +28,7 @@ def step_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
         return
     run = lambda steps: formula(encoding, scaling, steps)  # noqa: E731
     for code, message, _, change in changes(plain_steps(run)):
-        if change in _SHAPES:
+        if change in _SHAPES and not (change in _OF_YARN and isinstance(scaling, pr.Llama3Scaling)):
             continue
         predicted = np.asarray(computed(run, change), np.float64)
         if predicted.shape == (encoding.rotary_dim // 2,) and np.isfinite(predicted).all():  # type: ignore[operator]
@@ -209,6 +209,11 @@ _FORMS: tuple[tuple[type, Formula], ...] = (
     (pr.NTKByParts, _by_parts),
     (pr.SuNTK, _su),
 )
+#: Changes of the blend that :mod:`.formula_mistakes` has for YaRN only.
+_OF_YARN = {
+    ("the blend", "is of wavelengths, not of frequencies"),
+    ("the blend", "is geometric"),
+}
 #: Changes that :mod:`.formula_mistakes` has, with other words.
 _SHAPES = {
     ("2 pi in the ramp", "is left out"),

@@ -12,7 +12,7 @@ from posenc_ref.accuracy import FACTOR_SLACK, Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.apply import apply_truth, joined
 from posenc_ref.conformance.phases.declaration import formula
 from posenc_ref.conformance.phases.factor_mistakes import named
 from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
@@ -43,7 +43,9 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         return run.fits(y, apply_truth(encoding, x, positions, lengths))
 
     if not any(case(n) in failed for n in lengths):
-        return not _rows_differ(run, access, lengths[-1]) and _whose(run, encoding, sorted(failed))
+        if _rows_differ(run, access, lengths[-1]):
+            return False
+        return _own_lengths(run, access, lengths[-1]) or _whose(run, encoding, sorted(failed))
     first = next((n for n in lengths if case(n) in failed), lengths[0])
     if _of_tokens(run, access, encoding, list(seen), fits):
         return True
@@ -112,7 +114,7 @@ def _factor_by_length(
     off = [n for n, r in ratios.items() if abs(r - 1) > FACTOR_SLACK]
     if not off:
         return False
-    known = named(encoding, m[off[0]], off[0], m)
+    known = named(encoding, m[off[0]], off[0], others=len(off) < len(ratios))
     run.add(
         "attention-factor",
         f"cos and sin are multiplied by {m[off[0]]:.6g} in calls of length {off[0]}, declared "
@@ -139,6 +141,27 @@ def _rows_differ(run: Run, access: Access, length: int) -> bool:
     except (Refused, Malformed):
         return False
     return not run.fits(y, apply_truth(run.encoding, x, positions))
+
+
+def _own_lengths(run: Run, access: Access, length: int) -> bool:
+    """Report that every row of a call has the frequencies of its own length, if it has."""
+    rows = np.array([[5, 0, 11, 2, 3], [5, 0, 11, 2, length - 1], [1, 9, 0, 4, length // 2]])
+    x = run.random((3, 2, 5, access.dim), 17)
+    try:
+        y = run.driver.apply(x, rows)
+    except (Refused, Malformed):
+        return False
+    own = [apply_truth(run.encoding, x[[b]], p[None]) for b, p in enumerate(rows)]
+    if access.mode != "any" or not run.fits(y, joined(own, axis=0)):
+        return False
+    run.add(
+        "scaling-formula",
+        "every row of a batch has the frequencies of its own length, its largest position plus 1, "
+        "not those of the longest row",
+        f"a call of three rows, of lengths {', '.join(str(p.max() + 1) for p in rows)}",
+        remedy="Take the largest position of the whole call, plus one, for the length.",
+    )
+    return True
 
 
 def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:

@@ -261,7 +261,9 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     """Judge repeated calls, calls of equal length at other positions, and a kept result."""
     driver, dim = run.driver, access.dim
     what = f"positions 0..{SHORT[-1]}"
-    state.replay(run, lambda: driver.apply(x, SHORT), first, what)
+    again = driver.apply(x, SHORT)
+    if not judge_length.kept_lengths(run, x, SHORT, (first, again)):
+        state.same_again(run, again, first, what)
     one, two = driver.arguments(x, SHORT), driver.arguments(-x, SHORT)
     state.kept_result(run, lambda: driver.call(*one), lambda: driver.call(*two))
     if run.encoding is not None and run.encoding.num_axes > 1:

@@ -84,7 +84,7 @@ def _wrong_factor(run: Run, encoding: Rotary, wrong: dict[int | None, float], le
     if n is not None and len(wrong) < lengths:
         some = list(wrong)
         where = f"; wrong at lengths {', '.join(map(str, some[:6]))}, right at the others"
-    known = factor_mistakes.named(encoding, factor, n, wrong if len(wrong) == lengths else {})
+    known = factor_mistakes.named(encoding, factor, n, others=len(wrong) < lengths)
     run.add(
         "attention-factor",
         f"the factor{at} is {factor:.9g}, declared {m:.9g}{f': {known}' if known else ''}{where}",

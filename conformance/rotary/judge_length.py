@@ -9,6 +9,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.schedule_mistakes import trained_field
 
 #: The start of the names of cases whose largest position is in an unusual token, row or axis.
@@ -105,6 +106,31 @@ def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarr
                 "the same call was right before",
             )
             return
+
+
+def kept_lengths(
+    run: Run, x: np.ndarray, positions: np.ndarray, results: tuple[np.ndarray, np.ndarray]
+) -> bool:
+    """Report that a repeated call has the frequencies of a longer one; return whether it has."""
+    encoding, (first, again) = run.encoding, results
+    if encoding is None or not encoding.depends_on_length or np.array_equal(first, again):
+        return False
+    if not run.fits(first, apply_truth(encoding, x, positions)):
+        return False
+    longest = run.ledger.highest + 1
+    for length in (longest, *lengths_of(encoding)):
+        if run.fits(again, at_length(encoding, x, positions, length)):
+            run.count("state")
+            run.add(
+                "state",
+                "the frequencies of a longer call are kept: a short call after it does not get its "
+                "own",
+                f"positions {positions[0]}..{positions[-1]}, right at first, and repeated after "
+                f"longer calls: the frequencies of length {length}",
+                remedy="Choose the frequencies anew in every call, by its own length.",
+            )
+            return True
+    return False
 
 
 def case(length: int) -> str:

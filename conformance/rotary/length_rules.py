@@ -173,6 +173,10 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
         powers.append((text, head / (head - 2)))
     for what, alpha in (
         (right, lambda n: factor * n / start - (factor - 1)),
+        *(
+            (f"{right}, rounded {words}", lambda n, of=of: of(factor * n / start - (factor - 1)))
+            for words, of in (("to a whole number", np.rint), ("down", np.floor), ("up", np.ceil))
+        ),
         (f"L / {start} - (factor - 1)", lambda n: n / start - (factor - 1)),
         (f"L / {start}", lambda n: n / start),
         (f"factor * L / {start}", lambda n: factor * n / start),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -77,6 +77,8 @@ class InTurn(Offset):
     index: int
     sequence: tuple[Call, ...]
     earlier_sequences: tuple[Call, ...] = ()  #: the calls of the run before this sequence
+    #: All calls of the sequence, this one and later ones included.
+    every: list[InTurn] = field(default_factory=list, repr=False, compare=False)
 
     def before(self, *, whole: bool) -> tuple[Call, ...]:
         """Return the calls up to this one, of the sequence or of the ``whole`` run."""
@@ -162,11 +164,12 @@ def _ask(run: Run, encoding: Rotary, made: list[Call], probe: Probe) -> list[Jud
     """
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
-    inputs = []
+    inputs = list[InTurn]()
     for i, (size, start) in enumerate(calls):
         at = i if name == "one position, other x" else first[size, start]
         x = run.random((*size, encoding.head_dim), sum(size) + at)
-        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls, tuple(made)))
+        at_start = np.full(size[0], start)
+        inputs.append(InTurn(encoding, x, at_start, i, calls, tuple(made), inputs))
     made += calls
     outputs = _called(run, inputs)
     seen = []
@@ -268,6 +271,7 @@ def _state_mistakes() -> Iterator[Mistake]:
         ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
         return at_length(call.encoding, call.x, call.positions, max(ends))
 
+    yield from _overwritten()
     yield Mistake(
         "state",
         "a call gets the angles of the first equally long call",
@@ -329,6 +333,26 @@ def _state_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from kept_tables(_kept)
+
+
+def _overwritten() -> Iterator[Mistake]:
+    """Yield results that a later call writes into."""
+    for words, last in (
+        ("next call of the same shape overwrites it", lambda n: n),
+        ("call after it overwrites it, if it has the same shape", lambda n: 1),
+    ):
+
+        def result(call: InTurn, last: Any = last) -> Truth:
+            later = call.every[call.index + 1 :]
+            alike = [one for one in later[: last(len(later))] if one.x.shape == call.x.shape]
+            return (alike[-1] if alike else call).truth()
+
+        yield Mistake(
+            "state",
+            f"an earlier result does not stay as it is: the {words}",
+            result,
+            "Return a new array in every call, not a buffer that later calls write into.",
+        )
 
 
 def _kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:

@@ -85,6 +85,7 @@ class Offset:
             "the offset of the first row": none + self.offset[0],
             "the offset of the last row": none + self.offset[-1],
             "the largest offset": none + self.offset.max(),
+            "the smallest offset": none + self.offset.min(),
             "the sum of the offsets up to this row": np.cumsum(start, 0) + none,
             "the sum of the offsets of earlier rows": np.cumsum(start, 0) - start + none,
             "the offset of the row before": np.roll(start, 1, 0) + none,
@@ -114,6 +115,12 @@ def offset_mistakes() -> Iterator[Mistake]:
         ("every row starts where the last one does", lambda t: t.start[-1:] + t.index, OWN),
         ("every row starts at the largest offset", lambda t: t.start.max() + t.index, OWN),
         ("every row starts at the smallest offset", lambda t: t.start.min() + t.index, OWN),
+        (
+            "the smallest offset of the call is subtracted from all of them: row b starts at "
+            "offset[b] - min(offset)",
+            lambda t: t.start - t.start.min() + t.index,
+            OWN,
+        ),
         (
             "offsets are taken for cumulative lengths: row b starts at offset[b] - offset[b - 1]",
             lambda t: _since(t) + t.index,

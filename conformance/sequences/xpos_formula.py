@@ -27,6 +27,18 @@ def xpos_rows(
         "the decay of a pair",
         (2 * index / d + gamma) / (1 + gamma),
         (code, "is not divided by 1 + gamma", 2 * index / d + gamma),
+        (
+            code,
+            "is not divided by 1 + gamma, and is at most 1",
+            np.minimum(2 * index / d + gamma, 1.0),
+        ),
+        (
+            code,
+            "lacks gamma above the division: it is (2k/d) / (1 + gamma)",
+            2 * index / d / (1 + gamma),
+        ),
+        (code, "is (2k/d + gamma) / (d + gamma)", (2 * index / d + gamma) / (d + gamma)),
+        (code, "is (k + gamma) / (d/2 + gamma)", (index + gamma) / (d / 2 + gamma)),
         (code, "is (index / d + gamma) / (1 + gamma)", (index / d + gamma) / (1 + gamma)),
     )
     zeta = s.array("the decay of a pair", zeta, ("pair",), code)

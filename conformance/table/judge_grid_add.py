@@ -136,8 +136,14 @@ def judge_grid(run: Run) -> None:
     """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
+    asked: list[tuple[int, int]] = []
+
+    def patches(size: tuple[int, int]) -> np.ndarray:
+        asked.append(size)
+        return _patches(run, *size)
+
     ask = one_result(
-        lambda size: _patches(run, *size),
+        patches,
         lambda size: rows_of(run, encoding, encoding.grid_positions(*size)),
     )
 
@@ -172,7 +178,11 @@ def judge_grid(run: Run) -> None:
         seen += drive_crossed(run, crossing, lambda row: probe(row["height"], row["width"]), ask)
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
-    every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
+    every = chain(
+        _grid_mistakes(run),
+        _kept_grids(run, asked),
+        table_mistakes(run, lambda t, size: t.grid_positions(*size)),
+    )
     steps = likely(run, seen, changed_steps(run, seen[0].facts))
     twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
     more = partial(_further, ask, [p for p in starmap(probe, REFUTING_GRIDS) if p])
@@ -209,6 +219,25 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
     table = read_rows(run, run.driver.call(h, w), h * w)
     run.reached(h * w - 1)
     return table
+
+
+def _kept_grids(run: Run, asked: list[tuple[int, int]]) -> Iterator[Mistake]:
+    """Yield tables kept from the first of the ``asked`` grids that is alike in some number."""
+    for words, key in (
+        ("with as many patches", lambda h, w: h * w),
+        ("of the same two sides, in either order", lambda h, w: {h, w}),
+    ):
+
+        def kept(size: tuple[int, int], key: Any = key) -> Truth:
+            first = next(one for one in asked if key(*one) == key(*size))
+            return rows_of(run, run.encoding, run.encoding.grid_positions(*first))
+
+        yield Mistake(
+            "state",
+            f"a grid gets the table of the first grid {words}",
+            looked_up(kept),
+            "Keep tables under (height, width), or compute them anew.",
+        )
 
 
 def _grid_mistakes(run: Run) -> Iterator[Mistake]:
