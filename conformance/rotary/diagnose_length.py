@@ -46,10 +46,10 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         if _rows_differ(run, access, lengths[-1]):
             return False
         return _own_lengths(run, access, lengths[-1]) or _whose(run, encoding, sorted(failed))
-    first = next((n for n in lengths if case(n) in failed), lengths[0])
     if _of_tokens(run, access, encoding, list(seen), fits):
         return True
-    if _explain(run, encoding, list(seen), first, fits):
+    wrong = [n for n in lengths if case(n) in failed]
+    if _explain(run, encoding, list(seen), wrong, fits):
         return True
     if _factor_by_length(run, encoding, seen):
         return True
@@ -201,7 +201,7 @@ def explain_frequencies(
     wrong = [n for n in seen if not fits(encoding, n, n)]
     if not wrong:
         return False
-    if _explain(run, encoding, list(seen), wrong[0], fits):
+    if _explain(run, encoding, list(seen), wrong, fits):
         return True
     return _another_rule(run, encoding, wrong, list(seen))
 
@@ -222,19 +222,28 @@ def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int])
     if not right or min(right) > min(wrong):
         return False
     last = max(n for n in right if n < min(wrong))
+    longer = "longer ones are not" if max(right) == last else "some longer ones are not"
     run.add(
         "scaling-formula",
-        f"calls up to length {last} are right, longer ones are not: the frequencies do not "
+        f"calls up to length {last} are right, {longer}: the frequencies do not "
         f"grow by the rule of {type(encoding.scaling).__name__}",
-        f"judged at lengths {', '.join(map(str, lengths))}; wrong from {min(wrong)} on",
+        _judged(lengths, wrong),
         equivalent=("scaling-parameter",),
         remedy=f"Correct the frequencies of calls longer than {last}. {formula(encoding)}",
     )
     return True
 
 
-def _explain(run: Run, encoding: Rotary, lengths: list[int], first: int, fits: Fits) -> bool:
-    evidence = f"judged at lengths {', '.join(map(str, lengths))}; wrong from {first} on"
+def _judged(lengths: list[int], wrong: list[int]) -> str:
+    """Return the lengths of calls, and which are wrong."""
+    where = f"wrong from {min(wrong)} on"
+    if any(n > min(wrong) for n in lengths if n not in wrong):
+        where = f"wrong at {', '.join(map(str, wrong))}"
+    return f"judged at lengths {', '.join(map(str, lengths))}; {where}"
+
+
+def _explain(run: Run, encoding: Rotary, lengths: list[int], wrong: list[int], fits: Fits) -> bool:
+    evidence = _judged(lengths, wrong)
     for rule in length_rules(encoding, lengths):
         if all(_predicts(rule, n, fits) for n in lengths):
             remedy = f"{rule.remedy} {formula(encoding)}".strip()
