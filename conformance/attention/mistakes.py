@@ -16,8 +16,10 @@ from posenc_ref.conformance.functions.function import written
 from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.attention import Attended, attended, attention_of
 from posenc_ref.conformance.oracle.transforms import adjoint
+from posenc_ref.conformance.score.changed import mistakes_of
 from posenc_ref.conformance.score.encoding_mistakes import own_mistakes
 from posenc_ref.conformance.score.mistakes import logit_mistakes
+from posenc_ref.conformance.score.query_scales import query_scale_changes
 
 from .weights import Change, likely_weights, rarer_weights
 
@@ -32,6 +34,9 @@ def attention_mistakes(declared: Any) -> Iterator[Mistake]:
     yield from _weights(declared, of)
     if of.encoding is not None:
         yield from _logits(declared, of.encoding, rotated=of.values != "plain")
+    if of.query_scale is not None and not isinstance(of.encoding, Score):
+        for one in mistakes_of(of.encoding, query_scale_changes(of.query_scale)):
+            yield _by(declared, one.code, one.message, _with_logits(one.predict), one.remedy)
 
 
 def rarer_mistakes(declared: Any) -> Iterator[Mistake]:

@@ -203,16 +203,13 @@ def _masked_late(call: Attended, hide: Callable[[np.ndarray, np.ndarray], np.nda
 
 
 def _of_bias(*, sinks: bool) -> Iterator[Row]:
-    """Yield the mistakes of where a bias is added, of its factor, and of its heads."""
+    """Yield the mistakes of where a bias is added, and of its factor."""
     if not sinks:
         text = "the bias is added to the weights, after the softmax, not to the logits"
         yield "bias-alignment", text, _added_late, "Add the bias to the logits, before the softmax."
     for power, words in ((-0.5, "divided by sqrt(d), like q . k"), (0.5, "multiplied by sqrt(d)")):
         right = "Add the bias to the scaled q . k, without a factor."
         yield "bias-scale", f"the bias is {words}", partial(_with_factor, power=power), right
-    text = "query head h has the bias of its key head, h // (H / H_kv), not that of head h"
-    right = "Index the bias by the query head, after the key heads are repeated."
-    yield "head-order", text, _of_key_heads, right
 
 
 def _added_late(call: Attended) -> Attended:
@@ -227,16 +224,6 @@ def _with_factor(call: Attended, power: float) -> Attended:
 
     def logits(one: Scored) -> Truth:
         return summed(one.parts() | {"bias": each_part(one.bias(), lambda part: by * part)})
-
-    return call.replace(logits=logits)
-
-
-def _of_key_heads(call: Attended) -> Attended:
-    heads = call.heads
-
-    def logits(one: Scored) -> Truth:
-        bias = each_part(one.bias(), lambda part: part[..., heads, :, :])
-        return summed(one.parts() | {"bias": bias})
 
     return call.replace(logits=logits)
 

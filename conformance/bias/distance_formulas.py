@@ -11,7 +11,7 @@ from posenc_ref import FIRE, ALiBi, DynamicBias, ForgettingBias, Kerple, Sandwic
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps
 
-from .formula_parts import distances, looked_up, of_heads
+from .formula_parts import distances, looked_up, of_heads, offset
 from .network_formula import network
 
 #: Bases that are used in place of the declared one.
@@ -20,7 +20,7 @@ _BASES = (1e2, 1e3, 1e4, 1e5, 5e5, 1e6)
 
 def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of KERPLE."""
-    distance = distances(s, s.number("the offset query - key", q - k))
+    distance = distances(s, offset(s, q, k))
     of = "Use r1 and r2 themselves: they are no parameters of another function."
     r1, r2 = s.pick(
         "r1 and r2",
@@ -116,7 +116,7 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     )
     index = np.arange(first, first + count)
     waves = base ** -(2 * index / s.factor("the divisor of the exponent", e.dim, "denominator"))
-    r = s.number("the offset query - key", q - k)
+    r = offset(s, q, k)
     angle = r[..., None] * waves
     total = s.pick(
         "the sum of cosines",
@@ -155,7 +155,7 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
 def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of FIRE."""
     q, k = np.broadcast_arrays(q, k)
-    distance = np.maximum(s.number("the offset query - key", q - k), 0)
+    distance = np.maximum(offset(s, q, k), 0)
     place = s.pick(
         "the position in the denominator",
         q,
@@ -218,7 +218,7 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
 
 def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the dynamic bias."""
-    r = s.number("the offset query - key", q - k).astype(np.float64)
+    r = offset(s, q, k).astype(np.float64)
     if e.log_distance:
         logged = np.sign(r) * s.log("the logarithm", np.abs(r), 1.0, "e")
         r = s.pick(
@@ -362,5 +362,5 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
 def alibi(e: ALiBi, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of ALiBi."""
     slopes = s.array("the slope", e.slopes(), ("head",), "slopes")
-    distance = distances(s, s.number("the offset query - key", q - k))
+    distance = distances(s, offset(s, q, k))
     return np.asarray(-of_heads(slopes) * distance)

@@ -14,6 +14,23 @@ def of_heads(values: Any) -> np.ndarray:
     return np.asarray(values, np.float64)[:, None, None]
 
 
+def offset(s: Steps, q: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Return the offsets (Q, K) of queries (Q, 1) and keys (1, K)."""
+    r = s.number("the offset query - key", q - k)
+    n_q, n_k, code = max(q.size, 1), max(k.size, 1), "position-scale"
+    return np.asarray(s.pick(
+        "the offset in a call with Q queries and K keys",
+        r,
+        (code, "is divided by K - 1", r / max(n_k - 1, 1)),
+        (code, "is divided by K", r / n_k),
+        (code, "is divided by Q", r / n_q),
+        (code, "is divided by Q - 1", r / max(n_q - 1, 1)),
+        (code, "is divided by the largest offset of the call",
+         r / max(np.abs(r).max(initial=0), 1)),
+        right="Use the plain offset query - key: it does not depend on the size of the call."),
+    )  # fmt: skip
+
+
 def distances(s: Steps, r: Any) -> np.ndarray:
     """Return the distances |r| of offsets r (Q, K)."""
     d = np.abs(r)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Bias, T5Bias
+from posenc_ref import FIRE, ALiBi, Bias, T5Bias
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
 from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
@@ -222,10 +222,8 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         if problem := _changed(one, again, ruler):
             run.failed("replay", one.case.name, np.inf, problem)
             text = f"fn{one.lengths} changes after other calls"
-            kept = _kept(run, called, one, again)
-            remedy = "Cut rows k_len - q_len .. k_len - 1 from what is kept, or keep it by (q_len, "
-            remedy += "k_len)."
-            run.add("state", text + kept, problem, by="replay", remedy=remedy if kept else "")
+            kept, remedy = _kept(run, called, one, again)
+            run.add("state", text + kept, problem, by="replay", remedy=remedy)
     for one in called:
         if one.passed or (new := fresh(run)) is None:
             continue
@@ -256,27 +254,52 @@ def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
     return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
 
 
-def _kept(run: Run, called: list[_Called], one: _Called, again: _Called) -> str:
-    """Return the queries and keys of another call whose bias is returned, in words, or nothing."""
+def _kept(run: Run, called: list[_Called], one: _Called, again: _Called) -> tuple[str, str]:
+    """Return what is kept from another call, in words, and what to do; or nothing."""
     assert one.case is not None
     if again.case is None or span(run, run.encoding) is not None:
-        return ""
+        return "", ""
     (n_q, n_k), case = one.lengths, again.case
-    for q_len, k_len in dict.fromkeys(c.lengths for c in called if c.lengths[1] >= n_k):
+
+    def fits(encoding: Bias, q_at: int, k_at: int) -> bool:
+        truth = encoding.truth(q_at + np.arange(n_q), k_at + np.arange(n_k))
+        off = run.scores(case.actual, truth)[np.broadcast_to(case.judged, case.actual.shape)]
+        return bool(off.max(initial=0.0) <= run.budget and np.ptp(truth.value))
+
+    calls = [c.lengths for c in called if c.lengths[1] >= n_k]
+    if isinstance(declared := run.encoding, FIRE):
+        longest = max(k_len for _, k_len in calls)
+        for length in (longest - 1.0, float(longest)):
+            if length > declared.length and fits(declared.replace(length=length), n_k - n_q, 0):
+                return (
+                    f": consistent with the threshold length = {length:g} of the longest call so "
+                    f"far, {longest} keys, that is kept; declared {declared.length:g}",
+                    f"Keep length = {declared.length:g} in every call, and normalise query i by "
+                    "max(i, length).",
+                )
+    for q_len, k_len in sorted(set(calls), key=lambda lengths: lengths[1], reverse=True):
         for q_at in (k_len - q_len, k_len - n_q):
             for k_at in {0, k_len - n_k}:
-                if q_at == n_k - n_q and k_at == 0:
+                more = q_at - k_at - (n_k - n_q)  # too large offsets
+                if (q_at, k_at) == (n_k - n_q, 0) or q_at + n_q > k_len:
                     continue
-                truth = run.encoding.truth(q_at + np.arange(n_q), k_at + np.arange(n_k))
-                shape = case.actual.shape
-                if run.scores(case.actual, truth)[np.broadcast_to(case.judged, shape)].max(
-                    initial=0.0
-                ) <= run.budget and np.ptp(truth.value):
-                    return (
-                        f": consistent with a kept bias of {k_len} keys, of which queries {q_at}.."
-                        f"{q_at + n_q - 1} and keys {k_at}..{k_at + n_k - 1} are returned"
+                if not fits(run.encoding, q_at, k_at):
+                    continue
+                words = (
+                    f": consistent with a kept bias of {k_len} keys, of which queries {q_at}.."
+                    f"{q_at + n_q - 1} and keys {k_at}..{k_at + n_k - 1} are returned"
+                )
+                remedy = "Cut rows k_len - q_len .. k_len - 1 from what is kept, or keep it by "
+                remedy += "(q_len, k_len)."
+                if run.encoding.relative:
+                    words += (
+                        f", or with a kept strip of its offsets, read at offsets {abs(more)} too "
                     )
-    return ""
+                    words += "large" if more > 0 else "small"
+                    remedy += " In a strip, offset 0 stands at its middle, of the length as it was "
+                    remedy += "made."
+                return words, remedy
+    return "", ""
 
 
 def _file(run: Run, one: _Called) -> None:

@@ -63,6 +63,11 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
         yield text + "ends where they end", partial(_ends_with, n)
         text = f"{what} of the last, incomplete tile of {n} have the positions of the tile before"
         yield text, partial(_before_last, n)
+        for by, words in ((-1, "one too small"), (1, "one too large")):
+            text = (
+                f"the positions of {what} in the last, incomplete tile of {n}, after whole ones, "
+            )
+            yield f"{text}are {words}", partial(_moved_last, n, by)
         text = f"the last tile of {n} {what} is moved back so that it is full, but has the "
         yield text + "positions from before the move", partial(_moved_back, n)
         text = f"{what} from {n} on have the position {n - 1}"
@@ -85,6 +90,12 @@ def _ends_with(n: int, p: np.ndarray) -> np.ndarray:
     size = p[..., -1:] + 1
     start = size // n * n
     return np.where((p >= start) & (start > 0), p - (start + n - size), p)
+
+
+def _moved_last(n: int, by: int, p: np.ndarray) -> np.ndarray:
+    """Return positions that are ``by`` too large in a last, incomplete tile after whole ones."""
+    start = p.shape[-1] // n * n
+    return np.where((np.arange(p.shape[-1]) >= start) & (start > 0), p + by, p)
 
 
 def _before_last(n: int, p: np.ndarray) -> np.ndarray:

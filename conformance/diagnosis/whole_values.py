@@ -71,6 +71,14 @@ OF_ROWS: tuple[Row, ...] = (
 #: Functions of a bias (H, Q, K).
 OF_BIAS: tuple[Row, ...] = (
     *EACH,
+    (
+        "is made as (Q, K, H) and viewed as (H, Q, K), not permuted: heads and tokens are mixed",
+        lambda v: np.moveaxis(v, 0, -1).reshape(v.shape),
+    ),
+    (
+        "is made as (K, Q, H) and viewed as (H, Q, K), not permuted: heads and tokens are mixed",
+        lambda v: v.T.reshape(v.shape),
+    ),
     ("goes through a softmax over the keys", _softmax),
     ("has rows whose largest value is subtracted", lambda v: v - v.max(axis=-1, keepdims=True)),
     ("has rows whose mean is subtracted", lambda v: v - v.mean(axis=-1, keepdims=True)),

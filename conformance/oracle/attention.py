@@ -86,7 +86,8 @@ class Attended:
 
     def truth(self) -> Truth | None:
         """Return the reference of the output (B, H, Q, d_v), None if there are no such logits."""
-        logits = self.logits(self.scored.replace(k=self.scored.k[:, self.heads]))
+        group = self.heads.size // self.v.shape[1]
+        logits = self.logits(self.scored.replace(k=self.scored.k[:, self.heads], group=group))
         if logits is None:
             return None
         a = self._weights(logits.value)

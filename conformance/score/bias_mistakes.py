@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from posenc_ref import ALiBi, Bias, T5Bias
+from posenc_ref import ALiBi, Bias, Sandwich, T5Bias
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.diagnose_buckets import rule_of
 from posenc_ref.conformance.bias.diagnose_missing import CALLS
 from posenc_ref.conformance.bias.diagnose_slopes import known_series
 from posenc_ref.conformance.bias.mistakes import bias_mistakes
+from posenc_ref.conformance.diagnosis.mistake import each_part
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
@@ -23,6 +24,15 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
     for words, of in CALLS:
         remedy = "Add the bias in every call: the rows of the queries' own positions, K - Q + i."
         yield "bias-missing", f"the bias is missing {words}", _without(of), remedy
+    for words, of_group in _SHARED:
+        if of_group is _of_key_heads and not isinstance(declared, ALiBi | Sandwich):
+            continue  # its learned numbers are those of all heads
+        remedy = (
+            "Index the bias by the query head, after the key heads are repeated: head h has the "
+        )
+        remedy += "bias of head h, of all H heads."
+        parts = _added(lambda call, of=of_group: of(call))  # type: ignore[misc]
+        yield "head-order", f"query head h has the bias {words}", parts, remedy
     if isinstance(declared, T5Bias):
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):
@@ -53,6 +63,42 @@ def _added(of: Callable[[Scored], Truth | np.ndarray]) -> OfCall:
         return call.parts() | {"bias": call.added(truth)}
 
     return parts
+
+
+def _of_key_heads(call: Scored) -> Truth:
+    """Return the bias that is made for the number of key heads, and repeated in each group."""
+    few: Bias = call.encoding.replace(num_heads=call.q.shape[1] // call.group)
+    heads = np.arange(call.q.shape[1]) // call.group
+    return each_part(few.truth(*call.positions), lambda part: _taken(part, heads))
+
+
+def _of_heads(order: Callable[[int, int], np.ndarray]) -> Callable[[Scored], Truth]:
+    """Return the declared bias of the heads ``order(number, query heads per key head)``."""
+
+    def bias(call: Scored) -> Truth:
+        truth: Truth = call.encoding.truth(*call.positions)
+        if call.group < 2:
+            return truth
+        heads = order(call.q.shape[1], call.group)
+        return each_part(truth, lambda part: _taken(part, heads))
+
+    return bias
+
+
+def _taken(part: np.ndarray, heads: np.ndarray) -> np.ndarray:
+    return part if part.ndim < 3 or part.shape[-3] == 1 else part[..., heads, :, :]
+
+
+#: Biases that query heads of one key head share, in words.
+_SHARED: tuple[tuple[str, Callable[[Scored], Truth]], ...] = (
+    ("of key head h // (H / H_kv), computed for H_kv heads, not that of head h of H",
+     _of_key_heads),
+    ("of its key head, h // (H / H_kv), not that of head h",
+     _of_heads(lambda n, g: np.arange(n) // g)),
+    ("of the first head of its group", _of_heads(lambda n, g: np.arange(n) // g * g)),
+    ("of the last head of its group", _of_heads(lambda n, g: np.arange(n) // g * g + g - 1)),
+    ("of head h modulo H_kv", _of_heads(lambda n, g: np.arange(n) % (n // g))),
+)  # fmt: skip
 
 
 def _t5(declared: T5Bias) -> Iterator[Change]:

@@ -20,6 +20,7 @@ from posenc_ref.conformance.table.mistakes import sinusoid_variants
 from .bias_mistakes import changes_of_bias
 from .changed import Change, OfCall, mistakes_of
 from .operands import operand_changes
+from .shared_keys import shared_key_changes
 from .term_mistakes import LAST
 
 
@@ -54,6 +55,7 @@ def _changes(declared: Any) -> Iterator[Change]:
     if declared is not None and not isinstance(declared, Bias | Rotary):
         yield from _of_one_side()
     yield from operand_changes(declared)
+    yield from shared_key_changes(declared)
     if declared is not None:
         yield missing, "logits do not depend on positions: the encoding is missing", None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import LogNScale, QueryTemperature
+from posenc_ref import LogNScale, PowerTemperature, QueryTemperature
 from posenc_ref.conformance.diagnosis.mistake import each_part
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
@@ -15,6 +16,12 @@ from .changed import Change, OfCall
 
 #: Returns the factors (Q, 1), (1, K) or (Q, K) of a call.
 Factors = Callable[[Scored], np.ndarray]
+#: Returns the factors of positions.
+Values = Callable[[np.ndarray], np.ndarray]
+#: The number of keys of the first call.
+_FIRST = 5
+#: Lengths of tables of factors: of a short first call, and of tables made in advance.
+_LENGTHS = (*range(1, 13), *(2**n for n in range(4, 21)))
 
 
 def query_scale_changes(scale: Any) -> Iterator[Change]:
@@ -27,8 +34,11 @@ def query_scale_changes(scale: Any) -> Iterator[Change]:
         return lambda call: factor(positions(*call.grid))
 
     right = "Multiply the query at position p by the declared factor of p, once."
+    none = "is left out"
+    if float(factor(np.array([_FIRST - 1]))[0]) == 1.0:  # a table for the first call has ones only
+        none += ", or is read from a table as long as a short first call, where every factor is 1"
     for words, factors in (
-        ("is left out", lambda call: np.ones((1, 1))),
+        (none, lambda call: np.ones((1, 1))),
         ("is that of the position before the query's", of(lambda q, k: q - 1)),
         ("is that of the position after the query's", of(lambda q, k: q + 1)),
         ("is that of the query's index in the call", of(lambda q, k: q - q[:1])),
@@ -40,7 +50,14 @@ def query_scale_changes(scale: Any) -> Iterator[Change]:
         ("divides the queries", lambda call: 1 / factor(call.grid[0])),
         ("is replaced by its square root", lambda call: np.sqrt(factor(call.grid[0]))),
         *_forms(scale),
-    ):
+        *((words, _at_queries(values)) for words, values in _siblings(scale)),
+        *(
+            (f"is that of position {n - 1} at most: consistent with a table of {n} factors, as for "
+             f"a first call of {n} keys, that does not grow",
+             of(partial(_up_to, n - 1)))
+            for n in _LENGTHS
+        ),
+    ):  # fmt: skip
         yield "softmax-scale", f"the query scale {words}", _scaled(factors), right
 
 
@@ -84,6 +101,55 @@ def _forms(scale: Any) -> Iterator[tuple[str, Factors]]:
         for other in {0, 1} - {offset}:
             text = f"has the offset {other}, declared {offset}"
             yield text, lambda c, o=other: 1 + beta * np.log1p(np.floor((c.grid[0] + o) / n))  # type: ignore[misc]
+
+
+def _at_queries(values: Values) -> Factors:
+    return lambda call: values(call.grid[0])
+
+
+def _up_to(last: int, q: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return np.minimum(q, last)
+
+
+def _siblings(scale: Any) -> Iterator[tuple[str, Values]]:
+    """Yield the formulas of other query scales, and other forms of those without steps.
+
+    Each has the constants of the declared scale.
+    """
+    names = ("length", "original_max_position", "train_length")
+    n = next(getattr(scale, name) for name in names if hasattr(scale, name))
+    own = type(scale)
+    if n > 1 and own is not LogNScale:
+        yield "is max(1, ln(p + 1) / ln(length))", LogNScale(n).factor
+    by = getattr(scale, "exponent", None) or getattr(scale, "beta", None)
+    if by is None:
+        return
+    e = "exponent" if own is PowerTemperature else "beta"
+    at = "(p + 1) / length"
+    rows: tuple[tuple[str, Values], ...] = (
+        (f"is 1 + {e} ln(1 + {at})", lambda p: 1 + by * np.log1p((p + 1) / n)),
+        (f"is 1 + {e} ln(1 + p / length)", lambda p: 1 + by * np.log1p(p / n)),
+        (f"is 1 + {e} ln({at}), without max(1, ...)", lambda p: 1 + by * np.log((p + 1) / n)),
+        (f"is 1 + {e} ln(max(1, {at}))",
+         lambda p: 1 + by * np.log(np.maximum(1, (p + 1) / n))),
+        (f"is 1 + {e} ln(max(1, p / length))", lambda p: 1 + by * np.log(np.maximum(1, p / n))),
+        (f"is 1 + {e} log2(max(1, {at}))", lambda p: 1 + by * np.log2(np.maximum(1, (p + 1) / n))),
+        (f"is 1 + {e} log10(max(1, {at}))",
+         lambda p: 1 + by * np.log10(np.maximum(1, (p + 1) / n))),
+        (f"is {e} ln(max(1, {at})), without 1 +",
+         lambda p: by * np.log(np.maximum(1, (p + 1) / n))),
+        (f"is 1 + {e} (max(1, {at}) - 1), without the logarithm",
+         lambda p: 1 + by * (np.maximum(1, (p + 1) / n) - 1)),
+        (f"is 1 + {e} {at}", lambda p: 1 + by * (p + 1) / n),
+        (f"is 1 + {e} ln(1 + floor(p / length))", lambda p: 1 + by * np.log1p(np.floor(p / n))),
+        (f"is 1 + {e} ln(1 + floor({at}))", lambda p: 1 + by * np.log1p(np.floor((p + 1) / n))),
+        (f"is (1 + {at}) ** {e}", lambda p: (1 + (p + 1) / n) ** by),
+        (f"is (1 + p / length) ** {e}", lambda p: (1 + p / n) ** by),
+        (f"is ({at}) ** {e}", lambda p: ((p + 1) / n) ** by),
+        (f"is max(1, {at}) ** {e}", lambda p: np.maximum(1, (p + 1) / n) ** by),
+        (f"is (1 + floor({at})) ** {e}", lambda p: (1 + np.floor((p + 1) / n)) ** by),
+    )  # fmt: skip
+    yield from rows
 
 
 def _scaled(factors: Factors) -> OfCall:

@@ -78,6 +78,11 @@ def _offsets() -> Iterator[Change]:
             text = f"the positions of keys are 1 too {words} in the term {name}"
             remedy = f"{'Subtract 1 from' if by > 0 else 'Add 1 to'} the positions of keys there."
             yield "position-origin", text, partial(_moved, name, by), remedy
+    for name in ("position-content", "content-position"):
+        for sign, words in ((-1, "is gathered as (K, Q) and not transposed"), (1, "is transposed")):
+            text = f"where Q = K, the term {name} {words}: its keys stand as queries"
+            remedy = f"Return the term {name} as (Q, K), in square calls too."
+            yield "axis-order", text, partial(_turned, name, sign), remedy
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"
         remedy = "Keep the sign of key - query: take no absolute value."
@@ -106,6 +111,19 @@ def _offsets() -> Iterator[Change]:
 
 def _moved(name: str, by: int, call: Scored) -> Parts:
     return _one(call, name, lambda r: r + by)
+
+
+def _turned(name: str, sign: int, call: Scored) -> Parts:
+    """Return the terms, of which one is transposed in square calls.
+
+    With the sign -1, its rows are those of the opposite offset: the gather of (K, Q) by the table
+    of (Q, K) that is left in place.
+    """
+    declared = call.terms()
+    if call.q.shape[2] != call.k.shape[2] or name not in declared:
+        return declared
+    other = _one(call, name, lambda r: sign * r)[name]
+    return declared | {name: each_part(other, lambda part: np.swapaxes(part, -1, -2))}
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:

@@ -63,6 +63,8 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
 
     if isinstance(declared, Learned):
         yield from resized_rows(declared)
+    if isinstance(declared, AxialLearned):
+        yield from _resized_axes(declared)
 
     def truth(at: Any) -> Truth:
         places = declared.grid_positions(*at) if isinstance(at, tuple) else at
@@ -83,6 +85,39 @@ def resized_rows(declared: Learned) -> Iterator[Mistake]:
             return Truth(truth.value, terms.truth(np.asarray(at)).value, truth.angle)
 
         yield Mistake("wrong-row", f"the table is {one.words}", predict, one.remedy)
+
+
+def _resized_axes(declared: AxialLearned) -> Iterator[Mistake]:
+    """Yield the rows of axis tables that were resized in another way, all or one of them."""
+    tables = [np.asarray(t, np.float64) for t in declared.tables]
+    found = [
+        {one.way: one for one in resized_otherwise(t, (0,), (len(t), 1)) if one.way is not None}
+        for t in tables
+    ]
+    axes = [a for a, ways in enumerate(found) if ways]
+    for chosen in dict.fromkeys((tuple(axes), *((a,) for a in axes))):
+        for way in dict.fromkeys(way for a in chosen for way in found[a]):
+            made = {a: found[a][way] for a in chosen if way in found[a]}
+            if len(made) < len(chosen):
+                continue
+            rows, sizes = (
+                declared.replace(tables=tuple(
+                    getattr(made[a], part) if a in made else of(t) for a, t in enumerate(tables)
+                ))
+                for part, of in (("rows", np.asarray), ("terms", np.abs))
+            )  # fmt: skip
+
+            def predict(at: Any, rows: Table = rows, sizes: Table = sizes) -> Truth:
+                places = declared.grid_positions(*at) if isinstance(at, tuple) else at
+                truth = rows.truth(np.asarray(places))
+                return Truth(truth.value, sizes.truth(np.asarray(places)).value, truth.angle)
+
+            names = " and ".join(f"tables[{a}]" for a in chosen)
+            verb = "is" if len(chosen) == 1 else "are"
+            right = made[chosen[0]].declared
+            text = f"{names} {verb} resized with {way}, not with {right}"
+            remedy = f"Resize {names} with {right}."
+            yield Mistake("wrong-row", text, predict, remedy)
 
 
 def changed_constants(run: Run, first: Any) -> list[Mistake]:

@@ -29,6 +29,24 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
     weight = s.array("weight", e.weight, ("column",))
     bias = s.array("bias", e.bias, ("column",))
     wave = np.sin if e.function == "sin" else np.cos
+    both = np.stack([weight, bias])
+    weight, bias = s.pick(
+        "the entries of weight and bias",
+        both,
+        *(
+            ("wrong-row", words, moved)
+            for words, moved in (
+                ("of the line are the last ones, not the first, and the waves have those before "
+                 "them: each column has the entries of its own place", np.roll(both, 1, axis=1)),
+                ("of the line are the second ones, and the last wave has the first",
+                 np.roll(both, -1, axis=1)),
+                ("of the line and of the last wave are exchanged",
+                 both[:, np.r_[-1, 1 : both.shape[1] - 1, 0]]),
+            )
+        ),
+        right="The line has weight[0] and bias[0], the waves the others, wherever the columns "
+        "stand.",
+    )  # fmt: skip
     line = weight[:1] * t + bias[:1]
     of_waves = s.array("the weight of the waves", weight[1:], ("column",))
     weight = np.r_[weight[:1], of_waves]
