@@ -292,7 +292,6 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda q, rel: np.tril(pr.relative_scores(q, rel)), right),
         ("relative-shift", "only keys after the query get scores: those up to it get 0",
          lambda q, rel: np.triu(pr.relative_scores(q, rel), 1), right),
-        *_skews(),
         ("relative-shift", "rel is read in the reverse order",
          _by_row(lambda i, j, n: n - 1 + i - j), right),
         ("relative-shift", "rel is read one row too late",
@@ -312,6 +311,7 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("softmax-scale", "scores are divided by sqrt(d)",
          lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
          "Do not scale: relative_scores returns q . rel."),
+        *_skews(),  # some give the numbers of a simpler cause
     )  # fmt: skip
 
 

@@ -139,11 +139,11 @@ def angle_step(run: Run, tables: Tables, declared: Declaration) -> tuple[str, st
 def _measured_step(seen: np.ndarray, run: Run) -> dict[str, float]:
     """Return the largest part of a turn of which all angles are multiples, by its name."""
     angles = np.unique(seen[np.isfinite(seen)])
-    tolerance = 16 * ROUNDOFF[run.coarse] / (2 * np.pi)
+    unit = run.budget * ROUNDOFF[run.coarse] / (2 * np.pi)
     # A finer step could not be told from none.
-    n = np.arange(8, min(_MOST_STEPS, int(0.05 / tolerance)))
+    n = np.arange(8, min(_MOST_STEPS, int(0.05 / unit)))
     for a in angles / (2 * np.pi):
-        n = n[np.abs(n * a - np.rint(n * a)) <= n * tolerance]
+        n = n[np.abs(n * a - np.rint(n * a)) <= n * unit]
     if not n.size:
         return {}
     return {f"2 pi/{n[0]}, as in a table of {n[0]} angles": 2 * np.pi / n[0]}

@@ -131,7 +131,8 @@ def test_calls(monkeypatch):
     assert seen[-1] == [(2, 3, 5, 0)]
     more = asked(judge_calls.judge, "calls", sizes, monkeypatch, GROWING)[14:-1]
     assert more == [
-        [(1, 2, 4, 0), (1, 2, 3, n - 3), (1, 2, 4, 0), (1, 2, 4, 9)] for n in LENGTHS if n > 32
+        *([(1, 2, 4, 0), (1, 2, 3, n - 3), (1, 2, 4, 0), (1, 2, 4, 9)] for n in LENGTHS if n > 32),
+        [(1, 2, 3, 253), (1, 2, 4, 125)],
     ]
 
 
