@@ -108,7 +108,7 @@ def _at_queries(values: Values) -> Factors:
 
 
 def _up_to(last: int, q: np.ndarray, k: np.ndarray) -> np.ndarray:
-    return np.minimum(q, last)
+    return np.asarray(np.minimum(q, last))
 
 
 def _siblings(scale: Any) -> Iterator[tuple[str, Values]]:
