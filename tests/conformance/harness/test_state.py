@@ -250,3 +250,9 @@ def test_frequencies_of_the_longest_call_are_kept_for_another_long_one():
     report = check(calls, declared, "calls")
     assert report.codes == ["state"]
     assert "length 256, then 129" in str(report)
+
+
+def test_a_library_without_float16_is_judged_whole():
+    pytest.importorskip("array_api_strict", reason="it has no float16")
+    report = check(ENCODING.apply, ENCODING, "apply", backend="array_api_strict")
+    assert (report.verdict, report.limits) == ("conforms", [])
