@@ -39,7 +39,7 @@ BUCKETS = tuple(
     T5Bias(np.zeros((n, 1)), num_buckets=n, max_distance=far, bidirectional=both)
     for n, far, both in ((32, 128, True), (32, 128, False), (320, 800, True))
 )
-#: Number of positions in each range; QUICK takes a few seconds, FULL two minutes.
+#: Number of positions in each range; QUICK takes a quarter of a minute, FULL minutes.
 QUICK, FULL = 48, 1024
 #: Powers of two: the largest positions at which registry examples are judged.
 REACH = (20, 40)
