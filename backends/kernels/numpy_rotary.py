@@ -133,7 +133,10 @@ def _rotate(
 
             numba_rotary.rotate(part, factors, into)
         elif part.size * kind.itemsize <= _SMALL:
-            _tile(part, factors, into, _scratch(part, factors, part.shape))
+            if x.dtype == kind:
+                _halves(part, factors[0], factors[1], into)
+            else:
+                _tile(part, factors, into, _scratch(part, factors, part.shape))
         else:
             _tiled(part, factors, into, threads)
     if not same:
@@ -209,15 +212,25 @@ def _tile(
         kind = factors[0].dtype
         np.multiply(x.view(kind), factors[0], result.view(kind))
     else:
-        cos, sin = factors
-        crossed = np.multiply(x, sin, scratch[0])
-        np.multiply(x, cos, result)
-        # The last axis is contiguous: to split it takes no copy.
-        halves = (*shape[:-1], 2, shape[-1] // 2)
-        ends = result.reshape(halves)
-        np.add(ends, crossed.reshape(halves)[..., ::-1, :], ends)
+        _halves(x, factors[0], factors[1], result, scratch[0])
     if result is not out:
         np.copyto(out, result, casting="unsafe")
+
+
+def _halves(
+    x: np.ndarray,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    out: np.ndarray,
+    crossed: np.ndarray | None = None,
+) -> None:
+    """Rotate x into ``out``, both of the dtype of the tables; ``crossed`` is scratch memory."""
+    crossed = np.multiply(x, sin, crossed)
+    np.multiply(x, cos, out)
+    # The last axis is contiguous: to split it takes no copy.
+    halves = (*x.shape[:-1], 2, x.shape[-1] // 2)
+    ends = out.reshape(halves)
+    np.add(ends, crossed.reshape(halves)[..., ::-1, :], ends)
 
 
 def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
