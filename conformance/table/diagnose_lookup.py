@@ -19,6 +19,11 @@ from .remedies import row_of
 from .rows_used import SeenRows, name_rows
 
 
+def single_positions(rows: int) -> list[int]:
+    """Return the positions that are looked up alone, as decoding does."""
+    return sorted({0, rows // 3, rows - 1})
+
+
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     """Report the rows that the function returns, or what their values are."""
     weight = run.driver.copied(np.asarray(encoding.weight, dtype=np.float64))
@@ -32,6 +37,8 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     own = (got == weight[offset:][: every.size]).all(axis=1)
     used[own] = (every + offset)[own]  # several rows of a table may be equal
     shift = used - every
+    if own.all() and _alone(run, access, weight, offset):
+        return
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:
         run.add(
@@ -57,6 +64,29 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
             run.add("table-precision", text, evidence, remedy=remedy, values={"measured": half})
             return
     run.add("inaccurate", f"the values are not those of the table's rows{run.where()}", evidence)
+
+
+def _alone(run: Run, access: TableAccess, weight: np.ndarray, offset: int) -> bool:
+    """Report the rows of calls with a single position, where other calls are right."""
+    places = single_positions(len(weight) - max(offset, 0))
+    rows = [access.read(run.driver.call(np.array([p])), 1) for p in places]
+    used = [int(np.argmin(np.abs(weight - row).max(axis=1))) for row in rows]
+    if any(not np.array_equal(row[0], weight[u]) for row, u in zip(rows, used, strict=True)):
+        return False
+    wrong = [(p, u) for p, u in zip(places, used, strict=True) if u != p + offset]
+    if not wrong:
+        return False
+    shifts = {u - p for p, u in zip(places, used, strict=True)}
+    p, row = wrong[-1]
+    what = "other rows" if len(shifts) > 1 else f"rows shifted by {row - p}, declared {offset}"
+    run.add(
+        "decode-offset",
+        f"a call with one position gets {what}; calls with more positions are right",
+        f"position {p} alone gets row {row}, declared row {p + offset}",
+        remedy=f"Look up a single position as the others are: {row_of(offset)}",
+        by="values",
+    )
+    return True
 
 
 def _changed(

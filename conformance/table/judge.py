@@ -192,7 +192,10 @@ def _judge_lookup(run: Run) -> None:
         return
     every = np.arange(rows)
     run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
-    _state(run, access, first, truth if rows > state.HIGHEST else None)
+    for at in (np.array([p]) for p in diagnose_lookup.single_positions(rows)):
+        row = access.read(run.driver.call(at), 1)
+        run.judge("values", f"position {at[0]} alone", row, truth(at), at=at)
+    _state(run, access, first, truth if rows > state.HIGHEST else None, rows)
     if run.failures:
         diagnose_lookup.lookup_rows(run, access, encoding)
 
@@ -269,10 +272,16 @@ def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
                 run.judge("optional inputs", case, rows, expected, at=positions)
 
 
-def _state(run: Run, access: TableAccess, first: np.ndarray, truth: Rows | None = None) -> None:
+def _state(
+    run: Run,
+    access: TableAccess,
+    first: np.ndarray,
+    truth: Rows | None = None,
+    rows: float = np.inf,
+) -> None:
     """Judge that no call changes the result of another call.
 
-    Calls of equal length are judged against ``truth``, if it is given.
+    Calls of equal length are judged against ``truth``, if it is given, at positions below ``rows``.
     """
     at = np.arange(first.shape[0])
     call = run.driver.call
@@ -282,11 +291,16 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth: Rows | None 
     )
     if truth is not None and access.mode == "any":
 
-        def right(rows: np.ndarray, p: np.ndarray) -> bool:
-            return bool((run.scores(rows, truth(p)) <= run.budget).all())
+        def right(got: np.ndarray, p: np.ndarray) -> bool:
+            return bool((run.scores(got, truth(p)) <= run.budget).all())
+
+        def evaluate(p: np.ndarray) -> np.ndarray:
+            if p.max() >= rows:
+                raise Refused(f"the table has {rows} rows")
+            return access.read(call(p), p.size)
 
         for judge in (state.same_length, state.steps):
-            judge(run, lambda p: access.read(call(p), p.size), right)
+            judge(run, evaluate, right)
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:

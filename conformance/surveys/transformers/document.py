@@ -74,13 +74,15 @@ def _ordinary(line: Outcome) -> bool:
 
 def _command(found: Sweep) -> str:
     words = ["posenc sweep"]
+    # Rope types that replace the configured one are judged in the first dtype only.
+    lines = sorted(found.outcomes, key=lambda line: line.rope_type == AS_CONFIGURED)
     for option, values, usual in (
-        ("--rope-type", {line.rope_type for line in found.outcomes}, {AS_CONFIGURED}),
-        ("--dtype", {line.dtype for line in found.outcomes}, {FLOAT32}),
-        ("--surface", {line.surface for line in found.outcomes}, {APPLY}),
+        ("--rope-type", sorted({line.rope_type for line in lines}), [AS_CONFIGURED]),
+        ("--dtype", list(dict.fromkeys(line.dtype for line in lines)), [FLOAT32]),
+        ("--surface", sorted({line.surface for line in lines}), [APPLY]),
     ):
         if values != usual:
-            words += [f"{option} {value}" for value in sorted(values)]
+            words += [f"{option} {value}" for value in values]
     return " ".join([*words, "--markdown FILE"])
 
 

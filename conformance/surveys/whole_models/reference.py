@@ -61,7 +61,9 @@ def attention(layer: Layer, q: Any, k: Any, v: Any, batch: Batch) -> Truth:
     Formula
         ``o_i = sum_j p_ij v_j`` with ``p_i = softmax_j(l_ij)`` over the visible keys j. An error
         ``d_j`` of each logit changes o_i by ``sum_j p_ij (v_j - o_i) d_j``, so
-        ``A = sum_j p_ij (|v_j| + |v_j - o_i| A_ij)`` and ``B = sum_j p_ij |v_j - o_i| B_ij``.
+        ``A = sum_j p_ij (s_j + |v_j - o_i| A_ij)`` and ``B = sum_j p_ij |v_j - o_i| B_ij``. v_j is
+        itself a rounded sum, of another call: each of its elements is known to the rounding of
+        a typical one, so that s_j is the larger of it and the root mean square of the vector.
     """
     groups = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, groups, axis=1) for x in (k, v))
@@ -83,7 +85,8 @@ def attention(layer: Layer, q: Any, k: Any, v: Any, batch: Batch) -> Truth:
     weights = np.where(batch.real[:, None, :, None], weights, 0.0)
     out = np.einsum("bhqk,bhke->bhqe", weights, v)
     apart = abs(v[:, :, None] - out[:, :, :, None])
-    a = np.einsum("bhqk,bhke->bhqe", weights, abs(v))
+    size = np.maximum(abs(v), np.sqrt((v**2).mean(axis=-1, keepdims=True)))
+    a = np.einsum("bhqk,bhke->bhqe", weights, size)
     a += np.einsum("bhqk,bhqke->bhqe", weights * terms, apart)
     b = np.einsum("bhqk,bhqke->bhqe", weights * angle, apart)
     return Truth(*(x.transpose(0, 2, 1, 3) for x in (out, a, b)))

@@ -255,6 +255,12 @@ def test_the_document_has_claims_evidence_and_scripts(tmp_path):
         assert expected_text in text
 
 
+def test_the_document_names_first_the_dtype_of_replaced_rope_types(tmp_path):
+    lines = [line_of(dtype="bfloat16"), line_of(), line_of(case="m.C(X) yarn", rope_type="yarn")]
+    text = sweep_document.markdown(Sweep(lines), tmp_path)
+    assert "--rope-type yarn --dtype float32 --dtype bfloat16 --markdown FILE`" in text
+
+
 @pytest.mark.nightly
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -80,6 +80,14 @@ def test_the_reference_is_the_formula(changes, keys, options):
     assert found.score(right, dtype="float64").max() <= budget("float64")
 
 
+def test_a_small_number_has_the_rounding_of_its_vector():
+    q, k, v = np.ones((3, 1, 1, 12, 4))
+    v[..., 0] = 1e-6  # a sum of numbers near 1, which another kernel adds in another order
+    found = attention(Layer(), q, k, v, batch("none", 99, 5))
+    assert found.score(found.value + 2**-22, dtype="float32").max() < budget("float32")
+    assert found.score(found.value + 2**-14, dtype="float32").max() > budget("float32")
+
+
 def test_the_reference_rotates_by_the_positions_of_the_tokens():
     random = np.random.default_rng(0)
     q, k, v = random.normal(size=(3, 1, 1, 18, 8))

@@ -59,6 +59,26 @@ def test_a_clamp_one_row_short():
     assert found.remedy == "Do not clamp row numbers to 40: the last row of the table is 41."
 
 
+def test_a_single_position_without_the_offset():
+    found = first(lambda p: WEIGHT[p + 2 * (p.size > 1)], Learned(WEIGHT, offset=2))
+    assert (found.code, found.message) == (
+        "decode-offset",
+        "a call with one position gets rows shifted by 0, declared 2; calls with more positions "
+        "are right",
+    )
+    assert found.evidence.startswith("position 39 alone gets row 39, declared row 41")
+    found = first(lambda p: WEIGHT[p if p.size > 1 else np.minimum(p, 38)], Learned(WEIGHT))
+    assert found.code == "decode-offset"
+    assert found.evidence.startswith("position 41 alone gets row 38, declared row 41")
+
+
+def test_a_table_that_clamps_positions_past_its_end_is_judged_to_its_end():
+    weight = np.random.default_rng(7).standard_normal((500, 4)).astype(np.float32)
+    report = check(lambda p: weight[np.minimum(p, 499)], Learned(weight), "table")
+    assert report.verdict == "conforms"
+    assert "judged    up to position 499" in str(report)
+
+
 def test_rows_that_wrap_round():
     found = first(lambda p: WEIGHT[(np.asarray(p) - 1) % 42], Learned(WEIGHT))
     assert "-1 rows" in found.message
