@@ -37,7 +37,7 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     own = (got == weight[offset:][: every.size]).all(axis=1)
     used[own] = (every + offset)[own]  # several rows of a table may be equal
     shift = used - every
-    if own.all() and _alone(run, access, weight, offset):
+    if own.all() and access.mode == "any" and _alone(run, access, weight, offset):
         return
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:

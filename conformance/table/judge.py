@@ -192,7 +192,8 @@ def _judge_lookup(run: Run) -> None:
         return
     every = np.arange(rows)
     run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
-    for at in (np.array([p]) for p in diagnose_lookup.single_positions(rows)):
+    alone = diagnose_lookup.single_positions(rows) if access.mode == "any" else []
+    for at in (np.array([p]) for p in alone):
         row = access.read(run.driver.call(at), 1)
         run.judge("values", f"position {at[0]} alone", row, truth(at), at=at)
     _state(run, access, first, truth if rows > state.HIGHEST else None, rows)

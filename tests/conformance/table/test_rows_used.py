@@ -79,6 +79,15 @@ def test_a_table_that_clamps_positions_past_its_end_is_judged_to_its_end():
     assert "judged    up to position 499" in str(report)
 
 
+def test_a_table_that_takes_positions_from_0_on_only_is_right():
+    def whole(p):
+        if (p != np.arange(p.size)).any():
+            raise ValueError("positions must be 0, 1, 2, ...")
+        return WEIGHT[: p.size]
+
+    assert check(whole, Learned(WEIGHT), "table").verdict == "conforms"
+
+
 def test_rows_that_wrap_round():
     found = first(lambda p: WEIGHT[(np.asarray(p) - 1) % 42], Learned(WEIGHT))
     assert "-1 rows" in found.message
