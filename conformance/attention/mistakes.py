@@ -21,7 +21,7 @@ from posenc_ref.conformance.score.encoding_mistakes import own_mistakes
 from posenc_ref.conformance.score.mistakes import logit_mistakes
 from posenc_ref.conformance.score.query_scales import query_scale_changes
 
-from .weights import Change, likely_weights, rarer_weights
+from .weights import GROUPED, TILES, Change, likely_weights, rarer_weights
 
 VALUES, OUTPUT, HEADS, SINKS = "value-rotation", "output-rotation", "key-heads", "sinks"
 
@@ -170,12 +170,8 @@ def _turn(other: Rotary) -> Change:
 
 def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
     """Yield the mistakes of the scale, the mask, the sinks and the heads."""
-    scale = (
-        "Multiply q . k by the whole declared scale once: 1/sqrt(head_dim) of the whole head, "
-        "unless the model states its own."
-    )
     for message, change in _scales(of):
-        yield _by(declared, "softmax-scale", message, change, scale)
+        yield _by(declared, "softmax-scale", message, change, _right_scale(of))
     group = "Query head h reads key head h // (H / H_kv): repeat each key head H / H_kv times."
 
     def tiled(call: Attended) -> np.ndarray:
@@ -197,6 +193,15 @@ def _weights(declared: Any, of: Attention) -> Iterator[Mistake]:
         yield _by(declared, *row)
     if of.sinks:
         yield from _sinks(declared)
+
+
+def _right_scale(of: Attention) -> str:
+    """Return what to multiply q . k by."""
+    if of.softmax_scale is not None:
+        return f"Multiply q . k by the declared scale, {of.softmax_scale:.9g}, once."
+    if of.encoding is not None and of.encoding.own_scale(4) == of.encoding.own_scale(16) == 1.0:
+        return "Do not scale q . k: the declared scale is 1."
+    return "Multiply q . k by 1/sqrt(head_dim) of the whole head, once, unless declared otherwise."
 
 
 def _scales(of: Attention) -> Iterator[tuple[str, Change]]:
@@ -238,24 +243,30 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
         "Add exp(sink) of the head to the denominator of its softmax, unscaled, and no value to "
         "the sum."
     )
-    rows: tuple[tuple[str, Change], ...] = (
-        ("the sinks are left out", lambda call: call.replace(sinks=None)),
+    own = "Give query head h sink h: the sinks have the order of the query heads."
+    raised = "Subtract one maximum from the logits and from the sink, that of them all."
+    rows: tuple[tuple[str, Change, str], ...] = (
+        ("the sinks are left out", lambda call: call.replace(sinks=None), remedy),
         ("the sinks are multiplied by the softmax scale",
-         lambda call: call.replace(sinks=_sink(call) * call.scored.scale)),
+         lambda call: call.replace(sinks=_sink(call) * call.scored.scale), remedy),
         ("the sinks are subtracted: their sign is wrong",
-         lambda call: call.replace(sinks=-_sink(call))),
+         lambda call: call.replace(sinks=-_sink(call)), remedy),
         ("all sinks are 0: exp(0) = 1 is added to the denominator",
-         lambda call: call.replace(sinks=0 * _sink(call))),
+         lambda call: call.replace(sinks=0 * _sink(call)), remedy),
         ("every head has the sink of the first head",
-         lambda call: call.replace(sinks=0 * _sink(call) + _sink(call)[0])),
+         lambda call: call.replace(sinks=0 * _sink(call) + _sink(call)[0]), own),
         ("heads have the sinks in the reverse order",
-         lambda call: call.replace(sinks=_sink(call)[::-1])),
+         lambda call: call.replace(sinks=_sink(call)[::-1]), own),
+        *((f"the sinks of grouped heads are read in the order {words}",
+           lambda call, move=move: call.replace(sinks=_sink(call)[move(call)]), own)
+          for words, move in GROUPED),
         ("the maximum of the row is subtracted from its logits, not from the sink",
-         lambda call: call.replace(raised=True)),
-        ("the sinks are counted twice", lambda call: call.replace(sinks=_sink(call) + log(2))),
+         lambda call: call.replace(raised=True), raised),
+        ("the sinks are counted twice", lambda call: call.replace(sinks=_sink(call) + log(2)),
+         remedy),
     )  # fmt: skip
-    for message, change in rows:
-        yield _by(declared, SINKS, message, change, remedy)
+    for message, change, right in rows:
+        yield _by(declared, SINKS, message, change, right)
 
 
 def _sink(call: Attended) -> np.ndarray:
@@ -274,6 +285,11 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
         text = f"{where}the positions that are passed are ignored: {text}"
         yield _by(declared, "decode-offset", text, partial(_indexed, at=at),
                   "Use q_positions and k_positions as they are passed.")  # fmt: skip
+    for n in TILES:
+        for what, axis in (("keys", 1), ("queries", 0)):
+            text = f"{where}every tile of {n} {what} has the positions of the first tile"
+            yield _by(declared, "wrong-row", text, partial(_first_tile, axis=axis, n=n),
+                      f"Add the start of the tile to the index of its {what}.")  # fmt: skip
     known = own_mistakes(e) if isinstance(e, Score) else logit_mistakes(e)
     where = "in the logits alone: " if rotated and not isinstance(e, XPos) else ""
     for one in known:
@@ -291,6 +307,13 @@ def _indexed(call: Attended, at: Callable[[int, int], tuple[np.ndarray, np.ndarr
         np.broadcast_to(p, old.shape) for p, old in zip(places, one.positions, strict=True)
     )
     return call.replace(scored=one.replace(q_at=q_at, k_at=k_at))
+
+
+def _first_tile(call: Attended, axis: int, n: int) -> Attended:
+    """Return the call whose keys (axis 1) or queries have the positions of their first n."""
+    at = list(call.scored.positions)
+    at[axis] = at[axis][..., np.arange(at[axis].shape[-1]) % n]
+    return call.replace(scored=call.scored.replace(q_at=at[0], k_at=at[1]))
 
 
 def _with_logits(logits: Callable[[Any], Truth | None]) -> Change:

@@ -24,9 +24,22 @@ Change = Callable[[Attended], Attended]
 Row = tuple[str, str, Change, str]
 SOFTMAX, MASK, NARROW = "softmax-scale", "future-keys", "table-precision"
 #: Sizes of tiles of keys, and of sliding windows.
-_TILES = (4, 8, 16, 32, 64, 128, 256, 512)
-_WINDOWS = (*_TILES, 1024, 2048)
+TILES = (4, 8, 16, 32, 64, 128, 256, 512)
+_WINDOWS = (*TILES, 1024, 2048)
+#: Orders of the query heads in which a number of each is read, with the head that it is then of.
+GROUPED: tuple[tuple[str, Callable[[Attended], np.ndarray]], ...] = (
+    ("(H / H_kv, H_kv), not (H_kv, H / H_kv)", lambda call: _transposed(call, keys_last=True)),
+    ("(H_kv, H / H_kv), and written to (H / H_kv, H_kv)",
+     lambda call: _transposed(call, keys_last=False)),
+)  # fmt: skip
 _SHARE = "Divide exp(logit - largest logit) by its sum over the keys that the query sees."
+
+
+def _transposed(call: Attended, *, keys_last: bool) -> np.ndarray:
+    """Return the heads, read as a matrix of groups and key heads and transposed."""
+    key_heads = int(call.heads.max()) + 1
+    columns = key_heads if keys_last else call.heads.size // key_heads
+    return np.arange(call.heads.size).reshape(-1, columns).T.ravel()
 
 
 def likely_weights(of: Attention) -> Iterator[Row]:
@@ -76,7 +89,7 @@ def _windows() -> Iterator[Row]:
         for more, words in ((0, f"i - j < {n}"), (1, f"i - j <= {n}")):
             text = f"queries see their last keys only, {words}: a sliding window"
             yield MASK, text, partial(_window, n=n + more), every
-    for n in _TILES:
+    for n in TILES:
         text = f"the last, incomplete tile of {n} keys is left out, if there is a whole one"
         right = "Round the number of tiles up, and mask what is past the last key."
         yield MASK, text, partial(_whole_tiles, n=n), right

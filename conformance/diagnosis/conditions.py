@@ -13,8 +13,13 @@ import numpy as np
 Variables = Mapping[str, np.ndarray]
 #: Begins the names of variables that are not combined with others.
 ALONE = "the position of token "
+#: Begins the names of variables that only conditions use.
+SHAPE = "the number of axes "
 #: The names of sizes.
-SIZES = ("the length of the call", "the number of heads", "the number of batch rows")
+SIZES = (
+    "the length of the call", "the number of heads", "the number of batch rows",
+    "the length of the row", "the number of rows",
+)  # fmt: skip
 #: The names of an index and of the length that it runs to.
 TILED = (
     ("the index in the call", "the length of the call"),

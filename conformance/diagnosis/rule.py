@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .conditions import DIVISORS, Condition, Conditions, Variables, combined
+from .conditions import DIVISORS, SHAPE, Condition, Conditions, Variables, combined
 
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
@@ -121,6 +121,7 @@ def _supported(rule: Rule, used: np.ndarray, wrong: np.ndarray) -> bool:
 
 def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield simple rules that may give ``used``; their constants are measured."""
+    variables = {name: v for name, v in variables.items() if not name.startswith(SHAPE)}
     constant = int(used[0]) if used.size and np.ptp(used) == 0 and wrong.sum() > 1 else None
     if constant is not None and constant > 1:  # a variable that is this number is a better rule
         for name, v in variables.items():
@@ -141,6 +142,8 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
 def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules with a product, a quotient or a remainder."""
     variables = combined(variables)
+    variables = {name: v for name, v in variables.items() if not name.startswith(SHAPE)}
+    yield from _modulo(used, variables)
     for (one, a), (two, b) in combinations(variables.items(), 2):
         if np.array_equal(a * b, used) and a.any() and b.any():
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
@@ -205,6 +208,23 @@ def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
             text = f"{DECLARED}, clamped to at most {words}"
             of = lambda x, n=name, less=less: _clamped(x[DECLARED], x[n] - less)  # noqa: E731
             yield Rule(text, of, 0, _RANGE, mend=mend)
+
+
+def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
+    """Yield the declared number modulo another variable; modulo 0, it is itself."""
+    if DECLARED not in variables or not used.size:
+        return
+    v = variables[DECLARED]
+    for name, by in variables.items():
+        if name == DECLARED or not np.array_equal(_remainder(v, by), used):
+            continue
+        of = lambda x, n=name: _remainder(x[DECLARED], x[n])  # noqa: E731
+        mend = f"Do not reduce {DECLARED} modulo {name}: {_SUPPORT}"
+        yield Rule(f"{DECLARED} modulo {name}", of, 0, _RANGE, mend=mend)
+
+
+def _remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:
+    return np.asarray(np.where(by > 0, v % np.maximum(by, 1), v))
 
 
 def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:

@@ -40,8 +40,8 @@ def _padded(row: Row) -> bool:
 def mask_crossing() -> Crossing:
     """Return the factors of a mask: its rows, its tokens, and where padding is."""
     return Crossing({
-        "rows": (1, 2, 5),
-        "tokens": (1, 4, 9, 33, 130),
+        "rows": (1, 2, 5, 9),
+        "tokens": (1, 4, 5, 9, 33, 130),  # also as many as rows
         "padding": ("nowhere", "on the left", "on the right", "between", "on both sides"),
     }, _padded, optional=("padding",))  # fmt: skip
 

@@ -25,6 +25,8 @@ def masks(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
     yield Arguments("eleven rows of 700", (wide,), False)
     yield Arguments("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
+    alike = np.array([[1, 0, 1, 1, 0], [0, 1, 1, 1, 0], [1, 0, 0, 1, 1]])
+    yield Arguments("as much padding in every row", (alike,), False)
     yield Arguments("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
 
 

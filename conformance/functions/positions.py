@@ -12,11 +12,9 @@ import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from . import crossed, variables
+from .decode_positions import decode_mistakes, prompts
 from .function import Arguments, Plain, several, written
 from .masks import mask_mistakes, masks, since_masked
-
-#: The function may refuse longer sequences.
-_SHORT = 128
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -91,43 +89,6 @@ def _ends(n: np.ndarray) -> np.ndarray:
     elif first < n.size:
         kept = np.array([n.sum()])
     return np.asarray(pr.packed(kept))
-
-
-def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
-    for prompt, steps in ((5, 3), (1, 1), (7, 1), (100, 20), (4095, 3), (33000, 300)):
-        yield Arguments(f"{steps} steps", (prompt, steps), np.max(prompt) + steps <= _SHORT)
-    yield Arguments("no prompt", (0, 4), False)
-    yield Arguments("no steps", (6, 0), False)
-    yield Arguments("a prompt length for each row", (np.array([3, 9, 1]), 4), False)
-
-
-#: What is right for every generated token.
-_NEXT = "Give token i that is generated the position prompt_len + i, i = 0, 1, 2, ..."
-
-
-def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
-    own = f"{_NEXT}, with the prompt length of its own row, prompt_len[b]."
-    yield from several(
-        ("decode-offset", "generated tokens are counted from 0",
-         lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape),
-         f"{_NEXT}; prompt_len is left out."),
-        ("decode-offset", "the first generated token is one position late",
-         lambda prompt, n: pr.decode_positions(prompt, n) + 1,
-         f"{_NEXT}; do not add 1."),
-        ("decode-offset", "the first generated token has the position of the last prompt token",
-         lambda prompt, n: pr.decode_positions(prompt, n) - 1,
-         f"{_NEXT}; do not subtract 1."),
-        ("decode-offset", "every generated token has the position of the first",
-         lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n),
-         f"{_NEXT}: advance by 1 for every token."),
-        ("padding", "every row continues at the length of the longest prompt",
-         lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n),
-         own),
-        ("row-offset", "every row continues at the length of the first prompt",
-         lambda prompt, n: pr.decode_positions(
-             np.full_like(prompt, np.ravel(prompt)[0]), n
-         ), own),
-    )  # fmt: skip
 
 
 def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -373,7 +334,7 @@ POSITION_ROWS = {
         crossing=(crossed.packed_crossing, crossed.packed_row),
     ),
     "decode_positions": Plain(
-        _prompts, _decode_mistakes, "decode-offset", variables=variables.of_prompt
+        prompts, decode_mistakes, "decode-offset", variables=variables.of_prompt
     ),
     "shard_positions": Plain(
         _shards, _shard_mistakes, "shard-offset", variables=variables.of_shard

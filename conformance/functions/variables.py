@@ -15,6 +15,7 @@ def of_mask(arguments: tuple[Any, ...]) -> Variables:
     index = np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
     before = np.cumsum(mask, axis=-1) - mask
     count = mask.sum(axis=-1, keepdims=True)
+    spread = count.max(initial=0) - count.min(initial=mask.shape[-1])
     return {
         "the index in the row": index,
         "the row": np.arange(mask.shape[0])[:, None],
@@ -24,6 +25,10 @@ def of_mask(arguments: tuple[Any, ...]) -> Variables:
         "the number of padding tokens before": index - before,
         "the index of the first real token": np.argmax(mask, axis=-1)[:, None],
         "the length of the row": 0 * index + mask.shape[-1],
+        "the number of real tokens above, in the same column": np.cumsum(mask, axis=0) - mask,
+        "the position of the same token of row 0": np.maximum((before + mask - 1)[:1], 0),
+        "the number of rows": 0 * index + mask.shape[0],
+        "the most real tokens of a row, less the fewest": 0 * index + spread,
         "the number of real tokens of earlier rows": np.cumsum(count, axis=0) - count,
     }
 
@@ -41,6 +46,7 @@ def of_lengths(arguments: tuple[Any, ...]) -> Variables:
         "the start of the document": start[document],
         "the length of the document": n[document],
         "the length of the document before": before[document],
+        "the length of the first document": 0 * document + n[:1].sum(),
         "the length of the longest document": 0 * document + n.max(initial=0),
         "the tokens that the document is shorter than the longest": n.max(initial=0) - n[document],
         "the number of empty documents before": empty[document],

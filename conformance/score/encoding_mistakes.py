@@ -27,6 +27,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_p
 from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
+from posenc_ref.conformance.table.remedies import columns_of
 from posenc_ref.rotary_score import RotaryScore
 
 from .changed import Change, mistakes_of
@@ -101,7 +102,8 @@ def _shaw(declared: Shaw) -> Iterator[Change]:
 def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
     sinusoid = declared.sinusoid
     for code, message, changed_table in sinusoid_variants(sinusoid, "sinusoids"):
-        yield code, message, {"sinusoid": changed_table}
+        remedy = columns_of(sinusoid) if code in ("layout", "phase-order") else ""
+        yield code, message, {"sinusoid": changed_table}, remedy
     if declared.clamp is not None:
         remedy = f"Clamp query - key to -{declared.clamp} .. {declared.clamp}."
         yield "bucket-clamp", "offsets are not clamped", {"clamp": None}, remedy

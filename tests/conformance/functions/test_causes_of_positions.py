@@ -1,0 +1,83 @@
+"""Causes of wrong positions that depend on the shape of the call, or on the call before."""
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+
+
+def first(fn, surface):
+    report = check(fn, None, surface)
+    assert report.verdict == "deviates"
+    return report.findings[0]
+
+
+def test_a_square_mask_is_summed_down_its_rows():
+    def fn(mask):
+        return np.add.accumulate(mask, axis=int(len(mask) != mask.shape[1])) - 1
+
+    found = first(fn, "position_ids")
+    assert found.message == (
+        "the result is the number of real tokens above, in the same column, where the length of "
+        "the row equals the number of rows"
+    )
+
+
+def test_rows_with_as_many_tokens_share_the_positions_of_the_first():
+    def fn(mask):
+        p = np.array([[max(sum(row[: i + 1]) - 1, 0) for i in range(len(row))] for row in mask])
+        return p[[0] * len(p)] if np.ptp(mask.sum(-1)) == 0 else p
+
+    found = first(fn, "position_ids")
+    assert "the position of the same token of row 0, where the most real tokens" in found.message
+    assert "consistent with" in found.message  # two calls only are wrong
+
+
+def test_documents_that_are_longer_than_the_first_start_again():
+    def fn(lengths):
+        n = [int(x) for x in lengths]
+        return np.array([i % n[0] if n[0] else i for size in n for i in range(size)], int)
+
+    found = first(fn, "packed")
+    assert found.message == (
+        "the result is the declared value modulo the length of the first document"
+    )
+
+
+def test_one_more_for_a_batch_of_prompts():
+    def fn(prompt, steps):
+        start = prompt if np.isscalar(prompt) else np.asarray(prompt)[:, None] + 1
+        return start + np.arange(steps)
+
+    found = first(fn, "decode_positions")
+    assert found.message.endswith(
+        "the declared value + 1, where the number of axes of the prompt lengths is 1"
+    )
+
+
+def test_a_counter_that_is_kept_for_the_next_prompt():
+    class Counter:
+        end = 0
+
+        def __init__(self, least):
+            self.least = least
+
+        def __call__(self, prompt, steps):
+            if np.ndim(prompt):
+                self.end = 0
+                return np.add.outer(prompt, np.arange(steps))
+            start = max(self.end, prompt) if self.least or not self.end else self.end
+            self.end = start + steps
+            return np.arange(start, self.end)
+
+    for least, words in ((True, ", if its prompt is shorter"), (False, "")):
+        found = first(Counter(least), "decode_positions")
+        assert (found.code, found.message) == (
+            "state",
+            f"a call goes on at the position at which the call before ended{words}",
+        )
+
+
+def test_right_positions_conform():
+    for surface in ("position_ids", "packed", "decode_positions"):
+        assert check(getattr(pr, surface), None, surface).verdict == "conforms"
