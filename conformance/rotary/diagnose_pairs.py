@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.angle_step import other_pairs
@@ -88,11 +89,23 @@ def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
     sin = encoding.sign * sin
     if got.shape[:2] != cos.shape:
         return False
-    slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None])
+    slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None, None, None])
+
+    def follow(entries: Callable[..., Any]) -> np.ndarray:
+        """Return which pairs have these entries at every position."""
+        of = np.stack(entries(cos, sin), axis=-1).reshape(got.shape)
+        return np.asarray((np.abs(got - of) <= slack).all(axis=(0, 2, 3)))
+
+    right = follow(lambda c, s: (c, -s, s, c))
     for text, entries, remedy in (*_MAPS, *_expanded(encoding)):
-        of = np.stack(entries(cos, sin), axis=-1).reshape(got.shape)  # type: ignore[no-untyped-call]
-        if (np.abs(got - of) <= slack[..., None, None]).all():
-            p = measured.pairs[0]
+        wrong = follow(entries)
+        if (wrong | right).all() and not right.all():
+            pairs, slow = np.flatnonzero(~right), np.flatnonzero(wrong & right)
+            p = measured.pairs[pairs[0]]
+            if not wrong.all() or slow.size:
+                text = f"{text}, only in pairs {ranges(pairs.tolist())}"
+            if slow.size:
+                text = f"{text} (of {ranges(slow.tolist())} it cannot be told)"
             where = f"the 2 x 2 blocks of all pairs, such as channels {p.a} and {p.b}"
             run.add("not-a-rotation", text, where, remedy=remedy)
             return True

@@ -145,7 +145,8 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     still = declared == 0
     if (theta[still] != 0).any():
         k = int(np.flatnonzero(still & (theta != 0))[0])
-        text = f"pair {k} is rotated, but its declared frequency is 0"
+        turning, declared_ones = (ranges(np.flatnonzero(x).tolist()) for x in (theta, ~still))
+        text = f"pairs {turning} turn, declared pairs {declared_ones}: the others have frequency 0"
         evidence = f"frequency {k} is {theta[k]:.9g}, declared 0"
         run.add("proportional", text, evidence, remedy=stand_still(encoding))
         return

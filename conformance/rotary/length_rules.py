@@ -189,13 +189,16 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
         ("factor", lambda n: factor),
         (f"alpha at length {round(start * factor)}", lambda n: factor * factor - (factor - 1)),
     ):
-        for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0)):
+        for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0, None)):
+            if least is None and shortest > 1:
+                continue  # it is above 0 there
             if what == right and power == "d/(d-2)" and shortest == start:
                 continue  # as declared: alpha is at least 1 there
             if least and lengths and min(map(alpha, (max(n, shortest) for n in lengths))) >= least:
                 continue  # the bound changes nothing
             taken = f"max({what}, 1)" if least else what
             short = "" if shortest > 1 else ", in calls up to the trained length too"
+            short += ", where that is above 0" if least is None else ""
             remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
             remedy += f"least {start}, and d = {d}."
 
@@ -210,13 +213,19 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
 
 
 def _with_alpha(
-    encoding: Any, alpha: Callable[[int], float], power: float, plain: int, least: float, n: int
+    encoding: Any,
+    alpha: Callable[[int], float],
+    power: float,
+    plain: int,
+    least: float | None,
+    n: int,
 ) -> Any:
     """Return the encoding of a call of length n, whose base is multiplied by a power of alpha.
 
-    Calls up to length ``plain`` keep the base. None: there is no such base.
+    Calls up to length ``plain`` keep the base, and without ``least`` those whose alpha is not above
+    0. None: there is no such base.
     """
-    if n <= plain:
+    if n <= plain or (least is None and alpha(n) <= 0):
         return encoding.replace(scaling=None)
     value = max(alpha(n), least) if least else abs(alpha(n))
     base = encoding.base * value**power if value else 0.0

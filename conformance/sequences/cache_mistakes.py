@@ -10,10 +10,11 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes, with_value
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, mistakes, with_value
 from posenc_ref.conformance.rotary.length_rules import Rule, length_rules
 
-from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes, with_lengths
+from .chunk_mistakes import chunk_mistakes, with_lengths
+from .chunked import Chunked, ChunkTokens
 
 ROTATE_ONCE = "Rotate each key once: keep either rotated keys or raw keys in the cache."
 
@@ -124,7 +125,41 @@ def cache_mistakes() -> Iterator[Mistake]:
             "Rotate the keys of every chunk, each to its own position; later ones are raw now.",
         ),
     )
+    yield from _in_other_slots()
     yield from chunk_mistakes()
+
+
+def _in_other_slots() -> Iterator[Mistake]:
+    """Yield keys that are right, but written into wrong places of the cache."""
+    remedy = "Write the keys of a chunk behind those of all earlier chunks, from slot `start` on."
+    for by, words in (
+        (-1, "one slot early, over the last key of the chunk before"),
+        (1, "one slot late, and the last one is lost"),
+    ):
+        for since, which in (
+            (1, "chunks after the first"),
+            (2, "the third chunk and later ones"),
+        ):
+            text = f"the keys of {which} are written {words}: a slot stays empty"
+            yield Mistake("stale-cache", text, partial(_moved, by=by, since=since), remedy)
+
+
+def _moved(call: Chunked, by: int, since: int) -> Truth:
+    """Return the cache if the chunks from number ``since`` on are written ``by`` slots later."""
+    count = call.x.shape[2]
+    of_slot = np.full(count, -1)
+    for j, (a, b) in enumerate(zip(call.starts, call.ends, strict=True)):
+        to = np.arange(a, b) + (by if j >= since else 0)
+        kept = (to >= 0) & (to < count)
+        of_slot[to[kept]] = np.arange(a, b)[kept]
+    of_slot = of_slot[call.tail]
+    whole = replace(call, judged=None).truth()
+
+    def slots(part: np.ndarray) -> np.ndarray:
+        every = np.broadcast_to(part, call.x.shape)[:, :, of_slot]
+        return np.where(of_slot[:, None] < 0, 0.0, every)
+
+    return each_part(whole, slots)
 
 
 def _when_doubled(call: Chunked, own: bool) -> list[int]:

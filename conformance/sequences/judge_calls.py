@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -11,26 +10,24 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import failed, likely, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
+from .call_mistakes import ENDS, InTurn, kept, state_mistakes
 from .grown_state import name_growth
-from .kept_tables import Call, Positions, kept_tables, moved_tables
-from .offset_mistakes import Offset, offset_mistakes
+from .kept_tables import Call, moved_tables
+from .offset_mistakes import offset_mistakes
 
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
@@ -56,8 +53,6 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 
 #: Sizes and offsets of single calls of which every two meet.
 CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 13, 31), "offset": (0, 7, 64, 129)}
-#: Numbers of rows at which tables and pages end.
-_ENDS = (64, 128, 256, 512, 1024, 2048, 4096)
 #: Sequences that could refute a rule found in the others.
 FURTHER: dict[str, tuple[Call, ...]] = {
     "other lengths, other offsets": (
@@ -68,51 +63,6 @@ FURTHER: dict[str, tuple[Call, ...]] = {
         ((2, 2, 4), 13), ((1, 2, 4), 13), ((1, 3, 6), 32), ((2, 2, 4), 15), ((1, 1, 5), 6),
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class InTurn(Offset):
-    """One call of a sequence of calls, with its index in the sequence."""
-
-    index: int
-    sequence: tuple[Call, ...]
-    earlier_sequences: tuple[Call, ...] = ()  #: the calls of the run before this sequence
-    #: All calls of the sequence, this one and later ones included.
-    every: list[InTurn] = field(default_factory=list, repr=False, compare=False)
-
-    def before(self, *, whole: bool) -> tuple[Call, ...]:
-        """Return the calls up to this one, of the sequence or of the ``whole`` run."""
-        own = self.sequence[: self.index + 1]
-        return self.earlier_sequences + own if whole else own
-
-    @property
-    def earlier(self) -> int:
-        """Return the number of tokens of all earlier calls."""
-        return sum(size[2] for size, _ in self.sequence[: self.index])
-
-    def variables(self) -> Variables:
-        """Return numbers that may be mistaken for the positions."""
-        index = np.arange(self.x.shape[2])
-        none = np.zeros_like(index)
-        sizes = [size[2] for size, _ in self.sequence]
-        starts = [start for _, start in self.sequence]
-        before = max(self.index - 1, 0)
-        ends = [a + n for a, n in zip(starts, sizes, strict=True)]
-        of_call = {
-            "the number of earlier calls": self.index,
-            "the number of tokens of earlier calls": self.earlier,
-            "the number of tokens of all calls so far": self.earlier + sizes[self.index],
-            "the length of the longest call so far": max(sizes[: self.index + 1]),
-            "the offset of the first call": starts[0],
-            "the offset of the second call": starts[min(1, len(starts) - 1)],
-            "the offset of the call before": starts[before],
-            "the largest offset so far": max(starts[: self.index + 1]),
-            "the length of the first call": sizes[0],
-            "the length of the call before": sizes[before],
-            "the largest length so far": max(ends[: self.index + 1]),
-            "the largest length before the call": max(ends[: self.index], default=0),
-        }
-        return {**super().variables(), **{name: none + v for name, v in of_call.items()}}
 
 
 def judge(run: Run) -> None:
@@ -226,7 +176,7 @@ def _name_state(
     if not wrong:
         return
     single = partial(_singles, run, ask)
-    known = chain(_state_mistakes(), likely(run, seen, moved_tables(_kept)))
+    known = chain(state_mistakes(), likely(run, seen, moved_tables(kept)))
     if match(run, seen, known, parts=False, whole=True, further=single) and run.report.codes:
         return
     if name_growth(run, seen):
@@ -248,7 +198,7 @@ def _name_state(
 def _singles(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:
     """Make single calls around the ends of tables and pages, which could refute a kept state."""
     found = []
-    for n in _ENDS:
+    for n in ENDS:
         for start in (n - 2, n):
             if run.settings.allows(n + 5):
                 found += ask(Probe("alone", "alone", (((1, 2, 5), start),)))
@@ -259,122 +209,6 @@ def _further(ask: Callable[[Probe], list[JudgedCall]]) -> Iterator[JudgedCall]:
     """Make sequences of calls that could refute a rule for positions."""
     for name, calls in FURTHER.items():
         yield from ask(Probe("sequences", name, calls))
-
-
-def _state_mistakes() -> Iterator[Mistake]:
-    def at_offset(offset: Callable[[InTurn], int]) -> Callable[[InTurn], Truth]:
-        return lambda call: call.at(offset(call) + np.arange(call.x.shape[2]))
-
-    def longest(call: InTurn) -> Truth | None:
-        if not call.encoding.depends_on_length:
-            return None
-        ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
-        return at_length(call.encoding, call.x, call.positions, max(ends))
-
-    yield from _overwritten()
-    yield Mistake(
-        "state",
-        "a call gets the angles of the first equally long call",
-        at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
-        "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
-    )
-    for warm in (1, 2, 3, 4):
-        calls = "the first call" if warm == 1 else f"the first {warm} calls"
-        yield Mistake(
-            "state",
-            f"after {calls}, a call gets the angles of an earlier equally long call, as when a "
-            "captured graph is replayed",
-            at_offset(partial(_captured, warm=warm)),
-            "Pass the offset to a captured graph in memory that every replay reads, or capture no "
-            "offset.",
-        )
-    for bits in (8, 12, 16):
-
-        def same(call: InTurn, bits: int = bits) -> int:
-            earlier = (at for size, at in call.sequence if size[2] == call.x.shape[2])
-            return next(at for at in earlier if (at - call.offset[0]) % 2**bits == 0)
-
-        yield Mistake(
-            "state",
-            "a call gets the angles of the first equally long call whose offset has the same low "
-            f"{bits} bits",
-            at_offset(same),
-            "Keep cos and sin under the whole offset of a call and its length.",
-        )
-    yield Mistake(
-        "state",
-        "the frequencies of the longest call so far are kept",
-        longest,
-        "Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
-    )
-    yield from mistakes(
-        "state",
-        at_offset,
-        (
-            "the tokens of earlier calls are added to the offset",
-            lambda c: c.offset[0] + c.earlier,
-            "Use the offset that is passed: it counts the earlier tokens of its own sequence.",
-        ),
-        (
-            "a call goes on where the one before it ended",
-            lambda c: c.earlier,
-            "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
-        ),
-        (
-            "an offset of 0 is taken for a missing one: the call goes on where the one before it "
-            "ended",
-            _or_on,
-            "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
-        ),
-        (
-            "the offset of the first call is kept",
-            lambda c: c.sequence[0][1],
-            "Use the offset that is passed with each call, not the one of the first call.",
-        ),
-    )
-    yield from kept_tables(_kept)
-
-
-def _overwritten() -> Iterator[Mistake]:
-    """Yield results that a later call writes into."""
-    for words, last in (
-        ("next call of the same shape overwrites it", lambda n: n),
-        ("call after it overwrites it, if it has the same shape", lambda n: 1),
-    ):
-
-        def result(call: InTurn, last: Any = last) -> Truth:
-            later = call.every[call.index + 1 :]
-            alike = [one for one in later[: last(len(later))] if one.x.shape == call.x.shape]
-            return (alike[-1] if alike else call).truth()
-
-        yield Mistake(
-            "state",
-            f"an earlier result does not stay as it is: the {words}",
-            result,
-            "Return a new array in every call, not a buffer that later calls write into.",
-        )
-
-
-def _kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:
-    """Return the result of a call from a table that is kept between calls."""
-    return lambda call: call.at(positions(call.before(whole=whole)))
-
-
-def _captured(call: InTurn, warm: int) -> int:
-    """Return the offset of the call whose graph is replayed: of those ``warm``, the last one."""
-    graphs: dict[int, int] = {}
-    for i, (size, start) in enumerate(call.sequence[: call.index + 1]):
-        if i < warm or size[2] not in graphs:
-            graphs[size[2]] = start
-    return graphs[call.x.shape[2]]
-
-
-def _or_on(call: InTurn) -> int:
-    """Return the offset, or the end of the call before if the offset is 0."""
-    end = 0
-    for size, start in call.sequence[: call.index]:
-        end = (start or end) + size[2]
-    return int(call.offset[0]) or end
 
 
 def _view(run: Run, x: Any, positions: Any) -> Any:

@@ -22,7 +22,8 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .cache_mistakes import cache_mistakes, length_mistakes
 from .call import called, first_positions, judge_repetition
-from .chunk_mistakes import Chunked, chunk_mistakes, rotations_in_part
+from .chunk_mistakes import chunk_mistakes, grown_in_chunks, rotations_in_part
+from .chunked import Chunked
 
 #: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
 CHUNKS: tuple[tuple[int, ...], ...] = (
@@ -94,7 +95,7 @@ def _judge(
     rules = list(length_mistakes(encoding))
 
     def mistakes() -> Iterator[Mistake]:
-        return chain(known(), rules)
+        return chain(known(), rules, grown_in_chunks())
 
     if not (match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []

@@ -33,7 +33,13 @@ def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> 
     text = "a call gets the angles of the first equally long call of the instance"
     yield Mistake("state", text, predict(_first, True), key)  # type: ignore[arg-type]
     text = "a call gets the angles of the call before, if it is as long"
-    yield Mistake("state", text, predict(_before, True), key)  # type: ignore[arg-type]
+    for whole in (False, True):
+        yield Mistake("state", text, predict(_before, whole), key)  # type: ignore[arg-type]
+    yield from grown_tables(predict)
+
+
+def grown_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
+    """Yield tables whose added rows are numbered from 0 again; as `kept_tables`."""
     remedy = (
         "Number the rows that are added to a table from the rows that it has: arange(old, new), or "
         "build the whole table anew."

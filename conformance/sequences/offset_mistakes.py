@@ -151,6 +151,13 @@ def offset_mistakes() -> Iterator[Mistake]:
     )
     yield Mistake(
         "row-offset",
+        "row b and head h start at offset[(b H + h) modulo B]: where rows and heads are one axis, "
+        "the offsets are tiled, not repeated",
+        _tiled,
+        f"{OWN} Repeat each offset H times (repeat, not tile).",
+    )
+    yield Mistake(
+        "row-offset",
         "in calls with as many rows as heads, head h of every row starts at offset[h]: the offsets "
         "lie along the axis of heads",
         _along_heads,
@@ -218,6 +225,13 @@ def offset_mistakes() -> Iterator[Mistake]:
         ),
     )
     yield from only_first_row()
+
+
+def _tiled(call: Offset) -> Truth:
+    rows, count = call.x.shape[:2]
+    folded = np.arange(rows * count).reshape(rows, count) % rows
+    start = np.broadcast_to(call.offset, rows)
+    return call.at(start[folded][..., None] + np.arange(call.x.shape[2]))
 
 
 def _along_heads(call: Offset) -> Truth:

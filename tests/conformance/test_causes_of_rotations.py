@@ -8,6 +8,7 @@ from posenc_ref import (
     LongRoPE,
     MRoPEPositions,
     MultiAxisRoPE,
+    Proportional,
     RoPE,
     XPos,
     YaRN,
@@ -254,6 +255,40 @@ def test_remedies_fit_the_surface():
     assert "permute" not in finding.remedy
     whole = check(rotated, HALF.replace(rotary_dim=8), "apply").findings[0]
     assert "Divide the exponents by 8, not by 16" in whole.remedy
+
+
+@pytest.mark.parametrize(("first", "words"), [(True, "second"), (False, "first")])
+def test_a_channel_is_overwritten_in_some_pairs(first, words):
+    def fn(x, positions):
+        y, wide = rotated(x.astype(np.float64), positions), x.astype(np.float64)
+        angle = np.asarray(positions)[..., None] * PAIRS[:3]
+        angle = over_heads(angle)
+        cos, sin = np.cos(angle), np.sin(angle)
+        a, b = wide[..., :3], wide[..., 8:11]
+        if first:
+            y[..., 8:11] = b * cos + y[..., :3] * sin
+        else:
+            y[..., :3] = a * cos - y[..., 8:11] * sin
+        return y.astype(x.dtype)
+
+    found = check(fn, HALF, "apply").findings[0]
+    assert found.message.startswith(f"the {words} channel is computed from the ")
+    assert found.message.endswith("which has overwritten it, only in pairs 0-2")
+
+
+def test_the_length_of_dynamic_ntk_is_not_clamped():
+    def fn(n):
+        alpha = 2.0 * n / 128 - 1
+        return (10000.0 * (alpha if alpha > 0 else 1.0) ** (16 / 14)) ** (-np.arange(8) / 8)
+
+    found = check(fn, RoPE(16, layout="half", scaling=NTK), "frequencies").findings[0]
+    assert found.message.endswith("in calls up to the trained length too, where that is above 0")
+
+
+def test_other_pairs_stand_still():
+    declared = RoPE(16, layout="half", scaling=Proportional(0.25))
+    found = check(lambda: PAIRS * (np.arange(8) > 4), declared, "frequencies").findings[0]
+    assert found.message == "pairs 5-7 turn, declared pairs 0-1: the others have frequency 0"
 
 
 @pytest.mark.nightly

@@ -10,9 +10,10 @@ from posenc_ref import DynamicNTK, MultiAxisRoPE, RoPE, YaRN
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.sequences.cache_mistakes import cache_mistakes
+from posenc_ref.conformance.sequences.call_mistakes import InTurn, state_mistakes
 from posenc_ref.conformance.sequences.cases_qk import Side
-from posenc_ref.conformance.sequences.chunk_mistakes import Chunked, chunk_mistakes
-from posenc_ref.conformance.sequences.judge_calls import InTurn, _state_mistakes
+from posenc_ref.conformance.sequences.chunk_mistakes import chunk_mistakes
+from posenc_ref.conformance.sequences.chunked import Chunked
 from posenc_ref.conformance.sequences.judge_shift import Moved
 from posenc_ref.conformance.sequences.judge_shift import _mistakes as shift_mistakes
 from posenc_ref.conformance.sequences.offset_mistakes import Offset, offset_mistakes
@@ -238,17 +239,17 @@ def test_what_earlier_calls_leave_behind():
         ("the offset of the first call is kept", 4),
     ):
         expected = turned([start, start + 1], (1, 1, 2))
-        agrees(predicted(_state_mistakes(), third, message), expected)
+        agrees(predicted(state_mistakes(), third, message), expected)
     second = InTurn(ONE, units(1, 1, 3), np.array([7]), 1, sequence)  # the first call is shorter
     text = "a call gets the angles of the first equally long call"
-    agrees(predicted(_state_mistakes(), second, text), turned([7, 8, 9], (1, 1, 3)))
+    agrees(predicted(state_mistakes(), second, text), turned([7, 8, 9], (1, 1, 3)))
     text = "the frequencies of the longest call so far are kept"
-    assert predicted(_state_mistakes(), third, text) is None
+    assert predicted(state_mistakes(), third, text) is None
     x = np.random.default_rng(1).normal(size=(1, 1, 2, 4))
     for index, length in ((0, 6), (1, 10), (2, 10)):
         call = InTurn(LONGER, x, np.array([1]), index, sequence)
         expected = LONGER.apply(x, np.arange(1, 3), seq_len=length)
-        agrees(predicted(_state_mistakes(), call, text), expected)
+        agrees(predicted(state_mistakes(), call, text), expected)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,209 @@
+"""Known mistakes of what an instance keeps between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.conditions import Variables
+from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
+from posenc_ref.conformance.oracle.calls import at_length
+
+from .kept_tables import Call, Positions, kept_tables
+from .offset_mistakes import Offset
+
+#: Numbers of rows at which tables and pages end.
+ENDS = (64, 128, 256, 512, 1024, 2048, 4096)
+
+
+@dataclass(frozen=True)
+class InTurn(Offset):
+    """One call of a sequence of calls, with its index in the sequence."""
+
+    index: int
+    sequence: tuple[Call, ...]
+    earlier_sequences: tuple[Call, ...] = ()  #: the calls of the run before this sequence
+    #: All calls of the sequence, this one and later ones included.
+    every: list[InTurn] = field(default_factory=list, repr=False, compare=False)
+
+    def before(self, *, whole: bool) -> tuple[Call, ...]:
+        """Return the calls up to this one, of the sequence or of the ``whole`` run."""
+        own = self.sequence[: self.index + 1]
+        return self.earlier_sequences + own if whole else own
+
+    @property
+    def earlier(self) -> int:
+        """Return the number of tokens of all earlier calls."""
+        return sum(size[2] for size, _ in self.sequence[: self.index])
+
+    def variables(self) -> Variables:
+        """Return numbers that may be mistaken for the positions."""
+        index = np.arange(self.x.shape[2])
+        none = np.zeros_like(index)
+        sizes = [size[2] for size, _ in self.sequence]
+        starts = [start for _, start in self.sequence]
+        before = max(self.index - 1, 0)
+        ends = [a + n for a, n in zip(starts, sizes, strict=True)]
+        of_call = {
+            "the number of earlier calls": self.index,
+            "the number of tokens of earlier calls": self.earlier,
+            "the number of tokens of all calls so far": self.earlier + sizes[self.index],
+            "the length of the longest call so far": max(sizes[: self.index + 1]),
+            "the offset of the first call": starts[0],
+            "the offset of the second call": starts[min(1, len(starts) - 1)],
+            "the offset of the call before": starts[before],
+            "the largest offset so far": max(starts[: self.index + 1]),
+            "the length of the first call": sizes[0],
+            "the length of the call before": sizes[before],
+            "the largest length so far": max(ends[: self.index + 1]),
+            "the largest length before the call": max(ends[: self.index], default=0),
+        }
+        return {**super().variables(), **{name: none + v for name, v in of_call.items()}}
+
+
+def state_mistakes() -> Iterator[Mistake]:
+    """Yield the known mistakes of what is kept between calls, likely ones first."""
+
+    def at_offset(offset: Callable[[InTurn], int]) -> Callable[[InTurn], Truth]:
+        return lambda call: call.at(offset(call) + np.arange(call.x.shape[2]))
+
+    def longest(call: InTurn) -> Truth | None:
+        if not call.encoding.depends_on_length:
+            return None
+        ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
+        return at_length(call.encoding, call.x, call.positions, max(ends))
+
+    yield from _overwritten()
+    yield from _added_up()
+    yield Mistake(
+        "state",
+        "a call gets the angles of the first equally long call",
+        at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
+        "Keep cos and sin under the offset of a call as well as its length, or compute them anew.",
+    )
+    for warm in (1, 2, 3, 4):
+        calls = "the first call" if warm == 1 else f"the first {warm} calls"
+        yield Mistake(
+            "state",
+            f"after {calls}, a call gets the angles of an earlier equally long call, as when a "
+            "captured graph is replayed",
+            at_offset(partial(_captured, warm=warm)),
+            "Pass the offset to a captured graph in memory that every replay reads, or capture no "
+            "offset.",
+        )
+    for bits in (8, 12, 16):
+
+        def same(call: InTurn, bits: int = bits) -> int:
+            earlier = (at for size, at in call.sequence if size[2] == call.x.shape[2])
+            return next(at for at in earlier if (at - call.offset[0]) % 2**bits == 0)
+
+        yield Mistake(
+            "state",
+            "a call gets the angles of the first equally long call whose offset has the same low "
+            f"{bits} bits",
+            at_offset(same),
+            "Keep cos and sin under the whole offset of a call and its length.",
+        )
+    yield Mistake(
+        "state",
+        "the frequencies of the longest call so far are kept",
+        longest,
+        "Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
+    )
+    yield from mistakes(
+        "state",
+        at_offset,
+        (
+            "the tokens of earlier calls are added to the offset",
+            lambda c: c.offset[0] + c.earlier,
+            "Use the offset that is passed: it counts the earlier tokens of its own sequence.",
+        ),
+        (
+            "the offsets of all calls so far are added up",
+            lambda c: sum(start for _, start in c.sequence[: c.index + 1]),
+            "Use the offset that is passed alone: write no offset into a kept array of positions.",
+        ),
+        (
+            "a call goes on where the one before it ended",
+            lambda c: c.earlier,
+            "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
+        ),
+        (
+            "an offset of 0 is taken for a missing one: the call goes on where the one before it "
+            "ended",
+            _or_on,
+            "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
+        ),
+        (
+            "the offset of the first call is kept",
+            lambda c: c.sequence[0][1],
+            "Use the offset that is passed with each call, not the one of the first call.",
+        ),
+    )
+    yield from kept_tables(kept)
+
+
+def _added_up() -> Iterator[Mistake]:
+    """Yield positions whose kept array keeps the offsets of earlier calls, token by token."""
+    remedy = "Add the offset to a copy: p = index + offset, not index += offset."
+    for rows in (None, *ENDS, *(2**n for n in range(13, 18))):
+
+        def positions(call: InTurn, rows: int | None = rows) -> Truth:
+            kept = np.zeros(max(n for (_, _, n), _ in call.sequence), np.int64)
+            n, own = call.x.shape[2], int(call.offset[0])
+            for (_, _, m), start in call.sequence[: call.index + 1]:
+                if rows is None or start + m <= rows:
+                    kept[:m] += start
+            within = rows is None or own + n <= rows
+            return call.at((kept[:n] if within else own) + np.arange(n))
+
+        text = "the offsets of earlier calls stay in a kept array of positions"
+        text += ", in calls that end within it" * bool(rows)
+        yield Mistake("state", text, positions, remedy)
+
+
+def _overwritten() -> Iterator[Mistake]:
+    """Yield results that a later call writes into."""
+    for words, last in (
+        ("next call of the same shape overwrites it", lambda n: n),
+        ("call after it overwrites it, if it has the same shape", lambda n: 1),
+    ):
+
+        def result(call: InTurn, last: Any = last) -> Truth:
+            later = call.every[call.index + 1 :]
+            alike = [one for one in later[: last(len(later))] if one.x.shape == call.x.shape]
+            return (alike[-1] if alike else call).truth()
+
+        yield Mistake(
+            "state",
+            f"an earlier result does not stay as it is: the {words}",
+            result,
+            "Return a new array in every call, not a buffer that later calls write into.",
+        )
+
+
+def kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:
+    """Return the result of a call from a table that is kept between calls."""
+    return lambda call: call.at(positions(call.before(whole=whole)))
+
+
+def _captured(call: InTurn, warm: int) -> int:
+    """Return the offset of the call whose graph is replayed: of those ``warm``, the last one."""
+    graphs: dict[int, int] = {}
+    for i, (size, start) in enumerate(call.sequence[: call.index + 1]):
+        if i < warm or size[2] not in graphs:
+            graphs[size[2]] = start
+    return graphs[call.x.shape[2]]
+
+
+def _or_on(call: InTurn) -> int:
+    """Return the offset, or the end of the call before if the offset is 0."""
+    end = 0
+    for size, start in call.sequence[: call.index]:
+        end = (start or end) + size[2]
+    return int(call.offset[0]) or end
