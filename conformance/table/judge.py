@@ -297,7 +297,7 @@ def _state(
 
         def evaluate(p: np.ndarray) -> np.ndarray:
             if p.max() >= rows:
-                raise Refused(f"the table has {rows} rows")
+                raise Refused(IndexError(f"the table has {rows} rows"))
             return access.read(call(p), p.size)
 
         for judge in (state.same_length, state.steps):
