@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import ALiBi
-from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
+from posenc_ref.conformance.diagnosis.combine import Cause, Residual, explain, report
+from posenc_ref.conformance.diagnosis.position_mistakes import rounded_queries
 from posenc_ref.conformance.harness.run import Run
 
 from .cases import BiasCase, Ruler
@@ -29,8 +30,10 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
         return
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         fits = [fit(case, ruler) for case in usable]
-        suggested = list(_causes(encoding, fits, ruler))
-        causes, complete = explain(residual_of(encoding, cases, ruler), suggested)
+        residual = residual_of(encoding, cases, ruler)
+        suggested = list(_rounded_lengths(cases, residual))
+        suggested = suggested or list(_causes(encoding, fits, ruler))
+        causes, complete = explain(residual, suggested)
     run.report.measured = _words(fits)
     if not (causes and complete) and explained_by_step(run, cases):
         return
@@ -91,6 +94,17 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     yield from _aligned(kinks, straight, fits, after if encoding.causal else None)
     yield from _range(fits, true, toward)
     yield from _rounded(long, encoding)
+
+
+def _rounded_lengths(cases: Sequence[BiasCase], residual: Residual) -> Iterator[Cause]:
+    """Yield the first rounding of the lengths that predicts all biases."""
+    for text, place in rounded_queries():
+        shift = {c.name: int(place(c.q_len, c.k_len)[0] - c.rows[0]) for c in cases}
+        if residual({"shift": shift})[0]:
+            evidence = "the declared bias with these positions equals the biases of all calls"
+            values, change = {"declared": 0, "measured": shift}, {"shift": shift}
+            yield Cause("bias-alignment", text, evidence, change, 1, values, remedy=LAST_KEY)
+            return
 
 
 def _sizes(

@@ -63,7 +63,8 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
         change = {"round": name}
         yield Cause("table-precision", text, evidence, change, values=values, remedy=remedy)
     free = {count: sign * m for count, m in got.items()}
-    yield replace(slopes_cause(sign * got[n], true[n], max_bias, ruler), change={"slopes": free})
+    own = slopes_cause(sign * got[n], true[n], max_bias, ruler, free)
+    yield replace(own, change={"slopes": free})
 
 
 def scale_cause(scale: float, where: str) -> Cause:
@@ -75,20 +76,39 @@ def scale_cause(scale: float, where: str) -> Cause:
     return Cause("bias-scale", text, evidence, {"scale": scale}, values=values, remedy=remedy)
 
 
-def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
-    """Return the cause of wrong slopes: ``m``, measured, differ from ``true``, declared."""
+def slopes_cause(
+    m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler, others: Slopes | None = None
+) -> Cause:
+    """Return the cause of wrong slopes: ``m``, measured, differ from ``true``, declared.
+
+    Two series may be one for few heads, so one that ``others`` follow too is preferred.
+    """
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
     count = plural(int(bad.sum()), "slope is", "slopes are", len(m)) + " wrong"
     remedy, message = rule_of_slopes(len(m), max_bias), f"{count}; measured: {words}"
-    for series, what_to_do, slopes in known_series(len(m), max_bias):
-        if not ruler.differ(m, slopes, slopes).any():
-            words, message, remedy = series, f"{series}: {count}", what_to_do
-            break
+    known = list(known_series(len(m), max_bias))
+    if found := _followed(m, max_bias, ruler):
+        shared = set(found).intersection(
+            *(_followed(o, max_bias, ruler) for o in (others or {}).values() if _uneven(len(o)))
+        )
+        words, remedy, _ = known[min(shared or found)]
+        message = f"{words}: {count}"
     evidence = f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}"
     values = {"declared": true.tolist(), "measured": m.tolist(), "recipe": words}
     return Cause("slopes", message, evidence, {"slopes": m}, fitted=3, values=values, remedy=remedy)
+
+
+def _followed(m: np.ndarray, max_bias: float, ruler: Ruler) -> list[int]:
+    """Return the numbers of the known series that the slopes ``m`` follow."""
+    series = enumerate(known_series(len(m), max_bias))
+    return [i for i, (_, _, slopes) in series if not ruler.differ(m, slopes, slopes).any()]
+
+
+def _uneven(n: int) -> bool:
+    """Return whether ``n`` is no power of two."""
+    return n & (n - 1) > 0
 
 
 def rule_of_slopes(n: int, max_bias: float) -> str:
@@ -105,7 +125,7 @@ def rule_of_slopes(n: int, max_bias: float) -> str:
 def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the message, the remedy and the slopes of each known wrong series for n heads."""
     h = np.arange(1, n + 1)
-    if n & (n - 1):
+    if _uneven(n):
         c = 1 << (n.bit_length() - 1)
         yield (
             f"the naive series 2 ** (-{max_bias:g} h/n) is used although n = {n} is no power of "
@@ -115,6 +135,7 @@ def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray
             2.0 ** (-max_bias * h / n),
         )
         yield from _known_rest(n, c, max_bias)
+        yield from _known_orders(n, c, max_bias)
     yield (
         f"the exponents start at h = 0: 2 ** (-{max_bias:g} h/n) for h = 0 .. {n - 1}",
         "Count heads from 1: the first slope is 2 ** (-max_bias/n), not 1.",
@@ -142,6 +163,26 @@ def _known_rest(n: int, c: int, max_bias: float) -> Iterator[tuple[str, str, np.
         rest = 2.0 ** (-8 * (2 * h - 1) / (2 * c))
         text = f"the first {c} slopes are right, {others} are those of max_bias 8, not {max_bias:g}"
         yield text, remedy, np.r_[right, rest]
+
+
+def _known_orders(n: int, c: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield n slopes of the series of 2c heads, or the right ones in another order."""
+    h = np.arange(1, 2 * c + 1)
+    twice, once = 2.0 ** (-max_bias * h / (2 * c)), 2.0 ** (-max_bias * h[:c] / c)
+    right = np.r_[once, twice[0::2][: n - c]]
+    remedy = rule_of_slopes(n, max_bias)
+    series = f"the series of {2 * c} heads"
+    for words, slopes in (
+        (f"every second slope of {series} from its first on comes before those from its second on: "
+         f"[0::2] before [1::2], cut to {n}", np.r_[twice[0::2], twice[1::2]][:n]),
+        (f"the slopes are the first {n} of {series}", twice[:n]),
+        (f"the slopes are the last {n} of {series}", twice[-n:]),
+        (f"the slopes are the last {n} of {series}, in reverse order", twice[::-1][:n]),
+        (f"the other {n - c} slopes come before the first {c}", np.r_[right[c:], right[:c]]),
+        ("the slopes are sorted, the largest first", np.sort(right)[::-1]),
+        ("the slopes are sorted, the smallest first", np.sort(right)),
+    ):  # fmt: skip
+        yield words, remedy, slopes
 
 
 def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> str:

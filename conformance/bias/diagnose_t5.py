@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import T5Bias
 from posenc_ref.conformance.diagnosis.combine import Cause, Residual, explain, report
-from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES
+from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, rounded_queries
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import half_precision
 from posenc_ref.conformance.phases.precision import rounded
@@ -66,7 +67,7 @@ def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
     A single call may agree by chance: in a causal bias, a query at position 0 has bucket 0 for
     every key.
     """
-    for message, place in QUERIES:
+    for message, place in chain(QUERIES, rounded_queries()):
         values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
         if all(
             not ruler.differ(case.actual, value, np.abs(value))[:, case.judged].any()

@@ -23,7 +23,7 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
-from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES
+from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, rounded_queries
 from posenc_ref.conformance.oracle.apply import exactly
 
 #: A function of query positions (Q,) and key positions (K,) that returns a bias.
@@ -50,9 +50,12 @@ def _common(declared: Bias) -> Iterator[Change]:
     def parts(change: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Values:
         return lambda q, k: each_part(declared.truth(q, k), lambda part: change(part, q, k))
 
+    def placed(place: Callable[[int, int], np.ndarray]) -> Values:
+        return lambda q, k: declared.truth(place(len(q), len(k)), k)
+
+    aligned = "Query i has the position k_len - q_len + i: the last query is at the last key."
     message, place = QUERIES[0]
-    remedy = "Query i has the position k_len - q_len + i: the last query is at the last key."
-    yield "bias-alignment", message, lambda q, k: declared.truth(place(len(q), len(k)), k), remedy
+    yield "bias-alignment", message, placed(place), aligned
     reverse = parts(lambda part, q, k: part[::-1])
     remedy = "Give head h the bias of head h, not that of head H - 1 - h."
     yield "head-order", "the heads are in reverse order", reverse, remedy
@@ -60,6 +63,9 @@ def _common(declared: Bias) -> Iterator[Change]:
         none = parts(lambda part, q, k: np.where(k > q[:, None], 0, part))
         remedy = "Add the bias of keys after the query too, from the same formula."
         yield "future-keys", "keys after the query have no bias", none, remedy
+    if getattr(declared, "tokens", None) is None:  # a window has one size
+        for message, place in rounded_queries():
+            yield "bias-alignment", message, placed(place), aligned
 
 
 def _kerple(declared: Kerple) -> Iterator[Change]:

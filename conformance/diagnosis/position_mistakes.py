@@ -24,6 +24,27 @@ QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
         lambda q_len, k_len: np.full(q_len, k_len - 1),
     ),
 )
+
+
+def rounded_queries() -> Iterator[tuple[str, Callable[[int, int], np.ndarray]]]:
+    """Yield wrong positions of queries made from lengths that are rounded to whole tiles."""
+    for n in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
+        for words, of in (
+            ("k_len is rounded up", lambda q, k, up: up(k) - q),
+            ("q_len is rounded up", lambda q, k, up: k - up(q)),
+            ("q_len and k_len are rounded up", lambda q, k, up: up(k) - up(q)),
+            ("k_len is rounded down", lambda q, k, up: -up(-k) - q),
+        ):
+
+            def place(
+                q_len: int, k_len: int, n: int = n, of: Callable[..., int] = of
+            ) -> np.ndarray:
+                return np.arange(q_len) + of(q_len, k_len, lambda length: -(-length // n) * n)
+
+            text = f"queries are not aligned with the last keys: {words} to a multiple of {n}"
+            yield text, place
+
+
 REVERSED_KEYS = "keys stand in the reverse order"
 
 #: Heads and batch rows of a result (B, H, S, D) that stand in other places: words, the map of the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ class Plain:
     misshapen: Callable[..., str] = lambda encoding, expected, actual: ""
     #: Return the part of a result to compare.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
+    #: Note what right results have that is not compared, given the arguments and results of calls.
+    remark: Callable[[Run, Sequence[tuple[tuple[Any, ...], np.ndarray]]], None] | None = None
 
     def whole(self, encoding: Any) -> bool:
         """Return whether results must be integers: not if the declared rule keeps fractions."""

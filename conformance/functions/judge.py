@@ -73,6 +73,7 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str, str]] = []
     limits, made = len(run.report.limits), list[tuple[Any, ...]]()
+    results: list[tuple[tuple[Any, ...], np.ndarray]] = []
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
@@ -82,7 +83,7 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
         where = _shown(run, probe.name, arguments)
         made.append(arguments)
         try:
-            actual = _called(run.driver, call, expected.shape)
+            result = _result(run.driver, call, expected.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
@@ -107,7 +108,8 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
         # Copied values are only rounded.
         if not (whole or truth.terms.any() or truth.angle.any()):
             truth = row.truth(run.encoding, arguments, run.driver.rounded(truth.value))
-        one = JudgedCall(where, actual, truth, call, row.judged(arguments))
+        results.append((arguments, result))
+        one = JudgedCall(where, row.meaning(result), truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))
     if seen and not malformed:
         seen += _crossed(run, row, own, few=len(run.report.limits) > limits)
@@ -115,6 +117,8 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
         _state(run, seen)
     if run.failures and not run.report.codes:
         _explain(run, row, seen, malformed)
+    if row.remark is not None and not (run.failures or run.report.codes):
+        row.remark(run, results)
     return seen
 
 
@@ -153,13 +157,18 @@ def _rounded(run: Run, argument: Any) -> Any:
 
 def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
     """Call the function and return the part of its result to compare."""
+    return call.row.meaning(_result(driver, call, shape))
+
+
+def _result(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
+    """Call the function and return its whole result."""
     if driver.names == _ROTATED:
-        return call.row.meaning(driver.apply(*call.arguments))
+        return np.asarray(driver.apply(*call.arguments))
     actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
         hint = call.row.misshapen(call.encoding, shape, actual.shape)
         raise Malformed(f"expected shape {shape}, got {actual.shape}{hint}")
-    return call.row.meaning(np.array(actual, dtype=np.float64))
+    return np.array(actual, dtype=np.float64)
 
 
 def _listed(result: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 
 from .function import Arguments, several, written
 
@@ -107,3 +108,33 @@ def _of_one_row() -> Iterator[Mistake]:
 
             text = f"every row has the positions of {row}, whose {counted}"
             yield written("padding", text, positions, f"{_REAL}. Do so for every row on its own.")
+
+
+def _padded(row: Row) -> bool:
+    """Return whether a row has tokens enough for its padding."""
+    return bool(row.get("tokens", 9) > 3 or row.get("padding", "nowhere") == "nowhere")
+
+
+def mask_crossing() -> Crossing:
+    """Return the factors of a mask: its rows, its tokens, and where padding is."""
+    return Crossing({
+        "rows": (1, 2, 5, 9),
+        "tokens": (1, 4, 5, 9, 33, 130),  # also as many as rows
+        "padding": ("nowhere", "on the left", "on the right", "between", "on both sides"),
+    }, _padded, optional=("padding",))  # fmt: skip
+
+
+def mask_row(row: Row) -> tuple[Any, ...]:
+    """Return a mask; rows have different padding."""
+    b, n, where = row["rows"], row["tokens"], row["padding"]
+    index = np.arange(n)
+    mask = np.ones((b, n), np.int64)
+    for i in range(b if where != "nowhere" else 0):
+        left, right = 1 + i % (n // 2), n - 1 - (2 * i) % (n // 2)
+        mask[i] = {
+            "on the left": index >= left,
+            "on the right": index < right,
+            "between": (index < left) | (index >= min(left + 1 + i % 2, n - 1)),
+            "on both sides": (index >= left) & (index < right),
+        }[where]
+    return (mask,)

@@ -10,11 +10,12 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.harness.crossing import Crossing, Row
 
-from . import crossed, variables
+from . import variables
 from .decode_positions import decode_mistakes, prompts
 from .function import Arguments, Plain, several, written
-from .masks import mask_mistakes, masks, since_masked
+from .masks import mask_crossing, mask_mistakes, mask_row, masks, since_masked
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -25,6 +26,29 @@ def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     for lengths in ([0, 3, 2, 4], [0, 0, 5, 1, 2], [3, 0, 0, 2, 4, 1], [2, 0, 3, 0, 0, 1, 6]):
         yield Arguments("empty documents before several others", (np.array(lengths),), False)
     yield Arguments("no documents", (np.zeros(0, np.int64),), False)
+
+
+def packed_crossing() -> Crossing:
+    """Return the factors of packed documents: their number, their lengths, and empty ones."""
+    return Crossing({
+        "documents": (1, 2, 3, 6),
+        "lengths": ("equal", "growing", "of one token", "long"),
+        "empty documents": ("none", "first", "last", "between", "two in a row"),
+    }, optional=("empty documents",))  # fmt: skip
+
+
+def packed_row(row: Row) -> tuple[Any, ...]:
+    """Return the lengths of documents."""
+    count = row["documents"]
+    sizes = {
+        "equal": [4] * count,
+        "growing": [2 + 3 * i for i in range(count)],
+        "of one token": [1] * count,
+        "long": [70 + 65 * (i % 2) for i in range(count)],
+    }[row["lengths"]]
+    at = (count + 1) // 2
+    where = {"none": [], "first": [0], "last": [count], "between": [at], "two in a row": [at, at]}
+    return (np.insert(np.array(sizes, np.int64), where[row["empty documents"]], 0),)
 
 
 def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -324,14 +348,14 @@ POSITION_ROWS = {
         "padding",
         judged=lambda arguments: np.asarray(arguments[0]) == 1,
         variables=variables.of_mask,
-        crossing=(crossed.mask_crossing, crossed.mask_row),
+        crossing=(mask_crossing, mask_row),
     ),
     "packed": Plain(
         _lengths,
         _packed_mistakes,
         "packing",
         variables=variables.of_lengths,
-        crossing=(crossed.packed_crossing, crossed.packed_row),
+        crossing=(packed_crossing, packed_row),
     ),
     "decode_positions": Plain(
         prompts, decode_mistakes, "decode-offset", variables=variables.of_prompt

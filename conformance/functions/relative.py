@@ -6,7 +6,7 @@ channels, B = 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,6 +17,8 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.report import NOTE
+from posenc_ref.conformance.harness.run import Run
 
 from .function import Arguments, Function, Plain, several, written
 
@@ -35,6 +37,28 @@ def classes(index: np.ndarray) -> np.ndarray:
     """Replace every element by the index of the first element that equals it."""
     _, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     return np.asarray(first[inverse].reshape(index.shape), dtype=np.float64)
+
+
+def _rows_of_a_table(run: Run, results: Sequence[tuple[tuple[Any, ...], np.ndarray]]) -> None:
+    """Note indices that are no rows of a table with a row for each offset.
+
+    Any numbers that tell offsets apart conform: only the table that is used says which are right.
+    """
+    apart = []
+    for ((h, w),), index in results:
+        rows, low, high = (2 * h - 1) * (2 * w - 1), int(index.min()), int(index.max())
+        if low < 0 or high >= rows:
+            apart.append(f"{low} .. {high} for {h} x {w}, whose rows are 0 .. {rows - 1}")
+    if not apart:
+        return
+    run.add(
+        "table-offset",
+        f"in {len(apart)} of {len(results)} windows (h, w), some indices are no rows of a table "
+        "with (2h - 1)(2w - 1) rows: a negative one counts from the end of the table, and a larger "
+        "one is out of bounds",
+        "; ".join(apart[:3]),
+        severity=NOTE,
+    )
 
 
 def _offsets(window: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -316,7 +340,9 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 RELATIVE_ROWS = {
-    "relative_index": Plain(_windows, _index_mistakes, "index-collision", meaning=classes),
+    "relative_index": Plain(
+        _windows, _index_mistakes, "index-collision", meaning=classes, remark=_rows_of_a_table
+    ),
     "relative_shift": Plain(
         _shifted, _shift_mistakes, "relative-shift", integers=False, judged=_visible
     ),

@@ -7,12 +7,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
-from posenc_ref.conformance.functions.crossed import (
-    mask_crossing,
-    mask_row,
-    packed_crossing,
-    packed_row,
-)
+from posenc_ref.conformance.functions.masks import mask_crossing, mask_row
+from posenc_ref.conformance.functions.positions import packed_crossing, packed_row
 
 
 def first(fn, surface):

@@ -1,0 +1,53 @@
+"""Window indices that tell offsets apart, but are no rows of a table: a note says so."""
+
+import numpy as np
+import pytest
+
+from posenc_ref.conformance import check
+
+
+def index(of):
+    def relative_index(window):
+        h, w = window
+        y, x = (a.ravel() for a in np.indices((h, w)))
+        return of(y[:, None] - y, x[:, None] - x, h, w)
+
+    return relative_index
+
+
+OFF = {
+    "dx + h - 1": lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 1) + dx + h - 1,
+    "no shift": lambda dy, dx, h, w: dy * (2 * w - 1) + dx,
+    "no shift of dx": lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 1) + dx,
+    "one row too late": lambda dy, dx, h, w: (dy + h) * (2 * w - 1) + dx + w - 1,
+    "with gaps": lambda dy, dx, h, w: (dy + h - 1) * (4 * w - 3) + dx + w - 1,
+}
+
+
+@pytest.mark.parametrize("words", OFF)
+def test_indices_that_are_no_rows_conform_with_a_note(words):
+    report = check(index(OFF[words]), None, "relative_index")
+    assert report.verdict == "conforms"
+    (note,) = report.findings
+    assert (note.severity, note.code) == ("note", "table-offset")
+    assert "(2h - 1)(2w - 1) rows" in note.message
+
+
+def test_the_note_says_which_indices():
+    (note,) = check(index(OFF["dx + h - 1"]), None, "relative_index").findings
+    assert "in 7 of 10 windows" in note.message
+    assert note.evidence.startswith("-1 .. 13 for 2 x 3, whose rows are 0 .. 14; ")
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 1) + dx + w - 1,
+        lambda dy, dx, h, w: (h - 1 - dy) * (2 * w - 1) + w - 1 - dx,
+        lambda dy, dx, h, w: (dx + w - 1) * (2 * h - 1) + dy + h - 1,
+    ],
+)
+def test_rows_of_a_table_have_no_note(of):
+    report = check(index(of), None, "relative_index")
+    assert report.verdict == "conforms"
+    assert not report.findings
