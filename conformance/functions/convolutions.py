@@ -124,6 +124,8 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
             ("conv-layers", "are applied from the last to the first", layers[::-1]),
             right=f"Apply all {len(layers)} layers, from the first to the last.",
         )  # fmt: skip
+        layers = [*zip(_of_layers(s, "kernels", [k for k, _ in layers]),
+                       _of_layers(s, "biases", [b for _, b in layers]), strict=True)]  # fmt: skip
     added = len(layers) > 1 and s.pick(
         "the layers", "follow each other",
         ("conv-residual", "each add their input to their output", "each"),
@@ -154,6 +156,21 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
     )  # fmt: skip
 
 
+def _of_layers(s: Steps, name: str, own: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the parameters of the layers, or those of one layer in the place of another's."""
+    n = len(own)
+    used = [(f"of every layer are those of layer {m}", [m] * n) for m in range(n)]
+    used += [(f"of layer {at} are those of layer {m}", [*range(at), m, *range(at + 1, n)])
+             for at in range(n) for m in range(n) if n > 2 and m != at]  # fmt: skip
+    used.append(("are taken from the last layer to the first", [*range(n)][::-1]))
+    return list(s.pick(
+        f"the {name}", own,
+        *(("conv-layers", text, [own[m] for m in rows]) for text, rows in used
+          if all(own[m].shape == a.shape for m, a in zip(rows, own, strict=True))),
+        right=f"Give layer n the {name} of layer n.",
+    ))  # fmt: skip
+
+
 def _same(s: Steps) -> Steps:
     """Return steps that make the same change in a further layer, without listing it again."""
     return s if s.change is not None else Steps()
@@ -164,6 +181,7 @@ def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:
     if not e.gains:
         return weights
     gains = [_host(g) for g in e.gains]
+    gains = _of_layers(s, "gains", gains) if len(gains) > 1 else gains
     dims: dict[str, Any] = {"the taps": (0, 1), "the output channels": (1, 2),
                             "the input channels": (0, 2), "nothing": (0, 1, 2)}  # fmt: skip
 

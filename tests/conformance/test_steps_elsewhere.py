@@ -204,6 +204,15 @@ def residual_layers(x):
     return x
 
 
+def last_kernel_in_the_middle(x):
+    first, _, last = THREE.weights
+    return np.asarray(THREE.replace(weights=(first, last, last)).convolve(x))
+
+
+def biases_of_the_second(x):
+    return np.asarray(THREE.replace(biases=(THREE.biases[1],) * 3).convolve(x))
+
+
 def turned_grid(x, height, width):
     return PATCHES.convolve(x, width, height)
 
@@ -298,6 +307,8 @@ CASES = {
     "regrown": (Regrown(), SINES, "add", "table of 16 rows is extended by rows that start at"),
     "stride": (second_of_two, STRIDED, "convolve", "of every 2 tokens of the convolution the sec"),
     "residual": (residual_layers, THREE, "convolve", "the layers each add their input to their"),
+    "one kernel": (last_kernel_in_the_middle, THREE, "convolve", "of layer 1 are those of layer 2"),
+    "biases": (biases_of_the_second, THREE, "convolve", "of every layer are those of layer 1"),
     "turned": (turned_grid, PATCHES, "convolve_grid", "the tokens are reshaped to (width, height)"),
     "one table": (columns_for_rows, AXIAL, "grid", "the table of axis 0 is tables[1], that of"),
     "equal rows": (one_row_early, EQUAL, "table", "4 of 60 positions get wrong rows"),
