@@ -230,7 +230,7 @@ def offset_mistakes() -> Iterator[Mistake]:
 def _tiled(call: Offset) -> Truth:
     rows, count = call.x.shape[:2]
     folded = np.arange(rows * count).reshape(rows, count) % rows
-    start = np.broadcast_to(call.offset, rows)
+    start = np.broadcast_to(call.tokens().start.reshape(-1), rows)
     return call.at(start[folded][..., None] + np.arange(call.x.shape[2]))
 
 

@@ -231,7 +231,7 @@ def test_single_tokens_without_the_offset_of_a_learned_table():
     declared = Learned(weight, offset=2)
     (found,) = check(table, declared, "table").findings
     assert found.code == "decode-offset"
-    assert found.message.startswith("a call of one token gets position 68 in place of 70;")
+    assert found.message.startswith("a call with one position gets rows shifted by 0, declared 2;")
     assert check(lambda p: weight[np.asarray(p) + 2], declared, "table").passed
 
 
