@@ -37,11 +37,17 @@ OTHER = [
 ]  # fmt: skip
 
 
+def verdict(report):
+    """The verdict, and where the judge itself broke off."""
+    broken = [text for text in report.limits if "broke off" in text]
+    return {"verdict": report.verdict} | ({"broken": broken} if broken else {})
+
+
 def first(report):
     """The verdict, the codes and the first message of a report."""
     codes = [f"{f.severity} {f.code}" for f in report.findings]
     return {
-        "verdict": report.verdict,
+        **verdict(report),
         "codes": codes,
         "message": report.findings[0].message if report.findings else "",
     }
@@ -71,14 +77,14 @@ def judge_named(name):
 
 
 def judge_authors(name):
-    """Judge one function of tests/authors; only the verdict is kept."""
+    """Judge one function of tests/authors; its words are not kept."""
     from posenc_ref.conformance import check
     from tests.authors import cases
 
     case = cases()[name]
     settings = case.get("settings", {})
     report = check(case["fn"], case["encoding"], case["surface"], name=name, **settings)
-    return name, {"verdict": report.verdict}
+    return name, verdict(report)
 
 
 def _pool(function, names):

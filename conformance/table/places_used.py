@@ -48,6 +48,8 @@ def name_places(run: Run, calls: Sequence[JudgedCall]) -> bool:
         if used is None:
             return False
         seen.append(_Seen(one, used, _variables(run, one, declared)))
+    if not seen:  # normalised positions are no integers
+        return False
     names = [f"the {_AXES.get(a, a)}" for a in getattr(encoding, "axes", "hw")]
     rules = {}
     for axis, name in enumerate(names[: len(columns)]):

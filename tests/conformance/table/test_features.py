@@ -56,6 +56,19 @@ def test_our_own_pass(encoding, kind):
         )
 
 
+def test_positions_that_are_no_places_of_a_table():
+    declared = DETRSine(24)
+
+    def grid(height, width):
+        y = np.resize((np.arange(width) + 1) / (width + 1e-6), height)
+        x = (np.arange(width) + 1) / (width + 1e-6)
+        return declared.table(2 * np.pi * np.stack(np.meshgrid(y, x, indexing="ij")).reshape(2, -1))
+
+    report = check(grid, declared, "grid")
+    assert report.codes == ["inaccurate"]
+    assert report.limits == []
+
+
 @pytest.mark.parametrize("encoding", by_day(ENCODINGS, ENCODINGS[::3]), ids=repr)
 def test_columns_in_an_order_that_nobody_guessed(encoding):
     order = np.random.default_rng(2).permutation(encoding.dim)
