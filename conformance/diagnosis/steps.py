@@ -104,7 +104,11 @@ class Steps:
         if v.ndim == 1 and v.size:
             text = "counts from the first of the call, not from 0"
             right = f"Use {name} as it is passed: do not subtract that of the first."
-            of_several += ((code, text, lambda: v - v[0], right),)
+            of_several += (
+                (code, text, lambda: v - v[0], right),
+                (code, "is the number of the row in the call, whichever position is passed",
+                 lambda: np.arange(v.size), f"Use {name} as it is passed."),
+            )  # fmt: skip
         of_several += tuple(
             ("position-precision", f"is {how} {kind}", lambda n=n, c=cut: significant(v, n, cut=c))
             for kind, n in SIGNIFICANT_BITS.items()

@@ -26,6 +26,7 @@ from .frequencies import (
     base_mistake,
     few_digits,
     half_precision,
+    other_logarithms,
     other_pairs,
     scaled,
     shorter,
@@ -295,6 +296,7 @@ def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
     for base in PUBLISHED_BASES:
         if base != d.base:
             yield base_mistake(d, base)
+    yield from other_logarithms(d)
     for name, shape, remedy in (
         ("doubled", d.values(n=d.n / 2),
          "Do not double the exponent: arange(0, d, 2) / d is already 2k/d."),

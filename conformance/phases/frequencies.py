@@ -135,6 +135,31 @@ def base_mistake(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
     )
 
 
+#: The base of an exponential, of the logarithm in its exponent, and the remedy for the two.
+_LOGARITHMS = (
+    ("exp(-x log10({b:g}))", 1 / np.log(10), "exp goes with the natural logarithm"),
+    ("exp(-x log2({b:g}))", 1 / np.log(2), "exp goes with the natural logarithm"),
+    ("10 ** (-x ln({b:g}))", np.log(10), "10 ** goes with log10"),
+    ("2 ** (-x ln({b:g}))", np.log(2), "2 ** goes with log2"),
+    ("2 ** (-x log10({b:g}))", np.log(2) / np.log(10), "2 ** goes with log2"),
+    ("10 ** (-x log2({b:g}))", np.log(10) / np.log(2), "10 ** goes with log10"),
+)
+
+
+def other_logarithms(d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield frequencies whose exponential and logarithm have different bases."""
+    for words, power, remedy in _LOGARITHMS:
+        base = d.base**power
+        text = f"frequencies are {words.format(b=d.base)}, x being the declared exponent: the base "
+        yield FrequencyMistake(
+            "base",
+            f"{text}is {base:.7g}, declared {d.base:.7g}",
+            d.with_base(base),
+            {"declared": d.base, "measured": base},
+            remedy=f"Use one base for both: {remedy}.",
+        )
+
+
 def scaled(target: np.ndarray, ratio: float) -> FrequencyMistake:
     """Return the mistake of a factor on all positions."""
     return FrequencyMistake(

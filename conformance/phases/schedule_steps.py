@@ -99,7 +99,18 @@ def _ramp(
     k = np.arange(d // 2)
     turns = length * e.base ** (-2 * k / d) / (2 * np.pi)
     linear = np.clip((fast - turns) / (fast - slow), 0, 1) if fast != slow else 1.0 * (turns < slow)
-    x = np.clip((k - low) / (high - low), 0, 1)
+    above, width = k - low, high - low
+    above, width = s.pick(
+        f"the ramp (k - low) / (high - low){of}",
+        (above, width),
+        (code, "divides by high - low + 1", (above, width + 1)),
+        (code, "divides by high - low - 1", (above, width - 1 if width > 1 else width)),
+        (code, "has k + 1 in place of k: pairs count from 1", (above + 1, width)),
+        (code, "has k - 1 in place of k", (above - 1, width)),
+        (code, "has 2 k in place of k: channels, not pairs", (above + k, width)),
+        right="Pair k = 0, 1, ... has the weight (k - low) / (high - low), within 0 and 1.",
+    )
+    x = np.clip(above / width, 0, 1)
     return np.asarray(
         s.pick(
             f"the ramp{of}",

@@ -119,7 +119,22 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
             by="arrangement",
         )
         return arrangements["interleaved" if declared == "half" else "half"][0]
-    if not fits:
+    opposite = {"half": f"k and k + {pairs}", "interleaved": "2k and 2k + 1"}
+    columns = [
+        opposite[name]
+        for name, (one, two) in arrangements.items()
+        if np.array_equal(one, -two, equal_nan=True)
+    ]
+    if columns and not fits:
+        run.add(
+            "sign",
+            f"the two copies of each column, {columns[0]}, have opposite signs",
+            "columns compared at every position",
+            remedy="Return each sine twice with the same sign: the minus of -sin belongs to the "
+            "rotation (rotate_half), not to the table.",
+            by="arrangement",
+        )
+    elif not fits:
         run.add(
             "mixed-layout",
             "the two copies of a column differ in both layouts, half and interleaved",

@@ -1,4 +1,4 @@
-"""First findings on functions whose causes once had no name: those of tests/authors/d and f.
+"""First findings on functions whose causes once had no name: those of tests/authors/d, f, l and m.
 
 The expected words are in none of the messages for these functions before their causes were named.
 """
@@ -70,6 +70,10 @@ WORDS = {
     "f190": "a document of text alone does not start again at 0",
     "f191": "the offset on the ring has lost its sign",
     "f195": "logits are scaled twice, only in calls with Q >= 2",
+    "l038": "the two copies of each column, k and k + 32, have opposite signs",
+    "l045": "frequencies are exp(-x log10(10000))",
+    "l048": "the ramp (k - low) / (high - low) divides by high - low + 1",
+    "m172": "the position in parts[1] is the number of the row in the call",
     "f196": "the base is multiplied by (alpha at length 8192) ** d/(d-2)",
 }
 #: Those that a pull request judges.
