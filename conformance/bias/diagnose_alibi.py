@@ -98,7 +98,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
 
 def _rounded_lengths(cases: Sequence[BiasCase], residual: Residual) -> Iterator[Cause]:
     """Yield the first rounding of the lengths that predicts all biases."""
-    for text, place in rounded_queries():
+    for text, place in rounded_queries(max(c.k_len for c in cases)):
         shift = {c.name: int(place(c.q_len, c.k_len)[0] - c.rows[0]) for c in cases}
         if residual({"shift": shift})[0]:
             evidence = "the declared bias with these positions equals the biases of all calls"

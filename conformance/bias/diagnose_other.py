@@ -42,7 +42,8 @@ def diagnose_other(
 
     ``further`` makes calls that could refute it.
     """
-    declared, *others = (_of_cases(mistake) for mistake in bias_mistakes(run.encoding))
+    longest = max(case.k_len for case in cases)
+    declared, *others = (_of_cases(one) for one in bias_mistakes(run.encoding, longest))
     calls = _judged(declared, cases)
     if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
         large_constants(run, [(case.name, case.own) for case in cases])

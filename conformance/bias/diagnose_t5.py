@@ -67,7 +67,8 @@ def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
     A single call may agree by chance: in a causal bias, a query at position 0 has bucket 0 for
     every key.
     """
-    for message, place in chain(QUERIES, rounded_queries()):
+    rounded = rounded_queries(max(c.k_len for c in cases))
+    for message, place in chain(QUERIES, rounded):
         values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
         if all(
             not ruler.differ(case.actual, value, np.abs(value))[:, case.judged].any()

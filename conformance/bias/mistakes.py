@@ -32,13 +32,16 @@ Values = Callable[[np.ndarray, np.ndarray], Truth]
 Change = tuple[str, str, dict[str, Any] | Values, str]
 
 
-def bias_mistakes(declared: Bias) -> Iterator[Mistake]:
+def bias_mistakes(declared: Bias, longest: int = 256) -> Iterator[Mistake]:
     """Yield the declared bias, then the mistakes of its class, then those common to all classes.
 
-    Each mistake predicts a bias from the positions of queries and keys.
+    Each mistake predicts a bias from the positions of queries and keys; ``longest`` is the number
+    of keys of the longest call.
     """
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
-    for code, message, change, remedy in chain([("", "", {}, "")], *forms, _common(declared)):
+    for code, message, change, remedy in chain(
+        [("", "", {}, "")], *forms, _common(declared, longest)
+    ):
         try:
             values = change if callable(change) else declared.replace(**change).truth
         except ValueError:  # invalid fields
@@ -46,7 +49,7 @@ def bias_mistakes(declared: Bias) -> Iterator[Mistake]:
         yield Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
 
 
-def _common(declared: Bias) -> Iterator[Change]:
+def _common(declared: Bias, longest: int) -> Iterator[Change]:
     def parts(change: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Values:
         return lambda q, k: each_part(declared.truth(q, k), lambda part: change(part, q, k))
 
@@ -64,7 +67,7 @@ def _common(declared: Bias) -> Iterator[Change]:
         remedy = "Add the bias of keys after the query too, from the same formula."
         yield "future-keys", "keys after the query have no bias", none, remedy
     if getattr(declared, "tokens", None) is None:  # a window has one size
-        for message, place in rounded_queries():
+        for message, place in rounded_queries(longest):
             yield "bias-alignment", message, placed(place), aligned
 
 

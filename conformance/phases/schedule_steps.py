@@ -104,10 +104,8 @@ def _ramp(
         f"the ramp (k - low) / (high - low){of}",
         (above, width),
         (code, "divides by high - low + 1", (above, width + 1)),
-        (code, "divides by high - low - 1", (above, width - 1 if width > 1 else width)),
         (code, "has k + 1 in place of k: pairs count from 1", (above + 1, width)),
         (code, "has k - 1 in place of k", (above - 1, width)),
-        (code, "has 2 k in place of k: channels, not pairs", (above + k, width)),
         right="Pair k = 0, 1, ... has the weight (k - low) / (high - low), within 0 and 1.",
     )
     x = np.clip(above / width, 0, 1)
