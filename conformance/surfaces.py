@@ -92,6 +92,9 @@ def refuse(surface: str, declared: Declared) -> None:
             )
         elif surface == "grid":
             hint = "; pass a table with one axis (patches, row by row) or two (row and column)"
+        else:
+            own = [n for n, s in SURFACES.items() if set(s.families) & set(families_of(declared))]
+            hint = f"; judge it on {' or '.join(map(repr, own))}" if own else ""
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )

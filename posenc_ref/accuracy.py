@@ -7,6 +7,10 @@ class states them in its docstring, and ``Truth`` holds them for each element of
     unit  = u_out * A + u_angle * B
     score = |actual - truth| / unit          (0 / 0 counts as 0, x / 0 as inf)
 
+Where the unit is 0 in a channel that turns, as for the sine of the angle 0, an error of at most
+``2**-53`` times the amplitude of the pair counts as 0, unless the outputs are float64: sines may be
+computed as cosines of ``angle - pi/2`` in float64.
+
 ``A``        The sum of the absolute values of the terms in the element's formula.  It is 0 for an
              unrotated channel, which must be bit-equal.
 ``B``        The sum over position axes of ``|position * frequency|``, times the amplitude of the
@@ -107,6 +111,9 @@ class Truth:
             size = np.abs(self.value)
             over = (size > LARGEST[name]) & (size < np.inf)
             score[infinite & over & (actual == np.copysign(np.inf, self.value))] = 0.0
+            if name != "float64":
+                rounded = np.abs(actual - self.value) <= ROUNDOFF["float64"] * self.amplitude
+                score[infinite & rounded] = 0.0
         undefined = np.isnan(score)
         if undefined.any():
             exact = (actual == self.value) & np.isfinite(self.value)

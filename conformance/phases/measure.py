@@ -145,7 +145,8 @@ def _layout(pairs: list[tuple[int, int]]) -> str:
 def measure(access: Access, dtype: str, below: float = np.inf) -> Measured:
     """Return the structure of a function, measured with one-hot inputs and small angles.
 
-    One-hot inputs are at positions ``below`` this one.
+    One-hot inputs and small angles are at positions ``below`` this one, where frequencies and the
+    attention factor are those of short calls.
     """
     positions = access.within(ONE_HOT)
     positions = positions[positions < below]
@@ -153,9 +154,9 @@ def measure(access: Access, dtype: str, below: float = np.inf) -> Measured:
     found = Measured(positions, matrices, *channel_pairs(matrices))
     if found.pairs:
         tables = found.tables(access)
-        found.phases = unwrap(tables, dtype)
+        found.phases = unwrap(tables, dtype, below=below)
         if not found.phases.linear:
-            again = unwrap(_in_blocks(tables), dtype)
+            again = unwrap(_in_blocks(tables), dtype, below=below)
             found.whole = again if again.linear else None
     return found
 
@@ -219,14 +220,16 @@ def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels)
     return tables
 
 
-def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
+def unwrap(tables: Tables, dtype: str, step: float = 1.0, below: float = np.inf) -> Phases:
     """Return frequencies, start and amplitude, measured at positions 0, 1, 2, 4, ...
 
     The frequency found so far predicts the angle at the next position to less than half a turn,
     so that the number of its whole turns is known. If frequencies may exceed pi, ``step`` is a
-    power of two below 1.
+    power of two below 1. All positions are ``below`` that one, if it is more than 1.
     """
     longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
+    while longest > 1 and longest >= below:
+        longest //= 2
     positions, cos, sin = _accepted(tables, longest, step)
     at = positions.astype(np.float64)
     angles = np.arctan2(sin, cos)

@@ -95,6 +95,11 @@ def test_wrong_arguments_are_refused(fn, args, kwargs, error, message):
         check(fn, *args, **kwargs)
 
 
+def test_a_surface_for_other_encodings_names_those_for_this_one():
+    with pytest.raises(ValueError, match=r"encodings, got Sinusoidal; judge it on .table. or"):
+        check(rope(), Sinusoidal(16), "bias")
+
+
 def test_a_backend_that_is_missing_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(ValueError, match=r"backend jax is not installed (.*); pip install"):

@@ -43,6 +43,15 @@ def test_a_unit_of_zero_means_equality():
     assert (found == np.inf).all()
 
 
+def test_the_sine_of_the_angle_0_may_be_rounded_in_float64():
+    truth = Truth(*np.zeros((3, 1)), amplitude=np.ones(1))
+    quarter_turn = np.cos(np.array([-np.pi / 2]))
+    assert truth.score(quarter_turn.astype(np.float32)) == 0
+    assert truth.score(np.float32([2.0**-52])) == np.inf
+    assert truth.score(quarter_turn) == np.inf
+    assert Truth(*np.zeros((3, 1))).score(quarter_turn.astype(np.float32)) == np.inf
+
+
 def test_infinity_never_passes():
     """Not even where infinity is expected: their difference is not a number."""
     infinite = np.array([np.inf, -np.inf])

@@ -24,6 +24,15 @@ def test_right_functions_conform(scaling):
     assert check(lambda k, chunks: e.apply(k, np.arange(k.shape[2])), e, "key_cache").passed
 
 
+def test_measured_angles_belong_to_calls_within_the_trained_length():
+    """Angles were once measured in calls of 17 tokens, whose factor is that of long ones."""
+    e = encoding(LongRoPE([1.0] * 8, [4.0] * 8, 12, attention_factor=(1.0, 1.25)))
+    report = check(lambda k, chunks: e.apply(k, np.arange(k.shape[2])), e, "key_cache")
+    assert report.passed, report
+    report = check(lambda x, p: 1.25 * e.apply(x, p), e, "apply")
+    assert "attention-factor" in report.codes
+
+
 def test_a_factor_of_long_calls_is_no_change_of_size():
     """Two factors on cos and sin, as LongRoPE allows: calls past 48 tokens have another one."""
     e = encoding(LongRoPE([1.0] * 8, [4.0] * 8, 48, attention_factor=(1.1, 1.3)))
