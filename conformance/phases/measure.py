@@ -142,11 +142,13 @@ def _layout(pairs: list[tuple[int, int]]) -> str:
     return "half" if n and got == {(k, k + n) for k in range(n)} else ""
 
 
-def measure(access: Access, dtype: str, below: float = np.inf) -> Measured:
+def measure(
+    access: Access, dtype: str, below: float = np.inf, trained: float = np.inf
+) -> Measured:
     """Return the structure of a function, measured with one-hot inputs and small angles.
 
-    One-hot inputs and small angles are at positions ``below`` this one, where frequencies and the
-    attention factor are those of short calls.
+    One-hot inputs are at positions ``below`` this one, small angles at those below ``trained``: in
+    longer calls, the factor on cos and sin, or the frequencies, are others.
     """
     positions = access.within(ONE_HOT)
     positions = positions[positions < below]
@@ -154,9 +156,9 @@ def measure(access: Access, dtype: str, below: float = np.inf) -> Measured:
     found = Measured(positions, matrices, *channel_pairs(matrices))
     if found.pairs:
         tables = found.tables(access)
-        found.phases = unwrap(tables, dtype, below=below)
+        found.phases = unwrap(tables, dtype, below=trained)
         if not found.phases.linear:
-            again = unwrap(_in_blocks(tables), dtype, below=below)
+            again = unwrap(_in_blocks(tables), dtype, below=trained)
             found.whole = again if again.linear else None
     return found
 

@@ -17,7 +17,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 
 from .measure import Measured
-from .schedule_mistakes import trained_field
+from .schedule_mistakes import one_schedule
 
 Check = tuple[np.ndarray, Truth]
 
@@ -74,15 +74,6 @@ def composition(twice: np.ndarray, once: np.ndarray, angle: float, m: np.ndarray
     return twice, Truth(m * once, 4 * m * pair, angle * m * pair)
 
 
-def _trained(run: Run) -> float:
-    """Return the length up to which calls of every length have the same frequencies."""
-    encoding: Any = run.encoding
-    if encoding is None or not encoding.depends_on_length:
-        return np.inf
-    name = trained_field(encoding.scaling)
-    return np.inf if name is None else float(getattr(encoding.scaling, name))
-
-
 def judge(run: Run, access: Access, measured: Measured) -> None:
     """Judge every property, and check that each rejects a perturbed output."""
     if measured.odd or not measured.pairs:
@@ -94,7 +85,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     _case(run, "determinant", lambda t: determinant(blocks * t, m))
 
     dim, fastest = access.dim, float(np.abs(measured.frequencies).max())
-    trained = _trained(run)
+    trained = one_schedule(run.encoding)
     for at, shift in _PROBES:
         if max(2 * at.max(), at.max() + shift) < trained:
             break

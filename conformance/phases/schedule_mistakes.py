@@ -137,13 +137,20 @@ def trained_field(scaling: Any) -> str | None:
     return next((name for name in fields if getattr(scaling, name, None) is not None), None)
 
 
+def one_schedule(encoding: Any) -> float:
+    """Return the length up to which calls of every length have the same frequencies."""
+    if encoding is None or not encoding.depends_on_length:
+        return np.inf
+    name = trained_field(encoding.scaling)
+    return np.inf if name is None else float(getattr(encoding.scaling, name))
+
+
 def one_factor(encoding: Any) -> float:
     """Return the length up to which calls of every length have one factor on cos and sin."""
     factor = getattr(encoding, "attention_factor", None)
-    name = trained_field(getattr(encoding, "scaling", None))
-    if factor is None or name is None or factor(1) == factor(2**30):
+    if factor is None or factor(1) == factor(2**30):
         return np.inf
-    return float(getattr(encoding.scaling, name))
+    return one_schedule(encoding)
 
 
 def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:

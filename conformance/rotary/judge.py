@@ -33,7 +33,7 @@ from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import declare, declared_tables
 from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
-from posenc_ref.conformance.phases.schedule_mistakes import one_factor
+from posenc_ref.conformance.phases.schedule_mistakes import one_factor, one_schedule
 
 from . import (
     judge_axes,
@@ -70,7 +70,8 @@ def judge(run: Run) -> None:
     if run.encoding is not None and run.driver.axes == 1:
         run.ledger.ask = partial(_further, run, dim)
     try:
-        measured = measure(access, run.coarse, one_factor(run.encoding))
+        limits = one_factor(run.encoding), one_schedule(run.encoding)
+        measured = measure(access, run.coarse, *limits)
     except (Refused, Malformed) as error:
         run.raised("inputs with a single channel that is not 0 are refused", error)
         return
