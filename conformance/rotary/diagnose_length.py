@@ -51,7 +51,7 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
     wrong = [n for n in lengths if case(n) in failed]
     if _explain(run, encoding, list(seen), wrong, fits):
         return True
-    if _factor_by_length(run, encoding, seen):
+    if _factor_by_length(run, access, encoding, seen):
         return True
     return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
 
@@ -91,7 +91,7 @@ def _of_tokens(run: Run, access: Access, encoding: Rotary, lengths: list[int], f
 
 
 def _factor_by_length(
-    run: Run, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
+    run: Run, access: Access, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
 ) -> bool:
     """Report a wrong attention factor; return whether it was found.
 
@@ -101,12 +101,16 @@ def _factor_by_length(
     ratios = {}
     for length, (x, y) in seen.items():
         positions = positions_of(length)
-        truth = apply_truth(encoding, x, positions, np.full(positions.shape, length))
-        got, expected = y[..., channels], truth.value[..., channels]
+        own = access.lengths(positions)
+        truth = apply_truth(encoding, x, positions, own)
+        # Where each position is a call of its own, only the last one has this length.
+        last = (..., *np.ix_(np.flatnonzero(own == length), channels))
+        got, expected = y[last], truth.value[last]
         ratio = float(np.sum(got * expected) / np.sum(expected * expected))
-        scaled = np.array(truth.value)
-        scaled[..., channels] *= ratio
-        moved = Truth(scaled, truth.terms * abs(ratio), truth.angle * abs(ratio), truth.amplitude)
+        by = np.ones_like(truth.value)
+        by[last] = ratio
+        parts = (truth.terms, truth.angle)
+        moved = Truth(by * truth.value, *(np.abs(by) * t for t in parts), truth.amplitude)
         if not (run.scores(y, moved) <= 2 * run.budget).all():
             return False
         ratios[length] = ratio

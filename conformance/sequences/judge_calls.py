@@ -63,6 +63,8 @@ FURTHER: dict[str, tuple[Call, ...]] = {
         ((2, 2, 4), 13), ((1, 2, 4), 13), ((1, 3, 6), 32), ((2, 2, 4), 15), ((1, 1, 5), 6),
     ),
 }  # fmt: skip
+#: The most wrong calls of sequences that are made again, each by itself.
+_AGAIN = 6
 
 
 def judge(run: Run) -> None:
@@ -181,9 +183,11 @@ def _name_state(
         return
     if name_growth(run, seen):
         return
-    alone = single()
+    alone = single() + _wrong_again(wrong, ask)
     code = "decode-offset" if failed(run, alone) else "state"  # no earlier call is necessary
     if name_positions(run, [*seen, *alone], code, partial(_further, ask)):
+        return
+    if failed(run, alone):  # a call is wrong by itself: it is judged as ``apply``
         return
     run.add(
         "state",
@@ -203,6 +207,14 @@ def _singles(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedC
             if run.settings.allows(n + 5):
                 found += ask(Probe("alone", "alone", (((1, 2, 5), start),)))
     return found
+
+
+def _wrong_again(
+    wrong: Sequence[JudgedCall], ask: Callable[[Probe], list[JudgedCall]]
+) -> list[JudgedCall]:
+    """Make the first wrong calls of sequences once more, each by itself."""
+    calls = dict.fromkeys((one.facts.x.shape[:3], int(one.facts.offset[0])) for one in wrong)
+    return [one for call in list(calls)[:_AGAIN] for one in ask(Probe("alone", "alone", (call,)))]
 
 
 def _further(ask: Callable[[Probe], list[JudgedCall]]) -> Iterator[JudgedCall]:
