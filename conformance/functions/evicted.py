@@ -25,7 +25,7 @@ CALLS = (
     (2, 3, 9, 2, 3), (1, 2, 8, 4, 1), (3, 2, 12, 1, 7), (2, 1, 16, 4, 8),
     (1, 2, 6, 0, 2), (2, 2, 5, 3, 0), (1, 1, 7, 3, 4), (1, 2, 300, 4, 211),
     (1, 1, 2050, 4, 1023), (1, 5, 33, 4, 1), (1, 9, 160, 70, 2), (3, 2, 420, 130, 67),
-    (1, 1, 4300, 9, 4099),
+    (1, 1, 4300, 9, 4099), (2, 1, 40, 0, 9),
 )  # fmt: skip
 _REQUIRED = 4
 _RIGHT = (
@@ -132,6 +132,15 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
         ("kept-keys", "the right keys move back, but those after the kept ones are taken: the last "
          "keys are dropped", by(stays, back, lambda kept, dropped, n: kept)),
     )  # fmt: skip
+    for n in (4, 1, 2, 8, 16):
+        yield written(
+            "kept-keys",
+            f"kept = 0 is taken for a missing argument: {n} keys are kept",
+            lambda k, kept, dropped, n=n: _evicted(
+                encoding, k, kept or min(n, k.shape[2] - dropped), dropped
+            ),
+            "Test kept for None, not for truth: 0 keys may be kept.",
+        )
     for code, message, function in rows:
         yield written(code, message, function)
     for code, message, other in rotary_variants(encoding):

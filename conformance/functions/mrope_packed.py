@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,13 +31,18 @@ def packed_calls(kind: Kind, rule: Any) -> Iterator[Arguments]:
     )
     yield _arguments("documents of different lengths", kind, rule, found["padding on the left"])
     yield _arguments("many documents", kind, rule, found["many rows"])
+    first, last = found["a wide image"][0], found["a tall image"][0]
+    with suppress(ValueError):  # in some models, text belongs to the grid of an image
+        yield _arguments("an image after an image", kind, rule, [first[:-1], last[1:]], False)
 
 
-def _arguments(name: str, kind: Kind, rule: Any, rows: list[list[Any]]) -> Arguments:
+def _arguments(
+    name: str, kind: Kind, rule: Any, rows: list[list[Any]], required: bool = True
+) -> Arguments:
     given = kind.batch(rule, rows, steps=0)
     real = given.attention_mask == 1
     lengths = real.sum(axis=1)
-    return Arguments(name, (given.token_types[real], *given[1:4], lengths))
+    return Arguments(name, (given.token_types[real], *given[1:4], lengths), required)
 
 
 def _numbered(kind: Kind, rule: Any, joined: bool = False, **changes: Any) -> Function:
@@ -60,6 +66,14 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         lengths = np.asarray(call[4])
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.asarray(_numbered(kind, rule, joined=True)(*call) - starts)
+
+    def runs_first(*call: Any) -> np.ndarray:
+        ids, types = _numbered(kind, rule)(*call), np.asarray(call[0])
+        ends = np.cumsum(call[4])
+        for start, middle, end in zip(np.r_[0, ends], ends, ends[1:], strict=False):
+            if start < middle < end and types[middle - 1] == types[middle] != 0:
+                ids[:, middle:end] += ids[:, start:middle].max() + 1
+        return np.asarray(ids)
 
     def one_axis(*call: Any) -> np.ndarray:
         return np.tile(packed(call[4]), (rule.num_axes, 1))
@@ -100,6 +114,9 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         ("packing", "documents do not start again at 0: they are numbered as one sequence",
          _numbered(kind, rule, joined=True),
          "Number each document by itself, then join the results."),
+        ("packing", "a document that begins with an image or a video does not start again at 0 "
+         "after one that ends with one: runs of one type are found across documents", runs_first,
+         "Separate the documents first, then find the runs of one type in each."),
         ("packing", "the number of tokens before a document is subtracted, not its first position",
          tokens_before, "Number each document by itself, then join the results."),
         ("media-grid", "documents are numbered 0, 1, 2, ... on all axes: images have no grid",

@@ -23,6 +23,7 @@ from .frequencies import (
     Schedule,
     base_mistake,
     few_digits,
+    repeated_products,
     scaled,
     shorter,
     written_pi,
@@ -108,6 +109,7 @@ def recognise(angles: RoundingModel, schedule: Schedule) -> FrequencyMistake | N
 def _rules(w: np.ndarray, target: np.ndarray, schedule: Schedule) -> Iterator[FrequencyMistake]:
     """Yield constants from short to long: tables of few digits, then a base, then a factor."""
     yield from few_digits(target)
+    yield from repeated_products(schedule)
     slow = int(np.argmin(target))
     if schedule.target is None and schedule.declared[slow] < 1 / schedule.factor:
         exponent = np.log(target[slow] * schedule.factor) / np.log(schedule.base)

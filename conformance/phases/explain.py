@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
@@ -24,10 +23,9 @@ from .frequencies import (
     Schedule,
     agree,
     base_mistake,
-    few_digits,
-    half_precision,
     other_logarithms,
     other_pairs,
+    rounded_frequencies,
     scaled,
     shorter,
     written_pi,
@@ -230,46 +228,9 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
                     {"declared": d.base, "measured": base},
                     ("scaling-missing",),
                 )
-    yield from _rounded(d.declared)
-    yield from _rounded_ratio(d)
+    yield from rounded_frequencies(d)
     yield from d.late()
     yield from _fitted(measured, sigma, d)
-
-
-def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
-    for name, rounded in half_precision(target):
-        yield _in_half("frequencies", name, rounded)
-    tf32 = significant(target, SIGNIFICANT_BITS["float16"])
-    yield FrequencyMistake(
-        "angle-precision",
-        "frequencies are rounded to 11 significant bits, as the factors of a product in TF32",
-        tf32,
-        remedy="Multiply positions and frequencies in float32: switch TF32 off for this product, "
-        "or multiply elementwise.",
-    )
-    with np.errstate(divide="ignore"):
-        for name, rounded in half_precision(1 / target):
-            yield _in_half("timescales", name, 1 / rounded)
-    yield from few_digits(target)
-
-
-def _rounded_ratio(d: Schedule) -> Iterator[FrequencyMistake]:
-    """Yield powers of the ratio of two neighbouring frequencies, rounded."""
-    if d.target is not None:
-        return
-    ratio = np.array([d.base ** (-1 / d.n)])
-    k = np.arange(d.pairs)
-    for name, rounded in half_precision(ratio):
-        yield _in_half("ratios of neighbouring frequencies", name, rounded**k / d.factor)
-    for name, rounded in half_precision(1 / ratio):
-        yield _in_half("ratios of neighbouring timescales", name, rounded**-k / d.factor)
-
-
-def _in_half(what: str, name: str, predicted: np.ndarray) -> FrequencyMistake:
-    remedy = f"Compute and keep the {what} in float32 or float64, not in {name}; cast results only."
-    return FrequencyMistake(
-        "angle-precision", f"{what} are rounded to {name}", predicted, remedy=remedy
-    )
 
 
 def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:

@@ -233,3 +233,61 @@ def other_pairs(
 
 def _where(condition: str) -> str:
     return f" also where {condition}" if condition else ""
+
+
+def rounded_frequencies(d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield frequencies, or what they are made of, that are rounded."""
+    target = d.declared
+    for name, rounded in half_precision(target):
+        yield _in_half("frequencies", name, rounded)
+    tf32 = significant(target, SIGNIFICANT_BITS["float16"])
+    yield FrequencyMistake(
+        "angle-precision",
+        "frequencies are rounded to 11 significant bits, as the factors of a product in TF32",
+        tf32,
+        remedy="Multiply positions and frequencies in float32: switch TF32 off for this product, "
+        "or multiply elementwise.",
+    )
+    with np.errstate(divide="ignore"):
+        for name, rounded in half_precision(1 / target):
+            yield _in_half("timescales", name, 1 / rounded)
+    yield from few_digits(target)
+    yield from _rounded_parts(d)
+
+
+def _rounded_parts(d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield powers of the base with rounded exponents, and rounded products of one ratio."""
+    if d.target is not None:
+        return
+    ratio = np.array([d.base ** (-1 / d.n)])
+    k = np.arange(d.pairs)
+    for name, rounded in half_precision(k / d.n):
+        yield _in_half("exponents of the base", name, d.base**-rounded / d.factor)
+    yield from repeated_products(d)
+    for name, rounded in half_precision(ratio):
+        yield _in_half("ratios of neighbouring frequencies", name, rounded**k / d.factor)
+    for name, rounded in half_precision(1 / ratio):
+        yield _in_half("ratios of neighbouring timescales", name, rounded**-k / d.factor)
+
+
+def _in_half(what: str, name: str, predicted: np.ndarray) -> FrequencyMistake:
+    remedy = f"Compute and keep the {what} in float32 or float64, not in {name}; cast results only."
+    return FrequencyMistake(
+        "angle-precision", f"{what} are rounded to {name}", predicted, remedy=remedy
+    )
+
+
+def repeated_products(d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield frequencies that are repeated products of one ratio in float32."""
+    if d.target is not None:
+        return
+    nearest = np.float32(d.base ** (-1 / d.n))
+    # The power that gives the ratio may be off by a unit of its last place.
+    for start in (nearest, *(np.nextafter(nearest, np.float32(to)) for to in (0, 2))):
+        products = np.cumprod(np.r_[np.float32(1), np.full(d.pairs - 1, start)], dtype=np.float32)
+        yield FrequencyMistake(
+            "angle-precision",
+            "each frequency is the one before times the ratio, in float32: the roundings add up",
+            products.astype(np.float64) / d.factor,
+            remedy="Compute each frequency as a power of the base, or multiply in float64.",
+        )

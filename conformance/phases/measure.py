@@ -142,9 +142,7 @@ def _layout(pairs: list[tuple[int, int]]) -> str:
     return "half" if n and got == {(k, k + n) for k in range(n)} else ""
 
 
-def measure(
-    access: Access, dtype: str, below: float = np.inf, trained: float = np.inf
-) -> Measured:
+def measure(access: Access, dtype: str, below: float = np.inf, trained: float = np.inf) -> Measured:
     """Return the structure of a function, measured with one-hot inputs and small angles.
 
     One-hot inputs are at positions ``below`` this one, small angles at those below ``trained``: in

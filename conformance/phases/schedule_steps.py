@@ -160,7 +160,8 @@ def _llama3(e: RoPE, y: Any, s: Steps) -> np.ndarray:
     low, high = y.low_freq_factor, y.high_freq_factor
     if low == high:
         return np.asarray(np.where(turns > low, f, f / y.factor))
-    x = np.clip((turns - low) / (high - low), 0, 1)
+    line = (turns - low) / (high - low)
+    x = np.clip(line, 0, 1)
     wave = 1 / turns
     by_wave = np.clip((1 / low - wave) / (1 / low - 1 / high), 0, 1)
     middle = (x > 0) & (x < 1)
@@ -173,6 +174,9 @@ def _llama3(e: RoPE, y: Any, s: Steps) -> np.ndarray:
         (code, "is a step at the high threshold", 1.0 * (turns >= high)),
         (code, "is squared", x * x),
         (code, "is a smoothstep", x * x * (3 - 2 * x)),
+        (code, "is not limited to at least 0", np.minimum(line, 1)),
+        (code, "is not limited to at most 1", np.maximum(line, 0)),
+        (code, "is not limited to 0 .. 1", line),
     )
     factor = s.factor("the factor", y.factor, "scaling-parameter")
     return _blended(s, f / factor, f, t, "the blend")
@@ -209,7 +213,16 @@ def _su(e: RoPE, y: Any, s: Steps) -> np.ndarray:
     index = s.number("the index k + 1 in the divisor", np.arange(1, d // 2 + 1), "exponent")
     power = s.factor("the power", y.power, "scaling-parameter")
     factor = s.factor("the factor", y.factor, "scaling-parameter")
-    return np.asarray(_plain(e, s) / factor ** ((2 * index / d) ** power))
+    half = d / 2
+    exponent = s.pick(
+        "the exponent of the factor",
+        (index / half) ** power,
+        ("scaling-formula", "is k + 1 to the power, divided by d/2, not by (d/2) to the power",
+         index**power / half),
+        ("scaling-formula", "is k + 1, divided by (d/2) to the power", index / half**power),
+        right="Divide k + 1 by d/2 first, and then take the power.",
+    )  # fmt: skip
+    return np.asarray(_plain(e, s) / factor**exponent)
 
 
 _FORMS: tuple[tuple[type, Formula], ...] = (

@@ -177,6 +177,8 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
             (f"{right}, rounded {words}", lambda n, of=of: of(factor * n / start - (factor - 1)))
             for words, of in (("to a whole number", np.rint), ("down", np.floor), ("up", np.ceil))
         ),
+        (f"{right}, with L // {start} in place of L / {start}",
+         lambda n: factor * (n // start) - (factor - 1)),
         (f"L / {start} - (factor - 1)", lambda n: n / start - (factor - 1)),
         (f"L / {start}", lambda n: n / start),
         (f"factor * L / {start}", lambda n: factor * n / start),
@@ -188,7 +190,7 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
         (f"(factor - 1) * L / {start} + 1", lambda n: (factor - 1) * n / start + 1),
         ("factor", lambda n: factor),
         (f"alpha at length {round(start * factor)}", lambda n: factor * factor - (factor - 1)),
-    ):
+    ):  # fmt: skip
         for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0, None)):
             if least is None and shortest > 1:
                 continue  # it is above 0 there

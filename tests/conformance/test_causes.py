@@ -1,4 +1,4 @@
-"""First findings on functions whose causes once had no name: those of tests/authors/d, f, l and m.
+"""First findings on functions whose causes once had no name: those of tests/authors/d, f and l to q.
 
 The expected words are in none of the messages for these functions before their causes were named.
 """
@@ -74,11 +74,20 @@ WORDS = {
     "l045": "frequencies are exp(-x log10(10000))",
     "l048": "the ramp (k - low) / (high - low) divides by high - low + 1",
     "m172": "the position in parts[1] is the number of the row in the call",
+    "n038": "the smooth factor is not limited to at least 0",
+    "n040": "with L // 4096 in place of L / 4096",
+    "n042": "the exponent of the factor is k + 1 to the power, divided by d/2",
+    "n055": "exponents of the base are rounded to float16",
+    "n078": "multiplied by 1.1 in calls of length 4097, declared 1.3",
+    "n101": "kept = 0 is taken for a missing argument: 4 keys are kept",
+    "o014": "each frequency is the one before times the ratio, in float32",
+    "o170": "a call with every position gets the right rows, other calls get others",
+    "q124": "does not start again at 0 after one that ends with one",
     "f196": "the base is multiplied by (alpha at length 8192) ** d/(d-2)",
 }
 #: Those that a pull request judges.
 DAY = {
-    "d043", "d053", "d073", "d077", "d105", "d171", "f029", "f082", "f190",
+    "d043", "d053", "d073", "n042", "q124", "d077", "d105", "d171", "f029", "f082", "f190",
 }  # fmt: skip
 
 
