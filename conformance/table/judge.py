@@ -34,6 +34,7 @@ from . import diagnose as diagnose_table
 from . import diagnose_lookup, diagnose_rows, judge_features
 from .judge_features import read_rows
 from .mistakes import Rows
+from .row_order import CALLS, name_order
 from .rows_used import SeenRows, name_rows, rule_of
 
 _LENGTHS = (5, 1, 64)
@@ -90,6 +91,8 @@ def judge_cos_sin(run: Run) -> None:
     cos, sin = tables(np.arange(1))
     if np.abs(cos).max() < 0.5 < np.abs(sin).min():
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
+        return
+    if name_order(run, access, truth):
         return
     _diagnose(run, tables, declared)
 
@@ -166,7 +169,9 @@ def judge_table(run: Run) -> None:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     nonfinite = any(f.nonfinite for f in run.failures)
     if run.failures and not run.report.findings and not nonfinite:
-        if diagnose_rows.whole_rows(run, access, encoding):
+        if diagnose_rows.whole_rows(run, access, encoding) or name_order(
+            run, access, encoding.truth
+        ):
             return
         if _rows_by_rule(run, access) or diagnose_rows.accumulated(run, access, encoding):
             return
@@ -270,7 +275,8 @@ def _table_values(run: Run, access: TableAccess, truth: Rows) -> None:
     optional = {
         "negative positions": np.array([-1, -7, -64, -3]),
         "fractional positions": np.array([0.5, 1.25, 7.75, 33.5], np.float32),
-        "repeated, unsorted positions": np.array([7, 7, 3, 29, 3, 0, 0, 21]),
+        "unsorted positions": CALLS[0],
+        "repeated, unsorted positions": CALLS[-1],
         "no positions": np.arange(0),
     }
     for case, positions in optional.items():

@@ -1,4 +1,4 @@
-"""First findings on functions whose causes once had no name: those of tests/authors/d, f and l to q.
+"""First findings on functions whose causes once had no name: some of tests/authors/d, f, l to q.
 
 The expected words are in none of the messages for these functions before their causes were named.
 """
@@ -77,9 +77,11 @@ WORDS = {
     "n038": "the smooth factor is not limited to at least 0",
     "n040": "with L // 4096 in place of L / 4096",
     "n042": "the exponent of the factor is k + 1 to the power, divided by d/2",
+    "n053": "put back by the sorting permutation, not by its inverse",
     "n055": "exponents of the base are rounded to float16",
     "n078": "multiplied by 1.1 in calls of length 4097, declared 1.3",
     "n101": "kept = 0 is taken for a missing argument: 4 keys are kept",
+    "o013": "in the order of sorted positions, in calls whose positions are all different",
     "o014": "each frequency is the one before times the ratio, in float32",
     "o170": "a call with every position gets the right rows, other calls get others",
     "q124": "does not start again at 0 after one that ends with one",
