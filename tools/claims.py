@@ -132,6 +132,8 @@ def page(every: list[Claim], outcomes: list[Outcome]) -> str:
         f"{len(every)} claims: {said}. A library's releases are those in "
         "[libraries.md](libraries.md); a deviation is as old as the oldest of them or older.",
         kinds(),
+        "A fault that the project itself labels a bug is a bug, even where weights were trained "
+        "with it.",
         markdown_table(head, rows),
         *(_section(n, claim, runs) for n, claim in enumerate(every, 1)),
     ]

@@ -1,4 +1,4 @@
-"""KerasHub: a token after a cache of 5000 is rotated with Phi-3's factors for short contexts."""
+"""KerasHub: Phi-3 rotates a padded prompt by the long factors, generated tokens by the short."""
 
 import os
 
@@ -7,23 +7,27 @@ os.environ["KERAS_BACKEND"] = "torch"
 import numpy as np
 from keras_hub.src.models.phi3.phi3_rotary_embedding import Phi3SuScaledRotaryEmbedding
 
-dim, position = 96, 5000
-short, long = [1.0] * 48, [4.0] * 48
+dim, max_length, position, pair = 96, 5000, 100, 3
+short, long = 1.0, 4.0
 layer = Phi3SuScaledRotaryEmbedding(
-    short, long, max_sequence_length=131072, pretraining_sequence_length=4096
+    [short] * 48, [long] * 48, max_sequence_length=131072, pretraining_sequence_length=4096
 )
-x = np.random.default_rng(0).standard_normal((1, position + 1, 1, dim)).astype("float32")
-whole = np.array(layer(x))[0, position, 0]
-alone = np.array(layer(x[:, position:], start_index=position))[0, 0, 0]
-factor = np.sqrt(1 + np.log(131072 / 4096) / np.log(4096))
-angle = position * 10000.0 ** (-np.arange(0, dim, 2) / dim) / np.array(long)
-first, last = np.split(x[0, position, 0].astype(float), 2)
-right = factor * np.concatenate(
-    [first * np.cos(angle) - last * np.sin(angle), last * np.cos(angle) + first * np.sin(angle)]
-)
-print("token 5000, channels 1 to 3")
-print("expected           ", right[1:4].round(4))
-print("in a call of 5001  ", whole[1:4].round(4))
-print("alone, after 5000  ", alone[1:4].round(4))
-assert abs(whole - right).max() < 0.01
-assert abs(alone - right).max() > 0.5
+x = np.repeat([1.0, 0.0], dim // 2).astype("float32")[None, None, None]
+
+
+def angle(rotated):
+    """The angle by which a vector was rotated, of one pair."""
+    return np.arctan2(rotated[pair + dim // 2], rotated[pair]) % (2 * np.pi)
+
+
+# The prompt is padded to max_length for the first call; each later call has one token.
+first = layer(np.repeat(x, max_length, axis=1)).cpu().numpy()[0, :, 0]
+print(f"pair {pair}, prompt padded to {max_length}; angles in rad, modulo 2 pi")
+for at in (position, max_length - 1):
+    token = layer(x, start_index=at).cpu().numpy()[0, 0, 0]
+    by_short, by_long = (at * 10000.0 ** (-2 * pair / dim) / f % (2 * np.pi) for f in (short, long))
+    print(f"position {at}: short factor {by_short:.4f}, long factor {by_long:.4f}")
+    print(f"    in the first call {angle(first[at]):.4f}, generated {angle(token):.4f}")
+    if at == position:
+        assert abs(angle(first[at]) - by_long) < 1e-3
+        assert abs(angle(token) - by_short) < 1e-3

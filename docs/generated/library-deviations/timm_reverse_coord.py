@@ -1,4 +1,4 @@
-"""timm: reverse_coord of build_sincos2d_pos_embed does not exchange the axes of the table."""
+"""timm: reverse_coord of build_sincos2d_pos_embed numbers the patches column by column."""
 
 import torch
 from timm.layers import build_sincos2d_pos_embed
