@@ -49,7 +49,8 @@ def test_wrong_cases_deviate_and_right_ones_conform():
 def test_the_page_counts_the_grades():
     page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
     rows = re.findall(
-        r"^\| (first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh) \|(.*)\|$",
+        r"^\| (first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh) "
+        r"\|(.*)\|$",
         page,
         re.MULTILINE,
     )

@@ -104,13 +104,13 @@ def _factor_by_length(
         own = access.lengths(positions)
         truth = apply_truth(encoding, x, positions, own)
         # Where each position is a call of its own, only the last one has this length.
-        last = (..., *np.ix_(np.flatnonzero(own == length), channels))
-        got, expected = y[last], truth.value[last]
+        rotated = np.isin(np.arange(y.shape[-1]), channels)
+        last = (own == length)[:, None] & rotated
+        got, expected = y[..., last], truth.value[..., last]
         ratio = float(np.sum(got * expected) / np.sum(expected * expected))
-        by = np.ones_like(truth.value)
-        by[last] = ratio
-        parts = (truth.terms, truth.angle)
-        moved = Truth(by * truth.value, *(np.abs(by) * t for t in parts), truth.amplitude)
+        by = np.where(last, ratio, 1.0)
+        size = np.abs(by)
+        moved = Truth(by * truth.value, size * truth.terms, size * truth.angle, truth.amplitude)
         if not (run.scores(y, moved) <= 2 * run.budget).all():
             return False
         ratios[length] = ratio

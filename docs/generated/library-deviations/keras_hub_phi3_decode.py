@@ -23,11 +23,11 @@ def angle(rotated):
 # The prompt is padded to max_length for the first call; each later call has one token.
 first = layer(np.repeat(x, max_length, axis=1)).cpu().numpy()[0, :, 0]
 print(f"pair {pair}, prompt padded to {max_length}; angles in rad, modulo 2 pi")
-for at in (position, max_length - 1):
+for at in (max_length - 1, position):
     token = layer(x, start_index=at).cpu().numpy()[0, 0, 0]
     by_short, by_long = (at * 10000.0 ** (-2 * pair / dim) / f % (2 * np.pi) for f in (short, long))
     print(f"position {at}: short factor {by_short:.4f}, long factor {by_long:.4f}")
     print(f"    in the first call {angle(first[at]):.4f}, generated {angle(token):.4f}")
-    if at == position:
-        assert abs(angle(first[at]) - by_long) < 1e-3
-        assert abs(angle(token) - by_short) < 1e-3
+# Of the last one, in the middle of the prompt:
+assert abs(angle(first[at]) - by_long) < 1e-3
+assert abs(angle(token) - by_short) < 1e-3
