@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from posenc_ref.conformance.adapters.library import LIBRARIES
+from posenc_ref.conformance.surveys.expected import Expected
 from posenc_ref.conformance.surveys.ndjson import read_ndjson
 from posenc_ref.conformance.surveys.record import Outcome
 from tests.tool import tool
@@ -278,10 +279,14 @@ def test_a_file_that_is_no_report_is_not_resumed(check, capsys, tmp_path):
 def test_the_page_tells_when_a_function_deviated():
     def outcome(release, *codes, verdict="conforms"):
         return BLANK.replace(
-            version=release, label="rope", dtype="float32", source="rope.py: rope", codes=codes,
+            version=release,
+            label="rope",
+            dtype="float32",
+            source="rope.py: rope",
+            codes=codes,
             messages=tuple(f"{code} is wrong" for code in codes),
             verdict="deviates" if codes else verdict,
-        )  # fmt: skip
+        )
 
     environments = [
         {"library": "made-up", "release": r, "versions": {}, "install_seconds": 1, "seconds": 2}
@@ -289,10 +294,37 @@ def test_the_page_tells_when_a_function_deviated():
     ]
     own = [outcome("1", verdict="undrivable").replace(reason="no class"), outcome("2"),
            outcome("3", "base"), outcome("4")]  # fmt: skip
-    text = "\n".join(pages._section("made-up", environments, own, []))
+    text = "\n".join(pages._section("made-up", environments, own, [], []))
     assert "| rope | not drivable | ok | DEVIATES base | ok |" in text
     assert "base is wrong. First seen in 3, not in 2; last seen in 3, not in 4" in text
     assert "- rope: no class (1)" in text
+
+    # Two deviations with one code: each has the claim whose script shows it in that release.
+    entries = (
+        Expected(
+            ("made-up rope",),
+            title,
+            "deviates",
+            "because",
+            ("base",),
+            "bug",
+            "source",
+            f"{title}.py",
+            "all",
+            "wrong",
+            "not reported",
+        )
+        for title in ("first", "second")
+    )
+    known = [claims.Claim("made-up", f"{e.title}.py", e) for e in entries]
+    scripts = [
+        BLANK.replace(kind="script", label=f"{name}.py", version=release, verdict="deviates")
+        for name, release in (("first", "1"), ("first", "4"), ("second", "2"), ("second", "3"))
+    ]
+    own = [outcome(release, "base") for release in "1234"]
+    text = "\n".join(pages._section("made-up", environments, own, known, scripts))
+    assert "Seen in 1, 4; in 2, 3 it has another deviation (`rope.py: rope`); [claim 1]" in text
+    assert "Seen in 2, 3; in 1, 4 it has another deviation (`rope.py: rope`); [claim 2]" in text
 
 
 def test_usage_errors_teach(capsys, monkeypatch):

@@ -48,13 +48,14 @@ def page(recorded: Recorded, known: list[Claim]) -> str:
     seconds = sum(one["seconds"] for one in environments)
     dates = "{posenc_ref}, specification {specification}".format(**recorded.header["versions"])
     failed = [o for o in every if not o.label]
+    unjudged = f" ({len(failed)} of them not judged)" if failed else ""
     parts = [
         "# Libraries over their releases",
         "Written by `python tools/libraries_page.py` from [libraries.ndjson](libraries.ndjson): "
         f"posenc_ref {dates}, {recorded.header['platform']}. Each release has an environment of "
         "its own, made by tools/libraries.py from .ci/libraries.toml.",
         f"**{plural(len(libraries), 'library', 'libraries')}, "
-        f"{plural(len(environments), 'release', 'releases')}, {len(every)} outcomes** in "
+        f"{plural(len(environments), 'release', 'releases')}{unjudged}, {len(every)} outcomes** in "
         f"{seconds / 60:.0f} minutes. Of the {sum(counts.values())} functions in the newest "
         f"releases, in float32: {_said(counts)}.",
         HEAD,
@@ -68,7 +69,9 @@ def page(recorded: Recorded, known: list[Claim]) -> str:
         parts.append(f"Of these only the scripts of [claims.md](claims.md) were run: {named}.")
     for library in libraries:
         own = [one for one in environments if one["library"] == library]
-        parts += _section(library, own, [o for o in every if o.group == library and o.label], known)
+        judgements = [o for o in every if o.group == library and o.label]
+        scripts = [o for o in recorded.result.outcomes if (o.kind, o.group) == ("script", library)]
+        parts += _section(library, own, judgements, known, scripts)
     return "\n\n".join(parts) + "\n"
 
 
@@ -105,7 +108,11 @@ def _summary(libraries: list[str], environments: list[dict], latest: list[Outcom
 
 
 def _section(
-    library: str, environments: list[dict], outcomes: list[Outcome], known: list[Claim]
+    library: str,
+    environments: list[dict],
+    outcomes: list[Outcome],
+    known: list[Claim],
+    scripts: list[Outcome],
 ) -> list[str]:
     """Return the parts about one library: a row for each function, a column for each release."""
     releases = [one["release"] for one in environments]
@@ -124,7 +131,11 @@ def _section(
         wrong = [f"{escaped(o.label)} ({', '.join(o.codes)})" for o in half if o.codes]
         said = f"deviating: {'; '.join(wrong)}" if wrong else "none deviating"
         parts.append(f"In bfloat16, {releases[-1]}: {_said(_counts(half))}; {said}.")
-    found = [line for label in functions for line in _deviation(label, outcomes, releases, known)]
+    found = [
+        line
+        for label in functions
+        for line in _deviation(label, outcomes, releases, known, scripts)
+    ]
     if found:
         parts.append("Deviations:\n\n" + "\n".join(found))
     reasons: dict[str, list[str]] = {}
@@ -143,19 +154,28 @@ def _cell(outcome: Outcome | None) -> str:
 
 
 def _deviation(
-    label: str, outcomes: list[Outcome], releases: list[str], known: list[Claim]
+    label: str,
+    outcomes: list[Outcome],
+    releases: list[str],
+    known: list[Claim],
+    scripts: list[Outcome],
 ) -> list[str]:
-    """Return a line for each set of codes that the function deviates with in float32."""
+    """Return a line for each deviation of the function in float32: its codes and its claim."""
     own = [o for o in outcomes if o.label == label and o.dtype == "float32"]
     own.sort(key=lambda o: releases.index(o.version))
+    kinds = {o.version: (o.codes, claim_of(o, known, scripts)) for o in own if o.codes}
     lines = []
-    for codes in dict.fromkeys(o.codes for o in own if o.codes):
-        runs = [o if o.codes in ((), codes) else o.replace(verdict="conforms") for o in own]
-        last = next(o for o in reversed(own) if o.codes == codes)
+    for kind in dict.fromkeys(kinds.values()):
+        shown, hidden = ([v for v in kinds if (kinds[v] == kind) == same] for same in (True, False))
+        last = next(o for o in reversed(own) if kinds.get(o.version) == kind)
         text = f"- {escaped(label)}: {'; '.join(map(escaped, last.messages))}. "
-        n = claim_of(last, known)
+        n = kind[1]
         claim = "no claim is made of it" if n is None else f"[claim {n}](claims.md#claim-{n})"
-        lines.append(f"{text}{_sentence(seen(runs))} (`{last.source}`); {claim}.")
+        when = seen(own)
+        if hidden:
+            others = spanned(hidden, releases)
+            when = f"seen in {spanned(shown, releases)}; in {others} it has another deviation"
+        lines.append(f"{text}{_sentence(when)} (`{last.source}`); {claim}.")
     return lines
 
 
