@@ -112,8 +112,9 @@ class Truth:
             over = (size > LARGEST[name]) & (size < np.inf)
             score[infinite & over & (actual == np.copysign(np.inf, self.value))] = 0.0
             if name != "float64":
-                rounded = np.abs(actual - self.value) <= ROUNDOFF["float64"] * self.amplitude
-                score[infinite & rounded] = 0.0
+                with np.errstate(invalid="ignore"):  # infinity in both
+                    off = np.abs(actual - self.value)
+                score[infinite & (off <= ROUNDOFF["float64"] * self.amplitude)] = 0.0
         undefined = np.isnan(score)
         if undefined.any():
             exact = (actual == self.value) & np.isfinite(self.value)

@@ -36,7 +36,7 @@ def bias_mistakes(declared: Bias, longest: int = 256) -> Iterator[Mistake]:
     """Yield the declared bias, then the mistakes of its class, then those common to all classes.
 
     Each mistake predicts a bias from the positions of queries and keys; ``longest`` is the number
-    of keys of the longest call.
+    of keys of the longest call, or of a usual one, where calls are not known.
     """
     forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
     for code, message, change, remedy in chain(

@@ -50,6 +50,9 @@ def test_the_sine_of_the_angle_0_may_be_rounded_in_float64():
     assert truth.score(np.float32([2.0**-52])) == np.inf
     assert truth.score(quarter_turn) == np.inf
     assert Truth(*np.zeros((3, 1))).score(quarter_turn.astype(np.float32)) == np.inf
+    both = Truth(np.array([np.inf, 0.0]), *np.zeros((2, 2)), amplitude=np.ones(2))
+    with np.errstate(all="raise"):
+        assert (both.score(np.float32([np.inf, 1.0])) == np.inf).all()
 
 
 def test_infinity_never_passes():
