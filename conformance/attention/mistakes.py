@@ -18,9 +18,11 @@ from posenc_ref.conformance.oracle.attention import Attended, attended, attentio
 from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.score.changed import mistakes_of
 from posenc_ref.conformance.score.encoding_mistakes import own_mistakes
+from posenc_ref.conformance.score.formulas import changed_steps
 from posenc_ref.conformance.score.mistakes import logit_mistakes
 from posenc_ref.conformance.score.query_scales import query_scale_changes
 
+from .calls import calls
 from .weights import GROUPED, TILES, Change, likely_weights, rarer_weights
 
 VALUES, OUTPUT, HEADS, SINKS = "value-rotation", "output-rotation", "key-heads", "sinks"
@@ -41,8 +43,14 @@ def attention_mistakes(declared: Any) -> Iterator[Mistake]:
 
 def rarer_mistakes(declared: Any) -> Iterator[Mistake]:
     """Yield the mistakes of an attention that are tried after all others."""
-    for row in rarer_weights(attention_of(declared)):
+    of = attention_of(declared)
+    for row in rarer_weights(of):
         yield _by(declared, *row)
+    if of.encoding is None or of.values != "plain":
+        return
+    smallest = next(calls(declared, 0, "float64")).arguments
+    for one in changed_steps(attended(declared, *smallest).repeated()):
+        yield _by(declared, one.code, one.message, _with_logits(one.predict), one.remedy)
 
 
 def _by(declared: Any, code: str, message: str, change: Change, remedy: str) -> Mistake:
@@ -88,6 +96,9 @@ def _rotated(declared: Any, e: Any) -> Iterator[Mistake]:
         (OUTPUT, "the output is rotated back twice", output_at(lambda at: 2 * at), back),
         (OUTPUT, "the output is rotated back by the index of the query in the call, not by its "
          "position", output_at(lambda at: 0 * at + np.arange(at.shape[-1])), back),
+        (OUTPUT, "the output is rotated back by the positions of the first Q keys, not by those of "
+         "the queries", lambda call: call.replace(
+             back=(adjoint(e), call.scored.positions[1][..., : call.seen.shape[0]])), back),
         (OUTPUT, "the output is rotated back by the position of the query less the smallest of the "
          "call, not by its position", output_at(lambda at: at - at.min(axis=-1, keepdims=True)),
          back),

@@ -13,16 +13,17 @@ from posenc_ref import Attention, Bias
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import each_part, with_value
 from posenc_ref.conformance.diagnosis.position_mistakes import PLACES
-from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.oracle.attention import Attended, sum_of_terms, summed
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.score.capped import CAPPED, CAPS
+
+from .rounded import rounded, shares
 
 #: Returns the call with some steps replaced.
 Change = Callable[[Attended], Attended]
 #: A code, a message, a change, and what to do about it.
 Row = tuple[str, str, Change, str]
-SOFTMAX, MASK, NARROW = "softmax-scale", "future-keys", "table-precision"
+SOFTMAX, MASK = "softmax-scale", "future-keys"
 #: Sizes of tiles of keys, and of sliding windows.
 TILES = (4, 8, 16, 32, 64, 128, 256, 512)
 _WINDOWS = (*TILES, 1024, 2048)
@@ -58,7 +59,7 @@ def rarer_weights(of: Attention) -> Iterator[Row]:
         yield from _of_bias(sinks=of.sinks)
     yield from _windows()
     yield from _of_products()
-    yield from _rounded(sinks=of.sinks)
+    yield from rounded(of)
 
 
 def _masks(of: Attention) -> Iterator[Row]:
@@ -93,6 +94,9 @@ def _windows() -> Iterator[Row]:
         text = f"the last, incomplete tile of {n} keys is left out, if there is a whole one"
         right = "Round the number of tiles up, and mask what is past the last key."
         yield MASK, text, partial(_whole_tiles, n=n), right
+        text = f"queries at a multiple of {n} do not see their own key, the first of a tile"
+        right = f"A query i needs i // {n} + 1 tiles of keys: round (i + 1) / {n} up, not i / {n}."
+        yield MASK, text, partial(_without_first, n=n), right
         text = f"queries see all keys of their own tile of {n}: the mask hides whole tiles only"
         right = "Mask inside the tile that holds the query's own key too."
         yield MASK, text, partial(_of_tiles, n=n), right
@@ -117,6 +121,11 @@ def _own_places(call: Attended) -> tuple[np.ndarray, np.ndarray]:
 def _of_tiles(call: Attended, n: int) -> Attended:
     i, j = _own_places(call)
     return call.replace(seen=j // n <= i // n)
+
+
+def _without_first(call: Attended, n: int) -> Attended:
+    i, j = _own_places(call)
+    return call.replace(seen=call.seen & ((i != j) | (i % n != 0) | (i == 0)))
 
 
 def _window(call: Attended, n: int) -> Attended:
@@ -148,14 +157,6 @@ def _denominators() -> Iterator[Row]:
     for more in (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
         text = f"{more:g} is added to the denominator of the softmax"
         yield SOFTMAX, text, partial(sunk, more=more, raised=True), remedy
-
-
-def shares(logits: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the softmax along an axis; a hidden key has weight 0, also where all are hidden."""
-    top = np.max(logits, axis=axis, keepdims=True, initial=-1e300)
-    e = np.exp(logits - top)
-    total = e.sum(axis=axis, keepdims=True)
-    return np.asarray(e / np.where(total > 0, total, 1.0))
 
 
 def _exp(logits: np.ndarray) -> np.ndarray:
@@ -328,52 +329,3 @@ def _tiles() -> Iterator[Row]:
             remedy = "Multiply both sums of the earlier tiles, that of the weights and that of the "
             remedy += "values, by exp(old maximum - new maximum)."
             yield SOFTMAX, text, partial(_weighed, weigh=_Tiled(size, kept)), remedy
-
-
-def _rounded(*, sinks: bool) -> Iterator[Row]:
-    """Yield numbers that are held in half precision on the way to the output."""
-    of_weights = (_rounded_weights, _rounded_both)
-    for kind, bits in SIGNIFICANT_BITS.items():
-        round_ = _to_float16 if kind == "float16" else partial(significant, bits=bits)
-        for what, change in (
-            ("the logits", _rounded_logits), ("the weights", _rounded_weights),
-            ("the values", _rounded_values), ("weights and values", _rounded_both),
-            ("queries, keys and values", _rounded_inputs),
-        ):  # fmt: skip
-            if sinks and change in of_weights:
-                continue
-            right = (
-                f"Keep {what} in float32 until they are multiplied: do not round them to {kind}."
-            )
-            yield NARROW, f"{what} are rounded to {kind}", partial(change, by=round_), right
-
-
-def _rounded_logits(call: Attended, by: Callable[[np.ndarray], np.ndarray]) -> Attended:
-    def logits(one: Scored) -> Truth:
-        truth = sum_of_terms(one)
-        return with_value(truth, by(truth.value))
-
-    return call.replace(logits=logits)
-
-
-def _rounded_weights(call: Attended, by: Callable[[np.ndarray], np.ndarray]) -> Attended:
-    return call.replace(weigh=lambda x: by(shares(x)))
-
-
-def _rounded_values(call: Attended, by: Callable[[np.ndarray], np.ndarray]) -> Attended:
-    return call.replace(v=by(call.v))
-
-
-def _rounded_both(call: Attended, by: Callable[[np.ndarray], np.ndarray]) -> Attended:
-    return _rounded_values(_rounded_weights(call, by), by)
-
-
-def _rounded_inputs(call: Attended, by: Callable[[np.ndarray], np.ndarray]) -> Attended:
-    one = call.scored
-    return call.replace(v=by(call.v), scored=one.replace(q=by(one.q), k=by(one.k)))
-
-
-def _to_float16(x: np.ndarray) -> np.ndarray:
-    """Round to float16, whose smallest numbers have fewer bits: weights are among them."""
-    with np.errstate(over="ignore"):
-        return np.asarray(np.asarray(x, np.float16), np.float64)

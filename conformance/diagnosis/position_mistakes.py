@@ -93,6 +93,8 @@ def tiled(what: str) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]
                 f"the positions of {what} in the last, incomplete tile of {n}, after whole ones, "
             )
             yield f"{text}are {words}", partial(_moved_last, n, by)
+        text = f"the last, incomplete tile of {n} {what} begins at its number times its own "
+        yield text + "length, not times the length of a whole tile", partial(_short_start, n)
         text = f"the last tile of {n} {what} is moved back so that it is full, but has the "
         yield text + "positions from before the move", partial(_moved_back, n)
         text = f"{what} from {n} on have the position {n - 1}"
@@ -112,15 +114,22 @@ def _last_tile(n: int, p: np.ndarray) -> np.ndarray:
 
 def _ends_with(n: int, p: np.ndarray) -> np.ndarray:
     """Return positions that are too small in a last tile, after others, by the tokens it lacks."""
-    size = p[..., -1:] + 1
+    size = p.shape[-1]
     start = size // n * n
-    return np.where((p >= start) & (start > 0), p - (start + n - size), p)
+    return np.where((np.arange(size) >= start) & (start > 0), p - (start + n - size), p)
 
 
 def _moved_last(n: int, by: int, p: np.ndarray) -> np.ndarray:
     """Return positions that are ``by`` too large in a last, incomplete tile after whole ones."""
     start = p.shape[-1] // n * n
     return np.where((np.arange(p.shape[-1]) >= start) & (start > 0), p + by, p)
+
+
+def _short_start(n: int, p: np.ndarray) -> np.ndarray:
+    """Return positions of a last tile, after whole ones, that begins at number times its length."""
+    size = p.shape[-1]
+    start = size // n * n
+    return np.where(np.arange(size) >= start, p - start // n * (n - size + start), p)
 
 
 def _before_last(n: int, p: np.ndarray) -> np.ndarray:

@@ -26,6 +26,12 @@ def fits(run: Run, one: JudgedCall, truth: Truth | None) -> bool:
 
 
 def scores(run: Run, one: JudgedCall, truth: Truth) -> np.ndarray:
-    """Return the score of every element of the call, or 0 for masked elements."""
+    """Return the score of every element of the call, or 0 for masked elements.
+
+    NaN is right where a mistake predicts it; no reference has it.
+    """
     score = run.scores(one.actual, truth)
+    none = np.isnan(truth.value)
+    if none.any():
+        score = np.where(none & np.isnan(one.actual), 0.0, score)
     return score if one.mask is None else np.where(one.mask, score, 0.0)

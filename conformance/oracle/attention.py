@@ -84,10 +84,14 @@ class Attended:
         """Return the same call with some steps replaced."""
         return replace(self, **changes)
 
+    def repeated(self) -> Scored:
+        """Return the call of the logits, with the keys that each query head reads."""
+        group = self.heads.size // self.v.shape[1]
+        return self.scored.replace(k=self.scored.k[:, self.heads], group=group)
+
     def truth(self) -> Truth | None:
         """Return the reference of the output (B, H, Q, d_v), None if there are no such logits."""
-        group = self.heads.size // self.v.shape[1]
-        logits = self.logits(self.scored.replace(k=self.scored.k[:, self.heads], group=group))
+        logits = self.logits(self.repeated())
         if logits is None:
             return None
         a = self._weights(logits.value)

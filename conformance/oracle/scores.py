@@ -89,7 +89,7 @@ class Scored:
 
         ``queries`` and ``keys`` say which of the two are encoded; the others stay as they are.
         """
-        q, k = self._sides()
+        q, k = self.sides()
         q, k = q if queries else _plain(self.q), k if keys else _plain(self.k)
         truth = logits(q, k, self.scale)
         return truth if self.factor is None else _times(truth, self.factor[:, None])
@@ -165,7 +165,7 @@ class Scored:
         with np.errstate(invalid="ignore"):
             return np.asarray(actual - self.own(actual))
 
-    def _sides(self) -> tuple[Truth, Truth]:
+    def sides(self) -> tuple[Truth, Truth]:
         q_at, k_at = self.positions
         e: Any = self.encoding
         if isinstance(e, XPos):

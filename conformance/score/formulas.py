@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -15,10 +15,11 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
 from posenc_ref.conformance.bias.head_fits import of_heads
 from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, with_value
 from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
-from posenc_ref.conformance.diagnosis.steps import changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
@@ -36,11 +37,19 @@ _BOTH: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("replaced by log(1 + p)", np.log1p),
     ("replaced by their square roots", np.sqrt),
     ("rounded down to even ones", lambda p: p // 2 * 2),
+    ("rounded to bfloat16", lambda p: significant(p, SIGNIFICANT_BITS["bfloat16"])),
+    ("rounded to float16", lambda p: _in_float16(p).astype(np.float64)),
     *(
         (f"clamped to at most {n}", partial(np.minimum, n))
         for n in (16, 32, 50, 64, 100, 128, 200, 256, 500, 512, 1000, 1024)
     ),
 )
+
+
+def _in_float16(positions: np.ndarray) -> np.ndarray:
+    """Return positions in float16: infinite ones from 65520 on."""
+    with np.errstate(over="ignore"):
+        return np.asarray(positions).astype(np.float16)
 
 
 def changed_steps(
@@ -65,6 +74,26 @@ def changed_steps(
         sizes = Sizes(tuple(range(1, max(grid) - 1)), (2,))  # of offsets of rows and columns
     for code, message, remedy, change in changes(plain_steps(lambda s: formula(first, s), sizes)):
         yield Mistake(code, message, _predict(formula, change, sizes), remedy)
+    yield from _terms(first.scale, formula(first, Steps()))
+
+
+def _terms(scale: float, terms: Iterable[str]) -> Iterator[Mistake]:
+    """Yield logits with another factor on one of their terms."""
+    remedy = f"Multiply every term by the scale, {scale:.6g}, once, and add it once."
+    for name in terms:
+        for words, by in (
+            ("is left out", 0.0),
+            ("is subtracted", -1.0),
+            ("is added twice", 2.0),
+            ("is halved", 0.5),
+            ("is multiplied by the scale twice", scale),
+            ("is not multiplied by the scale", 1 / scale),
+        ):
+
+            def predict(call: Scored, name: str = name, by: float = by) -> Truth:
+                return call.total(call.parts(), {name: by})
+
+            yield Mistake("score-term", f"the term {name} {words}", predict, remedy)
 
 
 def changed_constants(first: Scored) -> list[Mistake]:
@@ -125,7 +154,6 @@ def changed_sizes(first: Scored) -> Iterator[Mistake]:
                 continue
             words = f"{name} is {value}, declared {own}"
             remedy = f"Use {name} = {own}."
-            remedy = f"Use {name} = {own}."
             yield Mistake("far-keys", words, partial(_encoded, other), remedy)
 
 
@@ -149,10 +177,14 @@ def _tiles(declared: Any) -> Iterator[Mistake]:
                     place(at) if move else at
                     for at, move in zip(call.positions, moved, strict=True)
                 )
+                over = ~np.isfinite(q_at)[:, None] | ~np.isfinite(k_at)
+                if over.any():
+                    q_at, k_at = (np.where(np.isfinite(at), at, 0) for at in (q_at, k_at))
                 try:
-                    return call.replace(q_at=q_at, k_at=k_at).truth()
+                    truth = call.replace(q_at=q_at, k_at=k_at).truth()
                 except (TypeError, ValueError):  # positions outside the table, or fractional
                     return None
+                return with_value(truth, np.where(over, np.nan, truth.value))
 
             remedy = WHOLE_POSITION if text not in same else _AS_THEY_ARE
             yield Mistake(code, text, predict, remedy)
