@@ -58,6 +58,11 @@ def decode_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda prompt, n: pr.decode_positions(
              np.full_like(prompt, np.ravel(prompt)[0]), n
          ), own),
+        ("decode-offset", "positions are made as (steps, rows) and reshaped, not transposed, to "
+         "(rows, steps)",
+         lambda prompt, n: (np.ravel(prompt) + np.arange(n)[:, None]).reshape(
+             pr.decode_positions(prompt, n).shape
+         ), "Transpose the positions from (steps, rows): a reshape mixes the rows."),
     )  # fmt: skip
     for words, least in (
         (f"{_ON}, if its prompt is shorter", True), (_ON, False),

@@ -132,6 +132,13 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
         ("kept-keys", "the right keys move back, but those after the kept ones are taken: the last "
          "keys are dropped", by(stays, back, lambda kept, dropped, n: kept)),
     )  # fmt: skip
+    yield written(
+        "stale-cache",
+        "keys are moved in blocks as long as the gap, and the last, shorter block is left out: the "
+        "cache keeps its old keys there",
+        lambda *call: _last_block(encoding, *call),
+        "Move the keys of the last, shorter block too.",
+    )
     for n in (4, 1, 2, 8, 16):
         yield written(
             "kept-keys",
@@ -154,6 +161,16 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
                 lambda k, kept, dropped, by=size: _times(encoding, k, kept, dropped, by),
                 "Rotate without m: rotated keys are multiplied by m already.",
             )
+
+
+def _last_block(encoding: Any, k: np.ndarray, kept: int, dropped: int) -> Truth:
+    """Return the eviction with old keys in the places of a last block shorter than the gap."""
+    truth = _evicted(encoding, k, kept, dropped)
+    size = truth.value.shape[2]
+    left = (size - kept) % dropped if dropped else 0
+    value = np.array(truth.value)
+    value[:, :, size - left :] = k[:, :, size - left : size]
+    return Truth(value, truth.terms, truth.angle, truth.amplitude)
 
 
 def _anew(encoding: Any) -> Callable[..., Truth]:

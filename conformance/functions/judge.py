@@ -34,6 +34,7 @@ from .convolutions import CONVOLUTION_ROWS
 from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
 from .heads import BY_HEAD, by_head
+from .kept_results import kept_results
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .position_rules import POSITION_RULE_ROWS
@@ -112,7 +113,7 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
         one = JudgedCall(where, row.meaning(result), truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))
     if seen and not malformed:
-        seen += _crossed(run, row, own, few=len(run.report.limits) > limits)
+        seen += _crossed(run, row, own, made, few=len(run.report.limits) > limits)
     if seen:
         _state(run, seen)
     if run.failures and not run.report.codes:
@@ -122,10 +123,12 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     return seen
 
 
-def _crossed(run: Run, row: Plain, own: Callable[..., Any], *, few: bool) -> list[JudgedCall]:
+def _crossed(
+    run: Run, row: Plain, own: Callable[..., Any], made: list[tuple[Any, ...]], *, few: bool
+) -> list[JudgedCall]:
     """Judge calls in which every two levels of the function's factors meet.
 
-    ``few``: the function has refused a call, so optional factors keep their first level.
+    ``made`` are the arguments of the calls so far; ``few``: the function has refused a call, so optional factors keep their first level.
     """
     if row.crossing is None:
         return []
@@ -137,7 +140,9 @@ def _crossed(run: Run, row: Plain, own: Callable[..., Any], *, few: bool) -> lis
 
     def judged(levels: Row) -> JudgedCall:
         arguments = arguments_of(levels)
-        expected, call = np.asarray(own(*arguments)), PlainCall(row, run.encoding, arguments)
+        expected = np.asarray(own(*arguments))
+        call = PlainCall(row, run.encoding, arguments, tuple(made))
+        made.append(arguments)
         actual = _called(run.driver, call, expected.shape)
         where = _shown(run, said(levels), arguments)
         truth, mask = call.truth(expected), row.judged(arguments)
@@ -236,7 +241,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     known = [
         one if one.remedy else replace(one, remedy=remedy)
         for one in chain(row.mistakes(run.encoding), suggested)
-    ]
+    ] + list(kept_results(run.surface.own(run.encoding, "float64")))
     rarer = likely(run, calls, row.rarer(run.encoding))
     if match(run, calls, chain(known, rarer), parts=False) and run.report.codes:
         return

@@ -137,7 +137,23 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
     yield from _partly_normed(encoding, turned)
+    for words, move in (
+        ("from interleaved to half-split order", lambda w: np.r_[w[::2], w[1::2]]),
+        ("from half-split to interleaved order", lambda w: w.reshape(2, -1).T.ravel()),
+        ("into reverse order", lambda w: w[::-1]),
+        ("by exchanging its halves", lambda w: np.roll(w, w.size // 2)),
+    ):
+        yield written(
+            code,
+            f"the weight of the norm is permuted {words}, but the channels of x are not",
+            lambda x, w, at, of=move: turned(of(w) * _norm(x), at),
+            "Give channel c of each head the weight of channel c: permute it with the rows of the "
+            "projection, or not at all.",
+        )
     for message, factor in (
+        ("x is divided by its standard deviation, whose mean is subtracted, not by the root of "
+         "the mean of squares",
+         lambda x, w: w * x / np.std(x, axis=-1, keepdims=True)),
         ("the mean of squares is divided by head_dim - 1, not by head_dim",
          lambda x, w: w * _norm(x) * np.sqrt(1 - 1 / x.shape[-1])),
         ("the weight is missing", lambda x, w: _norm(x)),

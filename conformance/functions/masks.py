@@ -77,6 +77,19 @@ def mask_mistakes(encoding: Any) -> Iterator[Mistake]:
          f"{_REAL}."),
         ("padding", "the count starts again at 0 after a masked token, as if a new document began",
          since_masked, f"{_REAL}. A masked token between real ones does not end the count."),
+        *(
+            ("padding", "the count runs over the whole batch, and the length of the rows before is "
+             f"subtracted, their padding included{words}",
+             lambda mask, low=low: np.maximum(
+                 (np.cumsum(mask.ravel()) - 1).reshape(mask.shape)
+                 - mask.shape[-1] * np.arange(len(mask))[:, None], low),
+             f"{_REAL}. Subtract the number of real tokens of the rows before, not their length.")
+            for words, low in (("", -np.inf), ("; negative positions become 0", 0))
+        ),
+        ("padding", "the counter is as long as the first row has real tokens: tokens after these "
+         "get its last position",
+         lambda mask: np.minimum(count(mask), max(int(mask[0].sum()), 1)) - 1,
+         f"{_REAL}. Rows may have more real tokens than the first."),
         ("padding", "tokens are counted from the end of the row",
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
          f"{_REAL}. The first real token has position 0."),

@@ -16,6 +16,7 @@ from posenc_ref import ALiBi, Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
@@ -198,7 +199,12 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
             continue
         for what in ("mscale_all_dim", "mscale"):
             weight = getattr(scaling, what)
-            g = float(mscale(scaling.factor, 1.0 if weight is None else weight))
+            weight = 1.0 if weight is None else weight
+            g = float(mscale(scaling.factor, weight))
+            for base, by in (("2", np.log(2.0)), ("10", np.log(10.0))):
+                of = 0.1 * weight * np.log(scaling.factor) / by + 1
+                text = f"the logarithm of YaRN's factor ({what} of encoding {name}) is to base "
+                found[f"{text}{base}, not natural"] = scale * (of / g) ** 2
             if g != 1.0:
                 of = f"YaRN's factor {g:.6g} ({what} of encoding {name})"
                 found[f"the declared scale is divided by the square of {of}"] = scale / g**2
@@ -213,6 +219,10 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
         found[f"the scale is 1/{d}, without the root"] = 1.0 / d
         found[f"the declared scale is divided by sqrt({d})"] = scale * d**-0.5
         found[f"the declared scale is multiplied by sqrt({d})"] = scale * d**0.5
+    for kind, bits in SIGNIFICANT_BITS.items():
+        found[f"the declared scale is rounded to {kind}"] = float(significant(scale, bits))
+        text = f"the declared scale is cut, not rounded, to {kind}"
+        found[text] = float(significant(scale, bits, cut=True))
     found["logits are not scaled at all"] = 1.0
     found["the scale is the inverse of the declared scale"] = 1 / scale
     found["the scale is the square of the declared scale"] = scale**2
@@ -284,11 +294,31 @@ def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
          lambda n, size, rank: _slopes(encoding, n)[rank : rank + n // size]),
         ("head-order", "heads are distributed to the ranks one by one",
          lambda n, size, rank: _slopes(encoding, n)[rank::size]),
+        ("slopes", "the number of heads is rounded up to a power of two before the slopes are made",
+         part(lambda n: _slopes(encoding, 1 << (n - 1).bit_length()))),
+        ("slopes", "the number of heads is rounded up to a power of two, and split among the ranks",
+         lambda n, size, rank: _slopes(encoding, up := 1 << (n - 1).bit_length())[
+             rank * (up // size) : rank * (up // size) + n // size]),
+        ("slopes", "the slopes beyond the power of two count from the rank's own first head",
+         _from_own_head(encoding)),
         ("slopes", "2 ** (-8 h / n) is taken for any number of heads",
          part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n))),
         ("slopes", "the exponents start at 0", part(lambda n: 2.0 ** (-top * np.arange(n) / n))),
         ("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n))),
     )  # fmt: skip
+
+
+def _from_own_head(encoding: ALiBi) -> Function:
+    """Return slopes whose second series starts anew on ranks that have no head of the first."""
+
+    def slopes(n: int, size: int, rank: int) -> np.ndarray:
+        first, count = rank * (n // size), n // size
+        few = 1 << (n.bit_length() - 1)
+        every = _slopes(encoding, n)
+        start = few if first >= few else first
+        return every[start : start + count]
+
+    return slopes
 
 
 MODEL_ROWS = {

@@ -27,7 +27,7 @@ from .mrope_common import (
     row_mistakes,
     whole,
 )
-from .mrope_layouts import batch, layouts
+from .mrope_layouts import Batch, batch, layouts
 from .mrope_numbering import Item, numbered, timed
 
 #: The ``tokens_per_second`` of models, and of the class of Qwen2.5-VL's configuration (4).
@@ -154,6 +154,11 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(after=_after(lambda t, h, w, item: t)), remedy),
         (EXTENT, "text after an image or video starts at its start + max(frames, height, width)",
          make(after=_after(lambda t, h, w, item: max(t, h, w))), remedy),
+        (MERGE, "text after an image or video starts at its start + max(frames, height, width) in "
+         "patches, before merging",
+         make(after=_after(lambda t, h, w, item: max(
+             t * getattr(rule, "temporal_merge_size", 1), rule.spatial_merge_size * max(h, w)
+         ))), "Divide the sizes by the merge sizes first."),
         (EXTENT, "text after an image or video is moved by its number of tokens",
          make(after=_after(lambda t, h, w, item: item.tokens)), remedy),
         (EXTENT, "text after an image or video is moved by its height",
@@ -190,6 +195,10 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
             text = f"frames have {other:g} positions per second, declared {declared}"
             yield written(TIME, text, at(lambda item, other=other: other * item.seconds))
     if rate is None:
+        if (merged := rule.temporal_merge_size) > 1:
+            text = f"time counts frames before the merge: grid k is at {merged} * k"
+            right = f"Count the grids after {merged} frames are merged into one: 0, 1, 2, ..."
+            yield written(TIME, text, at(lambda item: merged), right)
         return
     yield from several(
         (TIME, "seconds between frames are ignored: frames are one second apart",
@@ -210,6 +219,8 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
          make(place=_at_times(lambda k, item: np.rint(k * item.step)))),
         (TIME, "times are truncated, but the model keeps fractions",
          make(place=_at_times(lambda k, item: np.trunc(k * item.step)))),
+        (TIME, "the seconds of videos are taken from the end of the list, the grids from its start",
+         _seconds_backwards(rule), "Take the seconds of video n from place n of the list."),
         (TIME, "every video has the seconds of the first one",
          at(lambda item: rate * item.first)),
         (TIME, "the sound of a video is numbered after the video, not at the same times",
@@ -219,6 +230,15 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
          "the two markers before and after a video with its sound share a position",
          make(markers="separate" if rule.markers == "shared" else "shared")),
     )  # fmt: skip
+
+
+def _seconds_backwards(rule: MRoPEPositions) -> Any:
+    def made(*arguments: Any) -> np.ndarray:
+        given = Batch(*arguments)
+        seconds = np.asarray(given.seconds_per_grid)[::-1]
+        return numbered(rule, given._replace(seconds_per_grid=seconds))
+
+    return made
 
 
 def _mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:

@@ -83,11 +83,23 @@ def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
          make(restart=True),
          "Go on through image_grids and video_grids from row to row: they list the images and "
          "videos of the whole batch."),
+        ("padding", "rows with padding on the left start at the number of their first real column, "
+         "not at 0", changed(_column_first), "Start every row at 0, at its first real token."),
         ("padding", "padding is counted like text", unmasked,
          "Number the tokens whose attention mask is 1, and write them back to their places."),
         ("padding", "the positions of the real tokens are not written back to their places: they "
          "start at the first column", changed(not_scattered)),
     )  # fmt: skip
+
+
+def _column_first(y: np.ndarray, b: Batch) -> np.ndarray:
+    """Return positions of rows that start at the number of their padding tokens on the left."""
+    mask = np.asarray(b.attention_mask)
+    start = np.argmax(mask, axis=1)
+    moved = np.array(y)
+    moved[..., : mask.shape[1]] += (start[:, None] * mask)[None]
+    moved[..., mask.shape[1] :] += start[None, :, None]
+    return moved
 
 
 def last_token(ids: np.ndarray, b: Batch) -> np.ndarray:

@@ -184,6 +184,11 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
             for which, of in (("first", lambda n: n[0]), ("last", lambda n: n[-1]),
                               ("longest", np.max), ("shortest", np.min))
         ),
+        *(
+            ("shard-offset", f"the {which} chunks of all documents come first, then the others",
+             _grouped(*order), f"{_SHARDS} Both chunks of a document stand together.")
+            for which, *order in (("first", 0, 1), ("second", 1, 0))
+        ),
         ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a),
          "Subtract the start of each token's document from its index in the batch."),
         ("packing", "the whole packed batch is split among ranks, not each document",
@@ -199,6 +204,18 @@ def _chunks_of(bounds: Any, size: int, rank: int, which: Any) -> np.ndarray:
     chunk = int(which(lengths)) // (2 * size)
     starts = chunk * np.array([[rank], [2 * size - 1 - rank]])
     return np.concatenate([(starts + np.arange(int(n) // (2 * size))).ravel() for n in lengths])
+
+
+def _grouped(*order: int) -> Any:
+    """Return the positions of a rank, with the chunks of one kind of all documents together."""
+
+    def of(bounds: Any, size: int, rank: int) -> np.ndarray:
+        ends = np.cumsum(np.diff(bounds) // size)[:-1]
+        parts = np.split(np.asarray(pr.shard_positions(bounds, size, rank)), ends)
+        halves = [(part[: part.size // 2], part[part.size // 2 :]) for part in parts]
+        return np.concatenate([one[which] for which in order for one in halves])
+
+    return of
 
 
 def _descending(*turned: bool) -> Any:
@@ -296,6 +313,15 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
                 + start - offset,
                 rows,
             )  # fmt: skip
+
+    if padding:
+        text = f"tokens below the padding id are taken for padding: ids > {padding} is tested"
+        yield written(
+            "padding",
+            text,
+            lambda ids: np.cumsum(ids > padding, axis=-1) * (ids > padding) + padding - offset,
+            f"{rows} Test ids != {padding}.",
+        )
 
     def first(ids: np.ndarray) -> np.ndarray:
         index = np.broadcast_to(np.arange(ids.shape[-1]), ids.shape)

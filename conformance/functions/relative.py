@@ -16,6 +16,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.harness.run import Run
@@ -88,6 +89,10 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
                   lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 2) + dx + w),
         collision("dy is multiplied by h", lambda dy, dx, h, w: (dy + h - 1) * h + dx + w - 1),
         collision("dy is multiplied by 2h", lambda dy, dx, h, w: (dy + h - 1) * 2 * h + dx + w - 1),
+        *(collision(f"dy is multiplied by {words}",
+                    lambda dy, dx, h, w, by=by: (dy + h - 1) * by(h, w) + dx + w - 1)
+          for words, by in (("h + w", lambda h, w: h + w), ("h + w - 1", lambda h, w: h + w - 1),
+                            ("w - 1", lambda h, w: w - 1), ("2h - 2", lambda h, w: 2 * h - 2))),
         collision("dy is multiplied by 2w", lambda dy, dx, h, w: (dy + h - 1) * 2 * w + dx + w - 1),
         collision("dy and dx are added", lambda dy, dx, h, w: dy + dx),
         collision("dx is multiplied by 2w - 1, and dy is added",
@@ -253,6 +258,20 @@ def _by_row(row: Function) -> Function:
     return lambda q, rel: _pick(q @ rel.T, len(q), lambda i, j: row(i, j, len(q)))
 
 
+def _placed(place: Callable[[np.ndarray], np.ndarray], of_queries: bool) -> Function:
+    """Return the scores at other positions of queries, or of keys."""
+
+    def scores(q: np.ndarray, rel: np.ndarray) -> np.ndarray:
+        at = [np.arange(len(q)), np.arange(len(q))]
+        at[not of_queries] = place(at[not of_queries])
+        rows = len(q) - 1 - at[0][:, None] + at[1]
+        if rows.min() < 0 or rows.max() > 2 * len(q) - 2:
+            raise ValueError("no such rows")
+        return np.take_along_axis(q @ rel.T, rows.astype(int), axis=1)
+
+    return scores
+
+
 def _relative_to_absolute(
     q: np.ndarray, rel: np.ndarray, first: Callable[[int], int]
 ) -> np.ndarray | None:
@@ -335,6 +354,9 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("softmax-scale", "scores are divided by sqrt(d)",
          lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
          "Do not scale: relative_scores returns q . rel."),
+        *(("relative-shift", text, _placed(place, of_queries), WHOLE_POSITION)
+          for what, of_queries in (("queries", True), ("keys", False))
+          for text, place in tiled(what)),
         *_skews(),  # some give the numbers of a simpler cause
     )  # fmt: skip
 
