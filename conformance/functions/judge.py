@@ -128,7 +128,8 @@ def _crossed(
 ) -> list[JudgedCall]:
     """Judge calls in which every two levels of the function's factors meet.
 
-    ``made`` are the arguments of the calls so far; ``few``: the function has refused a call, so optional factors keep their first level.
+    ``made`` are the arguments of the calls so far; ``few``: the function has refused a call, so
+    optional factors keep their first level.
     """
     if row.crossing is None:
         return []

@@ -7,6 +7,7 @@ B = 0.  ``rows`` has the error unit of surface ``table``; rows of a learned tabl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import ALiBi, Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
@@ -94,10 +96,14 @@ def _row_suggestions(
 
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the rows as surface ``table``, in calls up to the longest judged length."""
-    if not isinstance(run.encoding, Sinusoidal | Learned):
-        return
     from posenc_ref.conformance.table.judge import judge_table  # slow; only failures need it
 
+    if not isinstance(run.encoding, Sinusoidal | Learned):
+        from posenc_ref.conformance.table.formulas import changed_steps
+
+        steps = (_of_rows(one) for one in changed_steps(run, np.arange(8)))
+        match(run, seen, likely(run, seen, steps))
+        return
     fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
 
     def view(positions: Any) -> Any:
@@ -110,6 +116,12 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     with seen_as(run, view, run.encoding, "lambda p: fn(len(p))") as viewed:
         judge_table(viewed)
     run.report.limits[:] = limits
+
+
+def _of_rows(mistake: Mistake) -> Mistake:
+    """Return a mistake of a table as one of its first rows."""
+    predict = mistake.predict
+    return replace(mistake, predict=lambda call: predict(np.arange(call.arguments[0])), fit=None)
 
 
 def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:

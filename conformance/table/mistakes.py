@@ -164,6 +164,8 @@ def _placed(declared: Any) -> Iterator[Change]:
     if declared.scale != 1:
         yield "amplitude", f"the factor {declared.scale:g} is missing", {"scale": 1.0}
     for words, factor in (
+        ("multiplied by sqrt(2)", 2**0.5),
+        ("divided by sqrt(2)", 2**-0.5),
         ("multiplied by sqrt(dim)", declared.dim**0.5),
         ("multiplied by -1", -1.0),
         ("multiplied by 2", 2.0),
@@ -184,6 +186,11 @@ def _detr(declared: DETRSine) -> Iterator[Change]:
             f"the base is the same for width and height, declared {declared.width_base:g} for width"
         )
         yield "base", text, {"width_base": None}
+        text = (
+            f"the bases are exchanged: {declared.width_base:g} for height, declared for width, and "
+            f"{declared.base:g} for width"
+        )
+        yield "base", text, {"base": declared.width_base, "width_base": declared.base}
     said = "not normalised" if declared.normalize else "normalised by the size"
     yield "position-scale", f"positions are {said}", {"normalize": not declared.normalize}
     for name, scale in _TURNS:
@@ -291,6 +298,12 @@ def _bands(declared: FourierFeatures) -> Iterator[Change]:
         ("are the square roots", lambda w: np.sqrt(np.abs(w))),
         ("are squared", lambda w: w * w),
     )  # fmt: skip
+    for a, b in permutations(range(declared.num_axes), 2):
+        if len(place[a]) == len(place[b]):
+            other = matrix.copy()
+            other[place[a], a] = matrix[place[b], b]
+            text = f"the frequencies of coordinate {a} are those of coordinate {b}"
+            yield "axis-order", text, {"matrix": other}
     for words, change in ways:
         yield (
             "exponent",

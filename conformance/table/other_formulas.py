@@ -118,7 +118,7 @@ def learned(e: Learned, at: Any, s: Steps) -> np.ndarray:
 
 def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
     """Return the rows of Fourier features."""
-    v = np.asarray(at, np.float64).reshape(e.num_axes, -1)
+    v = plain = np.asarray(at, np.float64).reshape(e.num_axes, -1)
     scale, code = e.position_scale, "position-scale"
     moved = scale * (v + e.offset)
     each = [
@@ -159,7 +159,20 @@ def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
     sines, cosines = e.columns()
     value[:, sines], value[:, cosines] = e.scale * np.sin(angle), e.scale * np.cos(angle)
     if e.include_input:
-        value[:, : e.num_axes] = v.T
+        own = v.T
+        value[:, : e.num_axes] = s.pick(
+            "the columns of the input",
+            own,
+            ("position-origin", "hold the coordinates as they are passed, without factor and "
+             "offset", plain.T),
+            (code, "hold the coordinates with the offset, without the factor", plain.T + e.offset),
+            (code, "hold the coordinates with the factor, without the offset", scale * plain.T),
+            (code, f"are multiplied by {exact:.6g}, as angles are", own * exact),
+            ("axis-order", "are in reverse order", own[:, ::-1]),
+            ("amplitude", "are multiplied by the factor on the waves", own * e.scale),
+            right="Put the coordinates there that the angles are made of, factor and offset "
+            "included.",
+        )  # fmt: skip
     return value
 
 
@@ -168,13 +181,24 @@ def axial(e: AxialLearned, at: Any, s: Steps) -> np.ndarray:
     tables = [np.asarray(t, np.float64) for t in e.tables]
     sizes = [len(t) for t in tables]
     if isinstance(at, tuple):
-        at = np.asarray(e.grid_positions(*at))
+        h, w = at
+        token, at = np.arange(h * w), np.asarray(e.grid_positions(*at))
+        at = at if e.flat else s.pick(
+            "the patches", at,
+            ("token-order", "are listed column by column", (token % h, token // h)),
+            ("token-order", "are split by the height, not by the width", (token // h, token % h)),
+            ("token-order", "run as fast over the rows as over the columns: both tables are tiled",
+             (token % h, token % w)),
+            ("token-order", "run as slowly over the columns as over the rows: both tables are "
+             "repeated", (token // w, token // h)),
+            right="Number the patches row by row: row = token // width, column = token % width.",
+        )  # fmt: skip
     if e.flat:
         at = np.asarray(at)
-        if len(sizes) != 2:
-            return np.asarray(e.truth(at).value)
-        first, last = sizes
         code = "axis-order"
+        if len(sizes) != 2:
+            return _joined(e, tables, _digits(sizes, at, s), s)
+        first, last = sizes
         index = s.pick(
             "the split of flat positions",
             (at // last, at % last),
@@ -191,6 +215,42 @@ def axial(e: AxialLearned, at: Any, s: Steps) -> np.ndarray:
         )  # fmt: skip
     else:
         index = [s.number(f"the position on axis {a}", p).astype(int) for a, p in enumerate(at)]
+    return _joined(e, tables, index, s)
+
+
+def _digits(sizes: list[int], at: np.ndarray, s: Steps) -> list[np.ndarray]:
+    """Return the rows of a flat position in each table: digits, the last fastest."""
+    n = len(sizes)
+
+    def split(divisors: list[int], sides: list[int]) -> list[np.ndarray]:
+        return [at // d % m for d, m in zip(divisors, sides, strict=True)]
+
+    steps = [int(np.prod(sizes[a + 1 :])) for a in range(n)]
+    reverse = [int(np.prod(sizes[:a])) for a in range(n)]
+    others: list[tuple[str, str, Any]] = [
+        ("axis-order", "has the first table's digit fastest", split(reverse, sizes)),
+    ]
+    for a in range(n):
+        for b in range(n):
+            if sizes[b] != sizes[a]:
+                sides = [sizes[b] if i == a else m for i, m in enumerate(sizes)]
+                text = f"takes digit {a} modulo the rows of table {b}, {sizes[b]}, not {sizes[a]}"
+                wrapped = split(steps, sides)
+                cut = [np.minimum(i, m - 1) for i, m in zip(wrapped, sizes, strict=True)]
+                others.append(("index-collision", text, wrapped))
+                others.append(("index-collision", f"{text}; larger ones become the last", cut))
+        for b in range(a):
+            text = f"divides by {sizes[b]} where it divides by the rows of table {a}, {sizes[a]}"
+            changed = [sizes[b] if i == a else m for i, m in enumerate(sizes)]
+            by = [int(np.prod(changed[i + 1 :])) for i in range(n)]
+            others.append(("index-collision", text, split(by, sizes)))
+    return list(s.pick(
+        "the split of flat positions", split(steps, sizes), *others,
+        right="Divide by the rows of all later tables, then take the remainder by the own rows.",
+    ))  # fmt: skip
+
+
+def _joined(e: AxialLearned, tables: list[np.ndarray], index: Any, s: Steps) -> np.ndarray:
     assert e.order is not None
     parts = []
     for a in e.order:
@@ -210,8 +270,17 @@ def axial(e: AxialLearned, at: Any, s: Steps) -> np.ndarray:
 def hybrid(e: Hybrid, at: Any, s: Steps) -> np.ndarray:
     """Return the rows of a hybrid table."""
     values = []
+    offsets = [float(getattr(part, "offset", 0)) for part in e.parts]
     for i, part in enumerate(e.parts):
         places = s.number(f"the position in parts[{i}]", at)
+        places = s.pick(
+            f"the offset of parts[{i}]",
+            places,
+            *(("position-origin", f"is {offset:g} more, that of parts[{j}]", places + offset)
+              for j, offset in enumerate(offsets) if j != i and offset),
+            *([("position-origin", "is left out", places - offsets[i])] if offsets[i] else []),
+            right="Give each part its own offset only.",
+        )  # fmt: skip
         if isinstance(part, Learned):  # rows past an end of the table wrap round
             rows = np.arange(part.rows - max(part.offset, 0))
             places = np.asarray(places).astype(np.int64) % rows.size
@@ -282,6 +351,10 @@ def standardized(e: StandardizedSinusoidal, at: Any, s: Steps) -> np.ndarray:
          (columns, every.std(axis=0))),
         (code, "are those of each row", (rows.mean(axis=-1, keepdims=True),
                                          rows.std(axis=-1, ddof=1, keepdims=True))),
+        (code, "are those of the rows of the call, not of the whole table",
+         (rows.mean(), rows.std(ddof=1))),
+        (code, "are those of the rows of the call, not of the whole table, and the deviation "
+         "divides by n, not by n - 1", (rows.mean(), rows.std())),
         right=of_all + " The deviation divides by n - 1, n being their number.",
     )  # fmt: skip
     divisor = s.factor("the multiple of the deviation", e.divisor, code)

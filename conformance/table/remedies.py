@@ -74,9 +74,11 @@ def _matrix(declared: FourierFeatures, changed: FourierFeatures) -> str:
             "Multiply column a of the matrix with coordinate a, in the order in which the "
             "coordinates are passed."
         )
-    first = np.asarray(declared.matrix)[:, 0]
-    some = ", ".join(f"{w:.6g}" for w in first[first != 0][:4])
-    return f"Use the declared frequencies of the bands: {some}, ... for coordinate 0."
+    said = [
+        f"{', '.join(f'{w:.6g}' for w in column[column != 0][:4])}, ... for coordinate {axis}"
+        for axis, column in enumerate(np.asarray(declared.matrix).T)
+    ]
+    return f"Use the declared frequencies of the bands: {'; '.join(said)}."
 
 
 def _named(part: Any) -> str:
@@ -270,7 +272,14 @@ def of_step(declared: Any, name: str) -> str:
 
 
 def _flat(e: Any) -> str:
-    rows = len(e.tables[-1])
+    sizes = [len(t) for t in e.tables]
+    rows = sizes[-1]
+    if len(sizes) != 2:
+        said = [
+            f"p // {int(np.prod(sizes[a + 1 :]))} % {n} for tables[{a}]"
+            for a, n in enumerate(sizes)
+        ]
+        return f"Split a flat position p into {', '.join(said)}."
     return f"Split a flat position p into p // {rows} for tables[0] and p % {rows} for tables[1]."
 
 

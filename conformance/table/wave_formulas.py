@@ -61,6 +61,11 @@ def _grid(e: Any, h: int, w: int, s: Steps) -> Any:
         (code, "is i * extent / n with the width for both axes", (y * extent / w, x * extent / w)),
         ("axis-order", "is i * extent / n with height and width exchanged",
          (y * extent / w, x * extent / h)),
+        *((code, f"is i * extent / n with the {side} side for {axes}",
+           (y * extent / (n if of_rows else h), x * extent / (n if of_columns else w)))
+          for side, n in (("larger", max(h, w)), ("smaller", min(h, w)))
+          for axes, of_rows, of_columns in (("both axes", True, True), ("rows", True, False),
+                                            ("columns", False, True))),
     )  # fmt: skip
 
 
@@ -112,6 +117,8 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
         (code, "of both axes is the height", (h, h)),
         (code, "of both axes is the width", (w, w)),
         (code, "of both axes is the larger side", (max(h, w),) * 2),
+        (code, "of columns is the number itself: all columns are at the end", (h, counts[1])),
+        (code, "of rows is the number itself: all rows are at the end", (counts[0], w)),
         (code, "is the size minus 1", (max(h - 1, 1), max(w - 1, 1))),
         ("axis-order", "of rows is the width, and that of columns the height", (w, h)),
     )
