@@ -30,16 +30,17 @@ def shares(logits: np.ndarray, axis: int = -1) -> np.ndarray:
 def rounded(of: Attention) -> Iterator[Row]:
     """Yield numbers that are held in half precision on the way to the output."""
     of_weights = (_rounded_weights, _rounded_both)
+    rows: list[tuple[str, Callable[..., Attended]]] = [
+        ("the logits", _rounded_logits), ("the weights", _rounded_weights),
+        ("the values", _rounded_values), ("weights and values", _rounded_both),
+        ("queries, keys and values", _rounded_inputs),
+    ]  # fmt: skip
+    if isinstance(of.encoding, Rotary):
+        for what, both in (("the keys", False), ("queries and keys", True)):
+            rows.append((f"{what}, after their rotation,", partial(_rotated, queries=both)))
     for kind, bits in SIGNIFICANT_BITS.items():
         round_ = _to_float16 if kind == "float16" else partial(significant, bits=bits)
-        rotary = isinstance(of.encoding, Rotary)
-        for what, change in (
-            ("the logits", _rounded_logits), ("the weights", _rounded_weights),
-            ("the values", _rounded_values), ("weights and values", _rounded_both),
-            ("queries, keys and values", _rounded_inputs),
-            *((f"{what}, after their rotation,", partial(_rotated, queries=both))
-              for what, both in (("the keys", False), ("queries and keys", True)) if rotary),
-        ):  # fmt: skip
+        for what, change in rows:
             if of.sinks and change in of_weights:
                 continue
             right = (

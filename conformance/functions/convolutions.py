@@ -6,8 +6,7 @@ The error unit is that of :class:`posenc_ref.ConvPositions`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, pla
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conv_positions import erf
 
+from .convolved import convolved, rows_kept
 from .function import Arguments, Plain, written
 from .kept_context import kept_context
 
@@ -94,8 +94,19 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
     grid = size or (x.shape[1], 1)
     wide = np.asarray(x, np.float64)
     y = wide.reshape(-1, *grid, e.dim)
+    view = ""
     if e.num_axes == 2:
         h, w = grid
+        view = s.pick(
+            "the view", "",
+            ("token-order", "of the tokens is (channels, height, width), without a transposition",
+             "in"),
+            ("token-order", "of the tokens, and of the result, is (channels, height, width), "
+             "without a transposition", "both"),
+            right="Transpose (B, N, C) to (B, C, N) before it is viewed as (B, C, height, width), "
+            "and back.",
+        )  # fmt: skip
+        y = np.moveaxis(wide.reshape(-1, e.dim, h, w), 1, -1) if view else y
         y = s.pick(
             "the grid", y,
             ("token-order", "is filled column by column, not row by row",
@@ -131,14 +142,19 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
         ("conv-residual", "each add their input to their output", "each"),
         ("conv-residual", "each add x, the input of the first, to their output", "first"),
         ("conv-residual", "but the first add their input to their output", "later"),
+        ("conv-residual", "but the last add x, the input of the first, to their output", "early"),
         right="Pass the output of a layer alone to the next one.",
     )  # fmt: skip
     start = y
     for n, (kernel, bias) in enumerate(layers):
         through = _layer(e, kernel, bias, y, s if n == 0 else _same(s))
+        if len(layers) > 1 and n == len(layers) - 1:
+            through = _last(e, through, kernel, bias, y, s)
         if added == "each" or (added == "later" and n):
             through = through + y
-        y = through + start if added == "first" else through
+        early = added == "early" and n < len(layers) - 1
+        y = through + start if added == "first" or early else through
+    y = np.moveaxis(y, -1, 1) if view == "both" else y
     y = np.reshape(y, (*wide.shape[:-2], -1, e.dim))
     if wide.shape != y.shape:
         return y
@@ -153,6 +169,25 @@ def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarra
             right="Return x plus the convolution, for every token." if e.residual
             else "Return the convolution alone, for every token; the caller adds it to x.",
         )
+    )  # fmt: skip
+
+
+def _last(e: ConvPositions, own: Any, kernel: Any, bias: Any, y: Any, s: Steps) -> Any:
+    """Return the output of the last of several layers."""
+    ways: list[tuple[str, str, dict[str, Any]]] = []
+    if e.activation != "none":
+        ways.append(("activation", "has no activation", {"activation": "none"}))
+    if e.layer_norm:
+        ways.append(("conv-norm", "has no LayerNorm", {"layer_norm": False}))
+    if len(ways) > 1:
+        both = {"activation": "none", "layer_norm": False}
+        ways.append(("conv-norm", "has neither LayerNorm nor activation", both))
+    return s.pick(
+        "the last layer", own,
+        *((code, words, lambda changed=changed: _layer(e.replace(**changed), kernel, bias, y,
+                                                       _same(s)))
+          for code, words, changed in ways),
+        right="Apply LayerNorm and activation after every layer, the last one included.",
     )  # fmt: skip
 
 
@@ -208,7 +243,7 @@ def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:
 
 def _layer(e: ConvPositions, kernel: Any, bias: Any, y: np.ndarray, s: Steps) -> np.ndarray:
     b = s.term("the bias", bias, "conv-bias")
-    y = _sum(e, kernel, y, s)
+    y = convolved(e, kernel, y, s)
     late_bias = s.pick(
         "the bias", False,
         ("conv-bias", "is added after the activation, not before it", True),
@@ -220,6 +255,8 @@ def _layer(e: ConvPositions, kernel: Any, bias: Any, y: np.ndarray, s: Steps) ->
             "the LayerNorm", _standard(y, -1),
             ("conv-norm", "is left out", y),
             ("conv-norm", "is taken over the tokens, not over the channels", _standard(y, 1)),
+            ("conv-norm", "is taken over tokens and channels together, not over the channels of "
+             "each token", _standard(y, (1, 2, 3))),
             ("conv-norm", "stands after the activation, not before it", _Late(y)),
             right="Apply a LayerNorm over the channels, without parameters, before GELU.",
         )  # fmt: skip
@@ -254,124 +291,9 @@ class _Late:
         self.values = values
 
 
-def _standard(y: np.ndarray, axis: int) -> np.ndarray:
+def _standard(y: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarray:
     centred = y - y.mean(axis=axis, keepdims=True)
     return np.asarray(centred / np.sqrt((centred**2).mean(axis=axis, keepdims=True) + EPS))
-
-
-def _sum(e: ConvPositions, kernel: np.ndarray, y: np.ndarray, s: Steps) -> np.ndarray:
-    """Return the convolution of y (B, h, w, C)."""
-    k = kernel if kernel.ndim == 4 else kernel[..., None]
-    square = e.num_axes == 2 and k.shape[2] == k.shape[3]
-    code, c = "conv-kernel", e.dim // e.groups
-    in_groups = k.reshape(e.groups, c, c, *k.shape[2:])
-    k = s.pick(
-        "the kernel", k,
-        (code, "is flipped: a convolution, not a cross-correlation", k[:, :, ::-1, ::-1]),
-        *([(code, "has inputs and outputs of a group exchanged",
-            in_groups.swapaxes(1, 2).reshape(k.shape))] if c > 1 else []),
-        *([(code, "has height and width exchanged", k.swapaxes(2, 3))] if square else []),
-        (code, "is dilated: its taps are 2 tokens apart, not 1", _dilated(k)),
-        right="Use the weight as PyTorch stores it: (outputs, inputs of the group, taps), tap 0 "
-        "for the earliest token.",
-    )  # fmt: skip
-    lengths = ((1, k.shape[2]), (2, k.shape[3]))
-
-    def middle(n: int) -> tuple[int, int]:
-        return n // 2, n - 1 - n // 2
-
-    def padded(
-        ends: Callable[[int], tuple[int, int]], one: np.ndarray = y, only: int = 0, **how: Any
-    ) -> list[np.ndarray]:
-        """Return the padded tokens; on axis ``only`` alone by ``ends``, if it is given."""
-        pads = {
-            axis: (ends if only in (0, axis) else middle)(n) if n > 1 else (0, 0)
-            for axis, n in lengths
-        }
-        return [np.pad(one, ((0, 0), pads[1], pads[2], (0, 0)), **how)]
-
-    def in_tiles(size: int) -> list[np.ndarray]:
-        cuts = range(size, y.shape[1], size)
-        return [part for one in np.split(y, cuts, axis=1) for part in padded(middle, one)]
-
-    def joined() -> list[np.ndarray]:
-        """Return rows of a batch with the neighbouring rows' tokens around them."""
-        before, after = middle(k.shape[2])
-        line = np.pad(y.reshape(-1, *y.shape[2:]), ((before, after), (0, 0), (0, 0)))
-        starts = range(0, len(y) * y.shape[1], y.shape[1])
-        return [np.stack([line[n : n + y.shape[1] + before + after] for n in starts])]
-
-    right = "Pad K // 2 zeros at both ends; if K is even, drop the last token of the result."
-    if e.stride > 1:
-        right += f" Then keep tokens 0, {e.stride}, {2 * e.stride}, ..."
-    options: list[tuple[str, Any]] = [
-        ("are all before the first token: the convolution is causal",
-         partial(padded, lambda n: (n - 1, 0))),
-        ("are all after the last token", partial(padded, lambda n: (0, n - 1))),
-        ("repeat the first and the last token, and are not zero",
-         partial(padded, middle, mode="edge")),
-        ("wrap round to the other end, and are not zero", partial(padded, middle, mode="wrap")),
-        ("mirror the tokens next to the ends, and are not zero",
-         partial(padded, middle, mode="reflect")),
-    ]  # fmt: skip
-    if e.num_axes == 2:
-        options += [
-            (f"are all before the first {name} of patches, and at both ends of the other axis",
-             partial(padded, lambda n: (n - 1, 0), only=axis))
-            for axis, name in ((1, "row"), (2, "column"))
-        ]  # fmt: skip
-    else:
-        options.append(("are tokens of the neighbouring rows of the batch, and are not zero: the "
-                        "rows are joined", joined))  # fmt: skip
-        options += [
-            (f"are zeros around every tile of {n} tokens too: tiles are convolved separately",
-             partial(in_tiles, n)) for n in (4, 8, 16, 32, 64, 128)
-        ]  # fmt: skip
-    if k.shape[2] % 2 == 0:
-        words = "are one fewer at the start: the first token of the result is dropped, not the last"
-        if e.stride > 1:
-            n = e.stride
-            words += (
-                f"; or of every {n} tokens of the convolution the second is kept, not the first"
-            )
-        options.insert(0, (words, partial(padded, lambda n: middle(n)[::-1])))
-    every = [("conv-padding", words, make()) for words, make in options]
-    rows = s.pick("the values beyond the ends", padded(middle), *every, right=right)
-    of_group = np.arange(e.dim).reshape(e.groups, c)
-    mixed = np.arange(e.dim).reshape(c, e.groups).T
-    alike = e.groups in (1, e.dim)
-    members = of_group if alike else s.pick(
-        "the input channels of a group", of_group,
-        ("conv-groups", "are every groups-th channel, not consecutive ones", mixed),
-        right=f"Group g has the channels from g * {c} to g * {c} + {c - 1}.",
-    )  # fmt: skip
-    return np.concatenate([_correlate(e, k, one, members) for one in rows], axis=1)
-
-
-def _dilated(k: np.ndarray) -> np.ndarray:
-    """Return a kernel (outputs, inputs, taps, taps) with zeros between its taps."""
-    sizes = [2 * n - 1 for n in k.shape[2:]]
-    wide = np.zeros((*k.shape[:2], *sizes))
-    wide[:, :, ::2, ::2] = k
-    return wide
-
-
-def _correlate(e: ConvPositions, k: np.ndarray, rows: np.ndarray, members: Any) -> np.ndarray:
-    high, wide = (rows.shape[n + 1] - k.shape[n + 2] + 1 for n in (0, 1))
-    found = np.zeros((rows.shape[0], high, wide, e.dim))
-    for g, own in enumerate(of for of in np.arange(e.dim).reshape(e.groups, -1)):
-        seen = rows[..., members[g]]
-        for a in range(k.shape[2]):
-            for b in range(k.shape[3]):
-                found[..., own] += seen[:, a : a + high, b : b + wide] @ k[own, :, a, b].T
-    found = found[:, :: e.stride]
-    # An even kernel makes one token more before the stride; the last one kept is dropped.
-    return found[:, : rows_kept(high, e.stride, k.shape[2])]
-
-
-def rows_kept(count: int, stride: int, kernel: int) -> int:
-    """Return the number of tokens of the result for ``count`` tokens."""
-    return count // stride if kernel % 2 == 0 else (count - 1) // stride + 1
 
 
 def _host(a: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 
 def _number(argument: Any) -> Hashable:
-    return np.shape(argument) if np.ndim(argument) else argument
+    return np.shape(argument) if np.ndim(argument) else float(argument)
 
 
 #: Under what a result is kept, in words, and the key of the arguments of a call.
