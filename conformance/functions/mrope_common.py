@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posenc_ref import MRoPEPositions
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from .function import Function, several
-from .mrope_layouts import Batch
+from .mrope_layouts import IMAGE, TEXT, VIDEO, Batch
 from .mrope_numbering import decode
 
 #: Return the positions (A, B, S + n_steps), given a rule, a batch and changed steps.
@@ -43,6 +44,46 @@ def whole(number: Numbered, rule: Any, change: Any) -> Function:
         return np.asarray(change(number(rule, given), given))
 
     return made
+
+
+#: What is right for the sizes of images and videos.
+_EVERY = (
+    "Go on through image_grids and video_grids from row to row: they list the images and videos of "
+    "the whole batch."
+)
+
+
+def _counts_grids(rule: Any) -> bool:
+    """Return whether images and videos are grids whose frames are numbered."""
+    plain = isinstance(rule, MRoPEPositions) and not rule.split_frames
+    return plain and rule.tokens_per_second is None
+
+
+def _by_counters(rule: Any, *arguments: Any) -> np.ndarray:
+    """Return positions of rows that begin with the first image and video of the batch.
+
+    A grid fills the tokens after its first one, as far as there are any.
+    """
+    given = Batch(*arguments)
+    types = np.asarray(given.token_types)
+    if types.max() > VIDEO:
+        raise ValueError("audio has no grids")
+    space, time = rule.spatial_merge_size, rule.temporal_merge_size
+    ids = np.zeros((3, len(types), types.shape[1] + given.n_steps))
+    for b, row in enumerate(types):
+        real, at, start = np.flatnonzero(np.asarray(given.attention_mask)[b]), 0, 0
+        grids = {IMAGE: iter(given.image_grids), VIDEO: iter(given.video_grids)}
+        while at < real.size:
+            kind, part = int(row[real[at]]), np.full((3, 1), start)
+            if kind != TEXT:
+                t, h, w = (int(n) for n in next(grids[kind]))
+                size = (t // (time if kind == VIDEO else 1), h // space, w // space)
+                part = start + np.indices(size).reshape(3, -1)
+            here = real[at : at + part.shape[1]]
+            ids[:, b, here] = part[:, : here.size]
+            at, start = at + part.shape[1], int(part.max()) + 1
+        ids[:, b, types.shape[1] :] = start + np.arange(given.n_steps)
+    return ids
 
 
 def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
@@ -80,9 +121,13 @@ def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
         ("row-offset", "every row has the positions of the first one", changed(first_row)),
         ("row-offset", "positions go on from one row to the next", changed(run_on)),
         ("row-offset", "every row takes the sizes of images and videos from the first one on",
-         make(restart=True),
-         "Go on through image_grids and video_grids from row to row: they list the images and "
-         "videos of the whole batch."),
+         make(restart=True), _EVERY),
+        *(
+            ("row-offset", "every row takes the sizes of images and videos from the first one on: "
+             "its tokens are filled with grids of another size",
+             partial(_by_counters, rule), _EVERY)
+            for _ in range(_counts_grids(rule))
+        ),
         ("padding", "rows with padding on the left start at the number of their first real column, "
          "not at 0", changed(_column_first), "Start every row at 0, at its first real token."),
         ("padding", "padding is counted like text", unmasked,

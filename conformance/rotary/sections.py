@@ -104,6 +104,20 @@ def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
         np.repeat(np.arange(encoding.num_axes)[::-1], encoding.sections[::-1]),
     )
     count = sum(encoding.sections)
+    a = encoding.num_axes
+    for words, stop in (
+        ("its section's size", lambda n: n),
+        ("twice its section's size", lambda n: 2 * n),
+        (f"{a} times the smallest section", lambda n: a * min(encoding.sections)),
+        ("the end", lambda n: count),
+    ):
+        for first in (1, 0):
+            cut = np.zeros(count, np.int64)
+            for axis in range(first, a):
+                cut[axis : stop(encoding.sections[axis]) : a] = axis
+            axes_ = ", ".join(map(str, range(first, a)))
+            said = f"pairs a, a + {a}, a + {2 * a}, ... follow axis a, for a = {axes_}, up to"
+            yield f"{said} {words}; the others follow axis 0", cut
     yield (
         f"pairs cycle through the axes, declared {encoding.arrangement}",
         np.arange(count) % encoding.num_axes,

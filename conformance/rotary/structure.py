@@ -255,6 +255,15 @@ def _slice(
             "alone too.",
         )
         return
+    more = sorted(rotated - wanted)
+    if more and not missing and _zero(run, encoding, more):
+        run.add(
+            "rotary-dim",
+            f"channels {ranges(more)}, which are not rotated, are 0 in the result",
+            f"declared: {len(wanted)} of {encoding.head_dim} channels are rotated",
+            remedy=f"Copy channels {ranges(more)} to the result unchanged.",
+        )
+        return
     run.add(
         "rotary-dim",
         f"{still}{len(rotated)} channels are rotated ({low}..{high}), declared {len(wanted)} "
@@ -264,6 +273,17 @@ def _slice(
         values={"declared": len(wanted), "measured": len(rotated)},
         remedy=_channels(sorted(rotated), sorted(wanted)) + _exponents(encoding, measured),
     )
+
+
+def _zero(run: Run, encoding: Rotary, channels: list[int]) -> bool:
+    """Return whether these channels of a result are 0, whatever x is."""
+    x = run.random((1, 2, 3, encoding.head_dim), 31)
+    at = np.arange(3)
+    at = at if encoding.num_axes == 1 else np.broadcast_to(at, (encoding.num_axes, 1, 3))
+    try:
+        return not np.any(run.driver.apply(x, at)[..., channels])
+    except Refused:
+        return False
 
 
 def _right_apart(run: Run, encoding: Rotary) -> bool:

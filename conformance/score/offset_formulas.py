@@ -85,15 +85,16 @@ def _wrapped_rows(r: Any, before: int, after: int) -> Iterator[tuple[str, str, A
     """Yield the rows of bounds and a shift of the other side; rows outside the table wrap round."""
     count = before + after + 1
     for low, high, shift in product(
-        {before, after}, {before, after, before + 1, after + 1}, {before, after}
+        {before, after}, {before, after, before + 1, after + 1}, {before, after, 0}
     ):
         if shift == before and low == before and high == after:
             continue
         if shift - low >= 0 and shift + high < count:
             continue  # all rows are inside the table: the changed bounds cover it
         words = (
-            f"is the relative position clamped to -{low} .. {high}, plus {shift}, and row "
-            + (f"{shift - low}" if shift < low else f"{shift + high}")
+            f"is the relative position clamped to -{low} .. {high}, "
+            + (f"plus {shift}" if shift else f"to which {before} is not added")
+            + f", and row {shift - low if shift < low else shift + high}"
             + f" of the {count} rows wraps round"
         )
         yield "bucket-clamp", words, (np.clip(r, -low, high) + shift) % count

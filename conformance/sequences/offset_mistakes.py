@@ -189,6 +189,20 @@ def offset_mistakes() -> Iterator[Mistake]:
             lambda t: t.position + t.size,
             f"{ROTATE}: use the offset that is passed, without the length of the call.",
         ),
+        *(
+            (
+                f"{what} by {n}: the factor of the positions is applied to one of both",
+                place,
+                f"{ROTATE}: apply the scaling to the sum, offset + i.",
+            )
+            for n in (2, 4, 8, 16, 32, 64)
+            for what, place in (
+                ("the offset is multiplied", lambda t, n=n: n * t.start + t.index),
+                ("the offset is divided", lambda t, n=n: t.start / n + t.index),
+                ("the index in the call is multiplied", lambda t, n=n: t.start + n * t.index),
+                ("the index in the call is divided", lambda t, n=n: t.start + t.index / n),
+            )
+        ),
         (
             "the offset counts calls, not tokens",
             lambda t: t.start * t.size + t.index,

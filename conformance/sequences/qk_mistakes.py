@@ -11,7 +11,7 @@ import numpy as np
 
 from posenc_ref import MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, with_value
 from posenc_ref.conformance.diagnosis.position_mistakes import (
     PLACES,
     WHOLE_POSITION,
@@ -62,6 +62,13 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 f"{what} get the positions of the {other}",
                 at(lambda side: side.others, only),
                 "Index the table once for the queries and once for the keys.",
+            )
+            yield Mistake(
+                "wrong-row",
+                f"{what} get the positions of the first {other}, in calls with at least as many "
+                f"{other}",
+                at(_of_first, only),
+                f"Use the positions of the {what}: with a cache, queries are the last tokens.",
             )
             for otherwise, rest in (("0, 1, 2, ...", from_0), ("their own", None)):
                 yield Mistake(
@@ -122,6 +129,12 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             "Transpose back before groups and key heads are joined: query head h belongs to key "
             "head h // (H / H_kv).",
         )
+    yield Mistake(
+        "rotary-dim",
+        "only as many query heads are rotated as there are key heads; the others stay as they are",
+        _few_heads,
+        "Rotate every head of the queries: there may be more of them than key heads.",
+    )
     for what, only in (("keys", True), ("queries", False)):
         yield from _of_extremes(what, only)
         yield from _factors(encoding, what, only)
@@ -156,6 +169,21 @@ def _of_others(otherwise: Positions | None, side: Side) -> np.ndarray | None:
     if side.others.shape[-1] == side.x.shape[2]:
         return side.others
     return side.positions if otherwise is None else otherwise(side)
+
+
+def _of_first(side: Side) -> np.ndarray:
+    """Return the first positions of the other side if it has as many tokens."""
+    n = side.x.shape[2]
+    return side.others[..., :n] if side.others.shape[-1] >= n else side.positions
+
+
+def _few_heads(side: Side) -> Truth:
+    """Return the queries of which only as many heads are rotated as keys have."""
+    truth, few = side.truth(), side.x.shape[1] // side.group
+    if side.keys or side.group < 2:
+        return truth
+    rotated = (np.arange(side.x.shape[1]) < few)[:, None, None]
+    return with_value(truth, np.where(rotated, truth.value, side.x))
 
 
 def _regrouped(by_group: bool, side: Side) -> Truth:

@@ -132,6 +132,7 @@ def fourier(e: FourierFeatures, at: Any, s: Steps) -> np.ndarray:
     v = s.pick(
         "the coordinates",
         moved,
+        ("position-origin", "are used as they are passed, without offset and factor", v),
         ("position-origin", "are moved by the offset after the factor, not before it",
          scale * v + e.offset),
         (code, "are not multiplied by the factor", v + e.offset),
