@@ -1,6 +1,7 @@
 """One operator of ggml on a CPU, computed from arrays: through the bindings of ggml-python.
 
-A wrong argument makes ggml abort the process, so shapes and types are checked before a call.
+A wrong argument makes ggml abort the process, so types are checked before a call.  Shapes are the
+caller's business.
 """
 
 from __future__ import annotations

@@ -178,6 +178,8 @@ def _rope(
             return function(context, x, at, divisors, turned, *four, mode, *settings)
 
         at = int32(positions)
+        if at.shape[-1] != len(x):  # ggml would end the process
+            raise ValueError(f"{len(x)} tokens need as many positions, got {at.shape[-1]}")
         return compute(build, x, _four(at, mode) if sections else at, *divisors)[0]
 
     return Implementation(apply, "apply", LIBRARY, tensor_layout="thd",
