@@ -57,6 +57,7 @@ LIBRARIES = {
     "keras-hub": "keras-hub keras",
     "equinox": "equinox",
     "mlx-vlm": "mlx-vlm",
+    "ggml-python": "ggml-python",
 }
 #: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = (
@@ -64,7 +65,7 @@ HEAVY = (
     "local-attention", "timesfm", "chronos-forecasting", "moshi", "fla-core", "performer-pytorch",
     "transformer-lens", "esm", "torchtitan", "megatron-core", "perceiver-pytorch",
     "axial-positional-embedding", "open-clip-torch", "vit-pytorch", "espnet", "timm",
-    "keras-hub", "equinox", "mlx-vlm",
+    "keras-hub", "equinox", "mlx-vlm", "ggml-python",
 )  # fmt: skip
 #: The modules of this package that list the functions of the page of identity cards.
 MODULES = (
@@ -80,6 +81,7 @@ SURVEYED = (
         "chronos", "moshi", "fla_core", "performer_pytorch", "transformer_lens", "esm",
         "torchtitan", "megatron_core", "perceiver_pytorch", "axial_positional_embedding",
         "open_clip", "vit_pytorch", "espnet", "mlx_lm", "keras_hub", "mlx_vlm",
+        "ggml.operators",
     )),
 )  # fmt: skip
 

@@ -141,7 +141,7 @@ def _mlx_lm() -> list[LibraryFunction]:
                      "OpenAI's own code do not round the correction range. vllm-project/vllm#27722 "
                      "and sgl-project/sglang#14270 fixed this mistake in other libraries."),
         function("SuScaledRoPE, Phi-3", su,
-                 RoPE(96, layout="half", scaling=_always_long()), base=10000.0,
+                 RoPE(96, layout="half", scaling=always_long()), base=10000.0,
                  says="short_factor is ignored: long_factor and the attention factor apply at "
                      "every length",
                  remark="Phi-3's own code and transformers use short_factor for sequences up to "
@@ -154,7 +154,7 @@ def _mlx_lm() -> list[LibraryFunction]:
     ]  # fmt: skip
 
 
-def _always_long() -> GivenFrequencies:
+def always_long() -> GivenFrequencies:
     """Return ``SuScaledRoPE``'s 48 frequencies, for a model extended from 4096 to 131072."""
     frequencies = 1 / (np.array(LONG) * 1e4 ** (np.arange(48) / 48))
     factor = float(np.sqrt(1 + np.log(131072 / 4096) / np.log(4096)))
