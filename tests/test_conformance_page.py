@@ -123,17 +123,17 @@ def test_every_outcome_is_on_the_page_once(report, text):
 def test_a_row_has_verdict_score_first_visible_error_and_precision(text):
     rows = Page(text).rows["alpha/rope"]
     assert rows == [
-        ["2.1", "float32", "ok ", "2.50 / 128", "never", "float32", "7"],
+        ["2.1", "float32", "ok", "2.50 / 128", "never", "float32", "7"],
         ["2.1", "bfloat16", "DEVIATES inaccurate", "2.50 / 128", "never", "float32", "7"],
         ["2.0", "float32", "DEVIATES base", "2.50 / 128", "≤ 33", "float32", "7"],
-        ["1.1", "float32", "ok ", "2.50 / 128", "never", "float32", "7"],
+        ["1.1", "float32", "ok", "2.50 / 128", "never", "float32", "7"],
         ["1.0", "float32", "not drivable ", "n/a", "n/a", "n/a", "0"],
     ]
 
 
 def test_a_function_without_angles_has_no_columns_for_them(text):
     page = Page(text)
-    assert page.rows["beta-x/table"] == [["8", "float32", "ok ", "2.50 / 128", "7"]]
+    assert page.rows["beta-x/table"] == [["8", "float32", "ok", "2.50 / 128", "7"]]
     heads = [part.partition("</thead>")[0] for part in text.split("<thead>")[1:]]
     of_outcomes = [head for head in heads if "<th>score</th>" in head]
     assert [head.count("<th>") for head in of_outcomes] == [
@@ -145,7 +145,7 @@ def test_releases_with_the_same_outcome_are_one_line(text):
     page = Page(text)
     assert page.rows["alpha/bias"][0][0] == "1.0 to 2.1"
     assert page.rows["alpha/script-fail-script-quoted-text-braces"][0][:3] == [
-        "1.0 to 2.1", "float32", "our gap ",
+        "1.0 to 2.1", "float32", "our gap",
     ]  # fmt: skip
 
 
