@@ -127,7 +127,7 @@ def test_a_row_has_verdict_score_first_visible_error_and_precision(text):
         ["2.1", "bfloat16", "DEVIATES inaccurate", "2.50 / 128", "never", "float32", "7"],
         ["2.0", "float32", "DEVIATES base", "2.50 / 128", "≤ 33", "float32", "7"],
         ["1.1", "float32", "ok", "2.50 / 128", "never", "float32", "7"],
-        ["1.0", "float32", "not drivable ", "n/a", "n/a", "n/a", "0"],
+        ["1.0", "float32", "not drivable", "n/a", "n/a", "n/a", "0"],
     ]
 
 

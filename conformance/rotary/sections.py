@@ -104,6 +104,10 @@ def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
         np.repeat(np.arange(encoding.num_axes)[::-1], encoding.sections[::-1]),
     )
     count = sum(encoding.sections)
+    yield (
+        f"pairs cycle through the axes, declared {encoding.arrangement}",
+        np.arange(count) % encoding.num_axes,
+    )
     a = encoding.num_axes
     for words, stop in (
         ("its section's size", lambda n: n),
@@ -118,7 +122,3 @@ def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
             axes_ = ", ".join(map(str, range(first, a)))
             said = f"pairs a, a + {a}, a + {2 * a}, ... follow axis a, for a = {axes_}, up to"
             yield f"{said} {words}; the others follow axis 0", cut
-    yield (
-        f"pairs cycle through the axes, declared {encoding.arrangement}",
-        np.arange(count) % encoding.num_axes,
-    )
