@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .conditions import DIVISORS, SHAPE, Condition, Conditions, Variables, combined
+from .conditions import ALONE, DIVISORS, SHAPE, Condition, Conditions, Variables, combined
 
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
@@ -129,7 +129,11 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
                 yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
     if constant is not None:
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
-    for name in variables:
+    for name in (n for n in variables if not n.startswith(ALONE)):
+        yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
+    if DECLARED in variables:  # a constant is said before another token's position
+        yield from _moved(DECLARED, variables[DECLARED], used, wrong)
+    for name in (n for n in variables if n.startswith(ALONE)):
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
     variables = combined(variables)
     for name, v in variables.items():
@@ -150,15 +154,21 @@ def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator
     yield from _divided(used, variables)
 
 
+def _moved(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> Iterator[Rule]:
+    """Yield the rule that a constant is added to the variable, if there is one."""
+    away = v[wrong] - used[wrong]
+    if away.size and (away == away[0]).all() and 0 < abs(int(away[0])) <= _LARGEST:
+        yield _plus(Rule(name, lambda x, n=name: x[n]), -int(away[0]))  # type: ignore[misc]
+
+
 def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> Iterator[Rule]:
     """Yield rules of one variable: a multiple, a bound, a remainder, a narrow integer."""
     for by in (2, -1, 3):
         text = f"{by} times {name}" if by > 0 else f"minus {name}"
         mend = "" if name != DECLARED else f"Do not multiply {name} by {by}"
         yield Rule(text, lambda x, n=name, by=by: by * x[n], mend=mend)  # type: ignore[misc]
+    yield from _moved(name, v, used, wrong)
     away = v[wrong] - used[wrong]
-    if away.size and (away == away[0]).all() and 0 < abs(int(away[0])) <= _LARGEST:
-        yield _plus(Rule(name, lambda x, n=name: x[n]), -int(away[0]))  # type: ignore[misc]
     total = v[wrong] + used[wrong]
     if total.size > 1 and (total == total[0]).all() and np.ptp(v[wrong]):
         yield Rule(f"{total[0]} - {name}", lambda x, n=name, c=total[0]: c - x[n], 1)  # type: ignore[misc]
