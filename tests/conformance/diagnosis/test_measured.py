@@ -305,8 +305,8 @@ TABLES = {
     "wave": ("table", Time2Vec(*RATES), time2vec(wave=np.tanh), "goes through tanh"),
     "range": ("table", FourierFeatures(MATRIX, unit="turn"), fourier(lambda v: 2 * v - 1),
               "mapped from [0, 1] to [-1, 1]: 2 v - 1"),
-    "factor": ("table", FourierFeatures(MATRIX, unit="turn"), fourier(by=2**0.5),
-               "the table is multiplied by 1.41421 = sqrt(2)"),
+    "factor": ("table", FourierFeatures(MATRIX, unit="turn"), fourier(by=3**0.5),
+               "the table is multiplied by 1.73205 = sqrt(3)"),
 }  # fmt: skip
 
 
