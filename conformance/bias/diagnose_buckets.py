@@ -176,7 +176,8 @@ def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
             remedy = (
                 f"Give earlier keys buckets 0 .. {half - 1} and later keys {half} more."
                 if both
-                else "Use max(query - key, 0) as the distance: later keys have bucket 0."
+                else "Use max(query - key, 0) as the distance: later keys have bucket 0. Use "
+                f"all {encoding.num_buckets} buckets for earlier keys."
             )
             yield Cause("bucket-direction", text, where, change, values=values, remedy=remedy)
 

@@ -110,7 +110,10 @@ def whole_values(
                 size = size.max(axis=-1, keepdims=True)
             return Truth(value, np.maximum(size, np.abs(value)), truth.angle, truth.amplitude)
 
-        yield Mistake(code, f"{what} {words}", predict, f"Return {what} itself, as it is declared.")
+        remedy = f"Return {what} itself, as it is declared."
+        if "not permuted" in words:
+            remedy = f"Permute {what} to (H, Q, K), heads first: a view of its numbers mixes them."
+        yield Mistake(code, f"{what} {words}", predict, remedy)
 
 
 def measured_factor(declared: Declared, what: str, code: str) -> Mistake:
