@@ -356,7 +356,7 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
          "Do not scale: relative_scores returns q . rel."),
         *(("relative-shift", text, _placed(place, of_queries), WHOLE_POSITION)
           for what, of_queries in (("queries", True), ("keys", False))
-          for text, place in tiled(what)),
+          for text, place in tiled(what, max(PAST_BLOCKS))),
         *_skews(),  # some give the numbers of a simpler cause
     )  # fmt: skip
 
