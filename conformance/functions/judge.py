@@ -30,7 +30,7 @@ from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary import judge as rotation
 
-from .convolutions import CONVOLUTION_ROWS
+from .convolution.rows import CONVOLUTION_ROWS
 from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
 from .heads import BY_HEAD, by_head

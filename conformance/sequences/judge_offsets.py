@@ -22,7 +22,7 @@ from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
 from .call import called, first_positions, judge_repetition
-from .offset_mistakes import Offset, offset_mistakes, row_orders
+from .offset_mistakes import Offset, offset_mistakes, row_orders, scaled_parts
 
 #: (B, H, S), and a different offset for each row; one case has a single token per row. Where there
 #: are four rows, the first, the last, the smallest and the largest offset are those of four rows.
@@ -59,7 +59,7 @@ def judge(run: Run) -> None:
         return
     _same_token(run, encoding)
     further = partial(_further, run, encoding)
-    known = chain(offset_mistakes(), row_orders())
+    known = chain(offset_mistakes(), row_orders(), scaled_parts())
     found = match(run, calls, known, parts=False, further=further) and run.report.codes
     if not found and not name_positions(run, calls, "decode-offset", further):
         recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"

@@ -100,6 +100,25 @@ OWN = "Rotate token i of row b to offset[b] + i: every row has its own offset."
 AXES = f"{ROTATE}, for all rows and heads alike: i counts along the axis of tokens, axis 2 of x."
 
 
+def scaled_parts() -> Iterator[Mistake]:
+    """Yield positions of which only the offset, or only the index in the call, has a factor."""
+    remedy = f"{ROTATE}: apply the scaling to the sum, offset + i."
+    for n in (2, 4, 8, 16, 32, 64):
+        yield from mistakes(
+            "decode-offset",
+            at,
+            *(
+                (f"{what} by {n}: the factor of the positions is on one of both", place, remedy)
+                for what, place in (
+                    ("the offset is multiplied", lambda t, n=n: n * t.start + t.index),
+                    ("the offset is divided", lambda t, n=n: t.start / n + t.index),
+                    ("the index in the call is multiplied", lambda t, n=n: t.start + n * t.index),
+                    ("the index in the call is divided", lambda t, n=n: t.start + t.index / n),
+                )
+            ),
+        )
+
+
 def offset_mistakes() -> Iterator[Mistake]:
     """Yield the known mistakes of calls with an offset, likely ones first."""
     yield Mistake(
@@ -188,20 +207,6 @@ def offset_mistakes() -> Iterator[Mistake]:
             "the offset of a call counts the call's own tokens",
             lambda t: t.position + t.size,
             f"{ROTATE}: use the offset that is passed, without the length of the call.",
-        ),
-        *(
-            (
-                f"{what} by {n}: the factor of the positions is applied to one of both",
-                place,
-                f"{ROTATE}: apply the scaling to the sum, offset + i.",
-            )
-            for n in (2, 4, 8, 16, 32, 64)
-            for what, place in (
-                ("the offset is multiplied", lambda t, n=n: n * t.start + t.index),
-                ("the offset is divided", lambda t, n=n: t.start / n + t.index),
-                ("the index in the call is multiplied", lambda t, n=n: t.start + n * t.index),
-                ("the index in the call is divided", lambda t, n=n: t.start + t.index / n),
-            )
         ),
         (
             "the offset counts calls, not tokens",

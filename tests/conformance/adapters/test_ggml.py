@@ -34,6 +34,7 @@ def test_every_token_has_four_positions():
     assert operators._four(patches, operators._VISION).tolist() == [1, 2, 3, 4, 1, 2, 3, 4]
 
 
+@pytest.mark.nightly  # where it is not installed, a pull request may not skip it
 def test_a_rotation_of_ggml_conforms():
     pytest.importorskip("ggml", reason="ggml-python is not installed")
     function = next(f for f in operators.functions() if f.label == "ggml_rope_ext, neox")

@@ -18,11 +18,11 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.functions.function import Arguments, Plain, written
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conv_positions import erf
 
 from .convolved import convolved, rows_kept
-from .function import Arguments, Plain, written
 from .kept_context import kept_context
 
 #: (B, S): shorter and longer than kernels, more rows than other calls.
