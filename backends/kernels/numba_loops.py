@@ -1,9 +1,8 @@
 """Loops that Numba compiles, used only if the caller has imported Numba.
 
 NumPy makes a table of phasors in three passes: complex products of 16 bytes each, a cast of the
-real parts, and a cast of the imaginary parts.  To copy the rows of a bias, NumPy calls the C
-library, which reads the memory of the result before it writes there.  A compiled loop writes each
-number once and reads no memory of the result.
+real parts, and a cast of the imaginary parts.  To copy a bias, NumPy starts a loop for each row.  A
+compiled loop writes each number once and reads no memory of the result.
 
 Compiling takes about half a second, and importing Numba as long.  So the loops run only if Numba is
 already imported.
