@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from posenc_ref._namespace import class_of, finish, is_array, library
 from .kernels import numba_loops
 from .kernels.output import checked_shape, empty_floats
 from .kernels.threads import count, cuts, share
+
+#: Matrices of fewer bytes stay in a cache, where copies by the C library take less time.
+_LARGE = 2**24
+#: Bytes of a row for which NumPy's overhead is small.
+_LONG = 4096
 
 
 class FusedBias:
@@ -63,10 +69,8 @@ class FusedBias:
         parts = count(self.threads, out.nbytes)
         if by_numba := numba_loops.writes_toeplitz(out):
             numba_loops.write_toeplitz(row, out, cuts(len(row) * q_len, parts))
-        elif len(row) >= parts:
-            share(lambda at: np.copyto(out[at], view[at]), cuts(len(row), parts))
         else:
-            share(lambda at: np.copyto(out[:, at], view[:, at]), cuts(q_len, parts))
+            _write(row, view, out, parts)
         by = "numba" if by_numba else "numpy"
         return (out, f"{by}: {row.size} numbers, copied into the full matrix") if explain else out
 
@@ -93,6 +97,29 @@ class FusedBias:
         if not self.encoding.relative:
             why = "the bias depends on more than key - query"
         return (out, f"no fast path: {why}") if explain else out
+
+
+def _write(row: np.ndarray, view: np.ndarray, out: np.ndarray, parts: int) -> None:
+    """Write ``view``, the :func:`toeplitz_view` of ``row``, to ``out``."""
+    heads, q_len, k_len = out.shape
+    copy: Callable[[np.ndarray, np.ndarray], None] = np.copyto
+    if out.nbytes >= _LARGE and k_len * out.itemsize >= _LONG:
+        kind = f"i{out.itemsize}"
+        view, out, copy = toeplitz_view(-row.view(kind), q_len, k_len), out.view(kind), _negate
+    if heads >= parts:
+        share(lambda at: copy(out[at], view[at]), cuts(heads, parts))
+    else:
+        share(lambda at: copy(out[:, at], view[:, at]), cuts(q_len, parts))
+
+
+def _negate(out: np.ndarray, numbers: np.ndarray) -> None:
+    """Write the negatives of integers, the bits of floats: this reads no memory of the result.
+
+    The C library, which ``np.copyto`` calls for each row, reads that memory before it writes there.
+    """
+    with np.errstate():  # which also sets the length of the buffers back
+        np.setbufsize(16)  # NumPy would copy the rows into longer buffers first
+        np.negative(numbers, out=out)
 
 
 def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:

@@ -1,9 +1,8 @@
 """Loops that Numba compiles, used only if the caller has imported Numba.
 
 NumPy makes a table of phasors in three passes: complex products of 16 bytes each, a cast of the
-real parts, and a cast of the imaginary parts.  To copy the rows of a bias, NumPy calls the C
-library, which reads the memory of the result before it writes there.  A compiled loop writes each
-number once and reads no memory of the result.
+real parts, and a cast of the imaginary parts.  To copy a bias, NumPy starts a loop for each row.  A
+compiled loop writes each number once and reads no memory of the result.
 
 Compiling takes about half a second, and importing Numba as long.  So the loops run only if Numba is
 already imported.
@@ -38,10 +37,10 @@ class Columns(NamedTuple):
         return range(self.array.shape[1])[self.at]
 
 
-def writes_phasors(cos: Columns, sin: Columns) -> bool:
+def writes_phasors(real: Columns, imag: Columns) -> bool:
     """Return whether a compiled loop exists for these columns and saves time."""
-    large = cos.array.shape[0] * len(cos.range) >= LEAST
-    return large and _supports(cos.array) and _loop(cos, sin) is not None
+    large = real.array.shape[0] * len(real.range) >= LEAST
+    return large and _supports(real.array) and _loop(real, imag) is not None
 
 
 def writes_toeplitz(out: np.ndarray) -> bool:
@@ -61,49 +60,53 @@ def write_toeplitz(row: np.ndarray, out: np.ndarray, shares: list[slice]) -> Non
 
 
 def write_phasors(
-    coarse: np.ndarray,
+    part: Callable[[slice], tuple[np.ndarray, np.ndarray]],
     fine: np.ndarray,
-    rows: Callable[[slice], np.ndarray],
-    cos: Columns,
-    sin: Columns,
+    real: Columns,
+    imag: Columns,
     shares: list[slice],
 ) -> None:
-    """Write the real parts of phasors to ``cos`` and their imaginary parts to ``sin``.
+    """Write the real and imaginary parts of phasors; one thread writes each of the ``shares``.
 
-    Each of the ``shares`` of the rows is written by one thread.
-
-    Row r is ``coarse[index // len(fine)] * fine[index % len(fine)]``; ``rows`` returns the indices
-    of a slice of the rows.
+    Row r is ``coarse[index // len(fine)] * fine[index % len(fine)]``; ``part`` returns a coarse
+    table, and the indices of a slice of the rows.
     """
-    loop = _loop(cos, sin)
+    loop = _loop(real, imag)
     assert loop is not None
-    a, b, c, d = (np.ascontiguousarray(x) for t in (coarse, fine) for x in (t.real, t.imag))
-    if cos.range.start > sin.range.start:
-        # sin + i cos = i e^(-i angle) = (b + ia)(c - id): writing in the order of the memory takes
-        # two thirds of the time.
-        a, b, d, cos, sin = b, a, -d, sin, cos
-    one, two = cos.range, sin.range
+    c, d = np.ascontiguousarray(fine.real), np.ascontiguousarray(fine.imag)
+    one, two = real.range, imag.range
     compiled = _compiled(loop)
 
     def rows_of(share: slice) -> None:
+        last = None
         for start in range(share.start, share.stop, _ROWS):
             at = slice(start, min(start + _ROWS, share.stop))
-            re, im = cos.array[at], sin.array[at]
-            compiled(a, b, c, d, rows(at), re, one.start, len(one), im, two.start, len(two))
+            coarse, index = part(at)
+            if coarse is not last:
+                a, b = np.ascontiguousarray(coarse.real), np.ascontiguousarray(coarse.imag)
+                last = coarse
+            re, im = real.array[at], imag.array[at]
+            compiled(a, b, c, d, index, re, one.start, len(one), im, two.start, len(two))
 
     share(rows_of, shares)
 
 
-def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
-    one, two = cos.range, sin.range
+def side_by_side(real: Columns, imag: Columns) -> bool:
+    """Return whether each imaginary part follows its real part in memory."""
+    one, two = real.range, imag.range
+    alternate = one.step == two.step == 2 and len(one) == len(two) and real.array is imag.array
+    return alternate and two.start == one.start + 1
+
+
+def _loop(real: Columns, imag: Columns) -> Callable[..., None] | None:
+    one, two = real.range, imag.range
     if one.step == two.step == 1:
-        if cos.array is sin.array or len(one) != len(two):
+        if real.array is imag.array or len(one) != len(two):
             return _separate
         from .numba_tables import apart
 
         return apart
-    adjacent = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
-    return _adjacent if adjacent and abs(one.start - two.start) == 1 else None
+    return _adjacent if side_by_side(real, imag) else None
 
 
 def _separate(

@@ -10,25 +10,20 @@ sqrt(5) * 2**-53.  The sum for three factors and two products is less than 13 * 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from math import isqrt
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.angles import Turns, cos_sin
+from posenc_ref.angles import Turns
 
-from . import numba_loops
+from . import numba_loops, phasor_factors
 from .caches import second_level
 from .numba_loops import Columns
+from .phasor_factors import WIDE, Factors, Wave, exact, factors, repeats_of
 from .threads import count, cuts, share
 
-#: The most bytes of the small table of neighbouring positions.
-_BLOCK = 2 * 1024 * 1024
-#: Entries of a block of exact angles: its thirty intermediate arrays fit in that cache too.
-_FEW = 8192
 #: An upper bound of the error of a float64 entry of amplitude 1.
 ERROR_BOUND = 13 * 2.0**-53
 
@@ -112,17 +107,14 @@ def write_axes(
     for axis in np.unique(axes):
         columns = np.flatnonzero(axes == axis)
         t1, t2, t3 = (t[columns] for t in (turns.t1, turns.t2, turns.t3))
-        part = Turns(t1, t2, t3, turns.fastest)
+        wave = Wave(Turns(t1, t2, t3, turns.fastest), offset, amplitude, sign)
+
+        def store(rows: slice, block: np.ndarray, columns: Any = columns) -> None:
+            cosines[rows, columns], sines[rows, columns] = block.real, block.imag
+
         p = positions[axis].reshape(-1)
-        found = _factors(p, part, offset, amplitude, sign)
-
-        def rows_of(
-            at: slice, p: Any = p, part: Any = part, columns: Any = columns, found: Any = found
-        ) -> None:
-            for rows, block in _blocks(p, part, offset, amplitude, sign, found, at):
-                cosines[rows, columns], sines[rows, columns] = block.real, block.imag
-
-        share(rows_of, _shares(p, part, found, threads, cosines.itemsize))
+        found = factors(p, wave, second_level() // 4)
+        _fill(p, wave, found, store, _shares(p, wave, found, threads, cosines.itemsize))
     return "numpy"
 
 
@@ -141,127 +133,98 @@ def write(
 
     If there are fewer columns than pairs, the last pairs are not written.
     """
-    found = _factors(p, turns, offset, amplitude, sign)
-    shares = _shares(p, turns, found, threads, cos.array.itemsize)
-    if found is not None and numba_loops.writes_phasors(cos, sin):
-        numba_loops.write_phasors(found.coarse, found.fine, found.rows, cos, sin, shares)
+    wave, one, two = Wave(turns, offset, amplitude, sign), cos, sin
+    if cos.array is sin.array and cos.range.start > sin.range.start:
+        # sin + i cos = i e^(-i angle).  Then the parts are written in the order of the memory.
+        wave, one, two = Wave(turns, offset, amplitude, -sign, turned=True), sin, cos
+    compiled = numba_loops.writes_phasors(one, two)
+    found = factors(p, wave, phasor_factors.BLOCK if compiled else second_level() // 4)
+    shares = _shares(p, wave, found, threads, cos.array.itemsize)
+    if compiled and found is not None:
+        numba_loops.write_phasors(found.part, found.fine, one, two, shares)
         return "numba"
-    cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
+    real, imag = one.array[:, one.at], two.array[:, two.at]
+    both = _as_complex(one, two)
 
-    def rows_of(at: slice) -> None:
-        for rows, block in _blocks(p, turns, offset, amplitude, sign, found, at):
-            cosines[rows] = block.real[:, : cosines.shape[1]]
-            sines[rows] = block.imag[:, : sines.shape[1]]
+    def store(rows: slice, block: np.ndarray) -> None:
+        if both is not None:
+            both[rows] = block
+            return
+        real[rows] = block.real[:, : real.shape[1]]
+        imag[rows] = block.imag[:, : imag.shape[1]]
 
-    share(rows_of, shares)
+    _fill(p, wave, found, store, shares)
     return "numpy"
 
 
+def _as_complex(real: Columns, imag: Columns) -> np.ndarray | None:
+    """Return the columns as one complex array, or None if they do not lie side by side."""
+    one, kind = real.range, real.array.dtype
+    if not (numba_loops.side_by_side(real, imag) and kind in (np.float32, np.float64)):
+        return None
+    columns = real.array[:, one.start : one.start + 2 * len(one)]
+    return columns.view(np.result_type(kind, np.complex64))
+
+
 def _shares(
-    p: np.ndarray, turns: Turns, found: _Factors | None, threads: int | None, itemsize: int
+    p: np.ndarray, wave: Wave, found: Factors | None, threads: int | None, itemsize: int
 ) -> list[slice]:
     """Return the rows of each thread, which begin at multiples of the rows of the fine table."""
     step = 1 if found is None else len(found.fine)
-    return cuts(p.size, count(threads, 2 * p.size * turns.t1.size * itemsize), step)
+    return cuts(p.size, count(threads, 2 * p.size * wave.turns.t1.size * itemsize), step)
 
 
-@dataclass(frozen=True)
-class _Factors:
-    """Two small tables, whose products are the rows of the table of phasors.
+def _fill(
+    p: np.ndarray,
+    wave: Wave,
+    found: Factors | None,
+    store: Callable[[slice, np.ndarray], None],
+    shares: list[slice],
+) -> None:
+    """Call ``store`` with all rows, a few at a time."""
 
-    Row r of that table is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``; index is
-    None if it is 0, 1, 2, ...
-    """
+    def rows_of(at: slice) -> None:
+        with np.errstate():  # which also sets the length of the buffers back
+            np.setbufsize(WIDE)
+            for rows, block in _blocks(p, wave, found, at):
+                store(rows, block)
 
-    coarse: np.ndarray
-    fine: np.ndarray
-    index: np.ndarray | None
-
-    def rows(self, at: slice) -> np.ndarray:
-        """Return the indices of some rows."""
-        return np.arange(at.start, at.stop) if self.index is None else self.index[at]
-
-
-def _factors(
-    p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int
-) -> _Factors | None:
-    """Return the two small tables, or None if angle addition does not save cosines."""
-    n, pairs = p.size, turns.t1.size
-    if n == 0 or pairs == 0:
-        return None
-    step = min(_rows(pairs), max(16, isqrt(n)))
-    # For fewer rows exact angles are as fast, and the rows do not depend on the other positions.
-    consecutive = n > _rows(pairs) and _consecutive(p)
-    if not consecutive:
-        if not bool((p == np.floor(p)).all()):
-            return None
-        low, high = float(p.min()), float(p.max())
-        span = high - low + 1
-        step = 1 << max(6, int(np.log2(span)) // 2)
-        if 2 * (step + span / step) >= n:
-            return None
-    else:
-        low, high = float(p[0]), float(p[-1])
-    many = int(high - low) // step + 1
-    fine = _exact(np.arange(step, dtype=np.float64), turns, 0.0, amplitude, sign)
-    inner = 1 << many.bit_length() // 2
-    one = _exact(step * np.arange(inner, dtype=np.float64), turns, 0.0, 1.0, sign)
-    outer = low + step * inner * np.arange(-(-many // inner), dtype=np.float64)
-    two = _exact(outer, turns, offset, 1.0, sign)
-    coarse = (two[:, None] * one).reshape(-1, pairs)[:many]
-    return _Factors(coarse, fine, None if consecutive else (p - low).astype(np.int64))
-
-
-def _consecutive(p: np.ndarray) -> bool:
-    """Return whether ``p`` holds consecutive integers, without temporary arrays of its size."""
-    if p[0] != np.floor(p[0]) or p[-1] - p[0] != p.size - 1:
-        return False
-    parts = range(0, p.size, 2 * _FEW)
-    return all(bool((np.diff(p[a : a + 2 * _FEW + 1]) == 1).all()) for a in parts)
+    share(rows_of, shares)
 
 
 def _blocks(
-    p: np.ndarray,
-    turns: Turns,
-    offset: float,
-    amplitude: float,
-    sign: int,
-    found: _Factors | None,
-    at: slice,
+    p: np.ndarray, wave: Wave, found: Factors | None, at: slice
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield a few of the rows ``at``, complex128 (rows, pairs); the next block overwrites them."""
-    pairs = turns.t1.size
+    pairs = wave.turns.t1.size
     if at.start == at.stop or pairs == 0:
         return
+    if found is not None and found.index is None:
+        yield from _products(found, at)
+        return
     rows = max(1, second_level() // 4 // (16 * pairs))
-    few = 1 if found is None else len(found.fine)
-    block = np.empty((rows, pairs), np.complex128)
-    cut = slice(at.start, at.start)
-    while (a := cut.stop) < at.stop:
-        cut = slice(a, min(a + rows, at.stop))
-        if found is not None and found.index is None:  # one row of the coarse table
-            cut = slice(a, min(cut.stop, a - a % few + few))
-        here = block[: cut.stop - a]
+    for cut in (slice(a, min(a + rows, at.stop)) for a in range(at.start, at.stop, rows)):
         if found is None:
-            here[...] = _exact(p[cut], turns, offset, amplitude, sign)
-        elif found.index is None:
-            np.multiply(found.fine[a % few :][: len(here)], found.coarse[a // few], out=here)
+            yield cut, exact(p[cut], wave)
         else:
-            high, low = np.divmod(found.rows(cut), few)
-            np.multiply(found.fine[low], found.coarse[high], out=here)
-        yield cut, here
+            coarse, index = found.part(cut)
+            high, low = np.divmod(index, len(found.fine))
+            yield cut, found.fine[low] * coarse[high]
 
 
-def _rows(pairs: int) -> int:
-    return max(16, _BLOCK // (16 * pairs))
-
-
-def _exact(p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int) -> np.ndarray:
-    """Return the phasors (complex128) of positions ``p``, each from its exact angle."""
-    found = np.empty((p.size, turns.t1.size), np.complex128)
-    rows = max(1, _FEW // turns.t1.size)
-    for cut in (slice(a, a + rows) for a in range(0, p.size, rows)):
-        cos, sin = cos_sin(p[cut], turns, np, None, offset)
-        np.multiply(cos, amplitude, out=found[cut].real)
-        np.multiply(sin, sign * amplitude, out=found[cut].imag)
-    return found
+def _products(found: Factors, at: slice) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield the same for consecutive positions; ``some`` rows of the coarse table make a block."""
+    few, pairs = found.fine.shape
+    fine = found.fine.reshape(-1, repeats_of(pairs) * pairs)
+    some = max(1, second_level() // 4 // fine.nbytes)
+    block = np.empty((some, *fine.shape), np.complex128)
+    end = -(-at.stop // few)
+    for first in range(at.start // few, end, 16 * some):
+        coarse = found.coarse(np.arange(first, min(first + 16 * some, end)))
+        coarse = np.repeat(coarse[:, None], repeats_of(pairs), axis=1).reshape(len(coarse), 1, -1)
+        for k in range(0, len(coarse), some):
+            here = block[: len(coarse) - k]
+            np.multiply(fine, coarse[k : k + some], out=here)
+            start = (first + k) * few
+            rows = slice(start, min(start + len(here) * few, at.stop))
+            yield rows, here.reshape(-1, pairs)[: rows.stop - start]

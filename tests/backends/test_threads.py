@@ -13,7 +13,13 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.backends import backend, fused, toeplitz
-from posenc_ref.backends.kernels import numba_loops, numpy_rotary, phasors, threads
+from posenc_ref.backends.kernels import (
+    numba_loops,
+    numpy_rotary,
+    phasor_factors,
+    phasors,
+    threads,
+)
 from tests.backends.test_fused import ROTARY, D
 
 THREADS, TASKS = 64, 96
@@ -119,7 +125,9 @@ def small_shares(monkeypatch):
         threads.share(work, parts)
 
     monkeypatch.setattr(threads, "_LEAST", 1)
-    monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # consecutive rows of small tables too
+    monkeypatch.setattr(
+        phasor_factors, "BLOCK", 16 * 8 * 64
+    )  # consecutive rows of small tables too
     for module in (numpy_rotary, phasors, numba_loops, toeplitz):
         monkeypatch.setattr(module, "share", noted)
     return seen

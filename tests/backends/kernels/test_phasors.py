@@ -9,8 +9,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
-from posenc_ref.backends import fused
-from posenc_ref.backends.kernels import numba_loops, phasors
+from posenc_ref.backends import fused, toeplitz
+from posenc_ref.backends.kernels import numba_loops, phasor_factors, phasors
 from posenc_ref.backends.kernels.numba_loops import Columns
 from posenc_ref.conformance import check
 from tests.conformance.exact.fixed_point import Exact, exact_cos_sin, geometric
@@ -44,7 +44,7 @@ ROWS = {
 )
 def by(request, monkeypatch):
     """The library that writes large tables; here small ones count as large."""
-    monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks
+    monkeypatch.setattr(phasor_factors, "BLOCK", 16 * 8 * 64)  # several blocks
     monkeypatch.setattr(phasors, "second_level", lambda: 8 * 16 * 8 * 20)  # in pieces of 20 rows
     monkeypatch.setattr(numba_loops, "LEAST", 1)
     monkeypatch.setattr(numba_loops, "_ROWS", 700)
@@ -131,10 +131,10 @@ def test_columns(name, rows, by):
 def test_rows_reach_all_three_ways(monkeypatch):
     """The rows above are made in three ways: consecutive, in any order, and entry by entry."""
     turns = pr.Sinusoidal(16)._turns
-    monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
+    monkeypatch.setattr(phasor_factors, "BLOCK", 16 * 8 * 64)
 
     def way(p):
-        found = phasors._factors(p, turns, 0.0, 1.0, 1)
+        found = phasors.factors(p, phasors.Wave(turns, 0.0, 1.0, 1), 16 * 8 * 64)
         return None if found is None else found.index is None
 
     ways = {"consecutive": True, "consecutive far": True, "negative": True, "any order": False,
@@ -150,7 +150,7 @@ def test_numba_writes_only_large_tables(monkeypatch):
     fast = fused(encoding)
     assert fast(range(3000), out=out, explain=True)[1].startswith("numpy: ")
     monkeypatch.setattr(numba_loops, "LEAST", 3000 * 8)
-    monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
+    monkeypatch.setattr(phasor_factors, "BLOCK", 16 * 8 * 64)
     assert fast(range(3000), out=out, explain=True)[1] == "numba: angle addition, float32"
     assert fast(range(2999), explain=True)[1].startswith("numpy: ")
     half = fast(range(3000), dtype=np.float16, explain=True)[1]
@@ -238,9 +238,13 @@ BIASES = {
 }
 
 
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BIASES)
-def test_biases_written_in_full(name, dtype, by):
+def test_biases_written_in_full(name, dtype, large, by, monkeypatch):
+    if large:  # NumPy then writes small matrices as large ones
+        monkeypatch.setattr(toeplitz, "_LARGE", 1)
+        monkeypatch.setattr(toeplitz, "_LONG", 1)
     fast, kind = fused(BIASES[name]), DTYPES[dtype]
     for q, k in ((1, 1), (1, 9), (9, 1), (7, 7), (3, 300), (300, 3)):
         view = fast(q, k, dtype=kind)
