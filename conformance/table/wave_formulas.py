@@ -129,9 +129,18 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
 
     both = list(zip(counts, sizes, strict=True))
     after = [e.scale * (c / (n + eps) + e.shift) for c, n in both]
+    own = s.pick(
+        "the count of pixels",
+        [placed(c, n) for c, n in both],
+        *(("position-origin", f"starts at 0, not at 1, and {words}",
+           [placed(c - 1, n - less) for c, n in both])
+          for words, less in (("its last number is the divisor: i / (n - 1)", 1),
+                              ("the divisor stays: i / n", 0))),
+        right="Count pixels from 1, as a cumulative sum of the mask does.",
+    )  # fmt: skip
     return s.pick(
         "the shift",
-        [placed(c, n) for c, n in both],
+        own,
         ("position-origin", "is added to the normalised coordinate, not to the pixel's number",
          after),
         ("position-origin", "is added after the scale",
