@@ -1,4 +1,4 @@
-"""First findings on functions whose causes once had no name: some of tests/authors/d, f, l to s.
+"""First findings on functions whose causes once had no name: some of tests/authors/d, f, l to t.
 
 The expected words are in none of the messages for these functions before their causes were named.
 """
@@ -135,6 +135,7 @@ WORDS = {
     "s031": "the offset is multiplied by 8",
     "s060": "are used as they are passed, without offset and factor",
     "s079": "to which 4 is not added",
+    "t046": "starts at 0, not at 1, and its last number is the divisor",
     "s086": "filled with grids of another size",
     "o013": "in the order of sorted positions, in calls whose positions are all different",
     "o014": "each frequency is the one before times the ratio, in float32",
