@@ -20,7 +20,7 @@ _NEAR = 1e-5
 #: The most rows of a table, and of one axis; longer ones take seconds.
 _MOST, _LONGEST = 2**13, 128
 #: The most rows of an axis of few columns whose small table is sought.
-_SOUGHT = 64
+_SOUGHT = 48
 #: The bicubic kernel of TensorFlow and PIL; PyTorch's has a = -3/4.
 _SOFT = "bicubic, a = -1/2"
 #: How many times as long as the other an axis of a grid of patches may be.
@@ -226,6 +226,8 @@ def _found(
                 spanned = _along(patches, *(m @ np.linalg.pinv(m) for m in each))
                 if np.abs(spanned - patches).max() <= _NEAR * size:
                     found.append((first, (h, w), old, way))
+                    if None not in ranks and 2 * old[0] * old[1] <= h * w:
+                        return found[-1]  # without the slow search of tables of few columns
     # A part of the rows may come from fewer rows in several ways: of the smallest table all do.
     return min(found, key=lambda one: one[2][0] * one[2][1], default=None)
 
