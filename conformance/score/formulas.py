@@ -79,15 +79,15 @@ def changed_steps(
 
 def _terms(scale: float, terms: Iterable[str]) -> Iterator[Mistake]:
     """Yield logits with another factor on one of their terms."""
-    remedy = f"Multiply every term by the scale, {scale:.6g}, once, and add it once."
     for name in terms:
+        remedy = f"Add the term {name} once, with the factor that is declared for it."
         for words, by in (
             ("is left out", 0.0),
             ("is subtracted", -1.0),
             ("is added twice", 2.0),
             ("is halved", 0.5),
-            ("is multiplied by the scale twice", scale),
-            ("is not multiplied by the scale", 1 / scale),
+            ("is multiplied by the scale once more than declared", scale),
+            ("is divided by the scale, or lacks it", 1 / scale),
         ):
 
             def predict(call: Scored, name: str = name, by: float = by) -> Truth:

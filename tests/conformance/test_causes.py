@@ -126,7 +126,7 @@ WORDS = {
     "q118": "taken from the end of the list",
     "q121": "time counts frames before the merge",
     "q141": "projection is transposed",
-    "q142": "the term position-content is multiplied by the scale twice",
+    "q142": "the term position-content is multiplied by the scale once more",
     "r016": "the two channels of a pair follow different axes",
     "r018": "queries get the positions of the first keys",
     "s006": "which are not rotated, are 0 in the result",
