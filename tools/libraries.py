@@ -132,7 +132,7 @@ def rows(manifest: dict[str, Any]) -> list[Row]:
             ),
             release == one["releases"][-1],
             tuple(scripts.get(library, ())),
-            one.get("alone", False),
+            release in one.get("alone", ()),
         )
         for library, one in manifest["libraries"].items()
         for release in one["releases"]

@@ -38,7 +38,6 @@ def _build(file: str, name: str, **settings: Any) -> Implementation:
 
     def apply(x: Any, positions: Any) -> Any:
         require_indices(positions)
-        rows = positions.expand(x.shape[0], -1) if positions.ndim == 1 else positions
-        return module(x, input_pos=rows)
+        return module(x, input_pos=positions)  # 0.1 takes no positions by row
 
     return Implementation(apply, "apply", "torchtune", None, "torch", "bshd", head_dim=64)

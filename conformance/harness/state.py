@@ -94,7 +94,8 @@ def steps(
         try:
             y = evaluate(at)
         except (Refused, Malformed) as error:
-            run.limit(f"{case}: refused ({error})")
+            if not any(f"({error})" in text for text in run.report.limits):
+                run.limit(f"{case}: refused ({error})")
             return
         run.count("state")
         if right(y, at):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import RoPE
+from posenc_ref import MultiAxisRoPE, RoPE
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.schedule_mistakes import BETAS, FACTORS, LENGTHS, LOW_HIGH
@@ -36,23 +36,23 @@ _DIGITS = 5
 _LENGTHS = (64, 2**24)
 
 #: Returns the report of the check against an encoding.
-Check = Callable[[RoPE], Report]
+Check = Callable[[RoPE | MultiAxisRoPE], Report]
 
 
-def prefer_defect(card: Card, judged: Check) -> bool:
+def prefer_defect(card: Card, *checks: Check) -> bool:
     """Replace an unknown or implausible rule by a published one with one defect.
 
-    The defect must be the only finding of the check, which means that the output it predicts is
-    that of every call. Return whether the encoding was replaced.
+    The defect must be the only finding of one of the checks, which means that the output it
+    predicts is that of every call. Return whether the encoding was replaced.
     """
-    e = card.encoding if isinstance(card.encoding, RoPE) else card.shell
+    e = card.encoding if isinstance(card.encoding, RoPE | MultiAxisRoPE) else card.shell
     if e is None or card.frequencies.size < 4 or card.by_length:
         return False
     doubtful = implausible(card.encoding) if card.rule else ""
     odd = card.encoding is not None and _odd_base(card)
     if card.encoding is not None and card.rule and not doubtful and not odd:
         return False
-    for tried in _candidates(card, e):
+    for tried, judged in product(_candidates(card, e), checks):
         with suppress(AssertionError, ArithmeticError, LookupError, ValueError):
             report = judged(tried)
             defect = _only_defect(report, tried)
@@ -64,9 +64,13 @@ def prefer_defect(card: Card, judged: Check) -> bool:
     return False
 
 
-def _candidates(card: Card, e: RoPE) -> Iterator[RoPE]:
-    """Yield the rule of most frequencies, and 10000 without scaling."""
+def _candidates(card: Card, e: RoPE | MultiAxisRoPE) -> Iterator[RoPE | MultiAxisRoPE]:
+    """Yield the rule of most frequencies, also of multiples of them, and 10000 without scaling."""
     w = np.abs(card.frequencies)
+    if isinstance(e, MultiAxisRoPE):
+        if not card.rule:
+            yield from _of_axes(w, e)
+        return
     if w.size != (e.rotary_dim or e.head_dim) // 2:
         return
     m = Measurement(w, card.uncertainty)
@@ -78,8 +82,21 @@ def _candidates(card: Card, e: RoPE) -> Iterator[RoPE]:
         found = None if fit is None else plain.replace(base=fit.base, scaling=fit.scaling)
         if found is not None and found != plain and _near(m, found):
             yield found
+        each = names.nearest_fit(Measurement(w / w[0], card.uncertainty / w[0])) if w[0] else None
+        if each is not None and each.named and each.scaling is None and w[0] != 1.0:
+            yield plain.replace(base=each.base)
     if _near(m, plain) or not card.linear:
         yield plain
+
+
+def _of_axes(w: np.ndarray, e: MultiAxisRoPE) -> Iterator[MultiAxisRoPE]:
+    """Yield encodings of several axes without scaling, those of similar frequencies first."""
+    bases = sorted({10000.0, *PUBLISHED_BASES})
+    every = [e.replace(scaling=None, spacing=spacing, base=base)
+             for spacing, base in product(("restart", "global"), bases)]  # fmt: skip
+    off = {one: np.abs(np.log(w / one.frequencies())).max() for one in every if (w > 0).all()}
+    near = sorted((one for one in off if off[one] < _SIMILAR), key=off.__getitem__)
+    yield from near[:_TRIED]
 
 
 def _published(e: Any) -> Iterator[RoPE]:
@@ -109,7 +126,7 @@ def _near(m: Measurement, e: RoPE, most: float = _FAR) -> bool:
     return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < most)
 
 
-def _only_defect(report: Report, tried: RoPE) -> bool:
+def _only_defect(report: Report, tried: RoPE | MultiAxisRoPE) -> bool:
     errors = [f for f in report.findings if f.severity == ERROR]
     if len(errors) != 1:
         return False
@@ -125,7 +142,7 @@ def _only_defect(report: Report, tried: RoPE) -> bool:
     return True
 
 
-def _replace(card: Card, found: RoPE, report: Report) -> None:
+def _replace(card: Card, found: RoPE | MultiAxisRoPE, report: Report) -> None:
     """Put the encoding with its defect on the card; the exact fit becomes an alias."""
     if card.encoding is not None and card.rule:
         card.aliases = (card.encoding,)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, ModelEncoding, RoPE
+from posenc_ref import Attention, Encoding, ModelEncoding, RoPE
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
@@ -35,7 +36,9 @@ from .undeclared import best
 SURFACES = IDENTIFIED
 #: Surfaces with inputs of ``head_dim`` channels.
 _CHANNELS = tuple(
-    name for name in IDENTIFIED if {name, measured_as(name)} & {"apply", "scores", "add"}
+    name
+    for name in IDENTIFIED
+    if {name, measured_as(name)} & {"apply", "scores", "attention", "add"}
 )
 #: The note of a function that passes, whose convention is among the facts of the card.
 HARMLESS = "harmless-convention"
@@ -241,13 +244,15 @@ def add_conversion(card: Card, to: Encoding, surface: str | None = None) -> None
     card.converted = advice.code
 
 
-def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding:
+def declaration(card: Card, dim: int | None) -> Encoding | ModelEncoding | Attention:
     """Return the encoding to check, with the measured softmax scale if it is not the default."""
     assert card.encoding is not None
     scale, e = card.softmax_scale, card.encoding
-    if scale is None or dim is None:
-        return e
-    if scale == e.own_scale(dim):
+    if dim is None or (scale is not None and scale == e.own_scale(dim)):
+        scale = None
+    if card.surface == "attention":
+        return Attention(e, causal="mask" in card.facts, softmax_scale=scale)
+    if scale is None:
         return e
     return ModelEncoding(card.subject, encodings={"every": card.encoding}, softmax_scale=scale)
 
@@ -270,11 +275,13 @@ def _confirm(
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
 
-    def judged(declared: Encoding | ModelEncoding) -> Report:
+    def judged(declared: Encoding | ModelEncoding | Attention, **others: Any) -> Report:
         size = None if card.surface == "add" else head_dim
-        return check(fn, declared, card.surface, head_dim=size, **options)
+        return check(fn, declared, card.surface, head_dim=size, **options | others)
 
-    if (defects and prefer_defect(card, judged)) or card.encoding is None:
+    # What seems rounded may have been computed so: that is a defect of float32.
+    checks = [judged, partial(judged, precision=None)] if options.get("precision") else [judged]
+    if (defects and prefer_defect(card, *checks)) or card.encoding is None:
         return
     try:
         report = judged(declaration(card, head_dim))

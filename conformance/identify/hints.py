@@ -83,14 +83,15 @@ def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
 
 def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
     """Return a hint if the function takes another number of arguments than the surface passes."""
-    passed, needed = len(SURFACES[surface].arguments), _needed(fn)
+    names = [name for name in SURFACES[surface].arguments if name != "sinks"]  # only if declared
+    passed, needed = len(names), _needed(fn)
     if surface == "frequencies" or needed is None or needed[0] <= passed <= needed[1]:
         return []
     least, most = needed
     every = sorted(SURFACES.values(), key=lambda row: len(row.arguments))
     every = [row for row in every if row.identify and row.name != "frequencies"]
     fits = [row.name for row in every if least <= len(row.arguments) <= most]
-    call = f"fn({', '.join(SURFACES[surface].arguments)})"
+    call = f"fn({', '.join(names)})"
     instead = f", or use a surface that fits it: {', '.join(fits)}" if fits and least else ""
     return [
         f"surface {surface!r} calls {call}, but this function needs {least} arguments: "

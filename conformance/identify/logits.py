@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,10 +18,16 @@ from .images.windows import TOKENS
 _SQUARE = 6
 #: Numbers of heads to try: a bias may require a certain number.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
+#: Those with more slopes than one: 12 is no power of two.
+_TELLING = (12, 8)
 #: Those to try with every number of tokens of a grid.
 _FEW_HEADS = (1, 8, 12, 16, 4, 2, 3, 6)
 #: Logits of zero inputs below this count as masked.
 _MASK = -1e4
+#: The largest distance of a key from the query.
+_FARTHEST = 2**11
+#: The largest distance if every call must have as many queries as keys.
+_LARGEST_SQUARE = 2**6
 #: About how many elements of k to pass in one call.
 _CHUNK = 2**23
 
@@ -28,11 +36,19 @@ _CHUNK = 2**23
 class Logits:
     """Access to the logits of ``fn(q, k)`` for inputs of chosen channels."""
 
+    grids: ClassVar[tuple[int, ...]] = TOKENS  #: numbers of tokens of a whole grid to try
+
     run: Run
     dim: int
     heads: int = 1
     short: bool = True  #: whether fewer queries than keys are accepted
     tokens: int = _SQUARE  #: queries and keys of a square call; others than usual are a whole grid
+
+    @property
+    def farthest(self) -> int:
+        """The largest distance of a key from the query."""
+        # Every call may have to have as many queries as keys.
+        return _FARTHEST if self.short else _LARGEST_SQUARE
 
     @property
     def size(self) -> float:
@@ -51,7 +67,7 @@ class Logits:
 
     def learn(self) -> None:
         """Find the number of heads and of tokens, and whether there may be fewer queries."""
-        grids = [(n, tokens) for n in _FEW_HEADS for tokens in TOKENS]
+        grids = [(n, tokens) for n in _FEW_HEADS for tokens in self.grids]
         errors: list[Exception] = []
         for self.heads, self.tokens in [*((n, _SQUARE) for n in _HEADS), *grids]:
             # Results of another shape are no logits: they may have this shape by chance.
@@ -85,6 +101,16 @@ class Logits:
         zeros = np.zeros((1, self.tokens, self.dim))
         return self.of(zeros, zeros)
 
+    def more_heads(self) -> None:
+        """Ask for more heads if any number is accepted and each has a bias of its own."""
+        for heads in _TELLING if self.heads == 1 else ():
+            other = replace(self, heads=heads)
+            with suppress(Refused, Malformed):
+                last = other.last_bias(self.tokens)
+                if (last != last[:1]).any():
+                    self.heads = heads
+                    return
+
     def at_end(self) -> bool:
         """Return whether a single query has the position of the last key."""
         if not self.short:
@@ -111,6 +137,10 @@ class Logits:
         ]
         return np.concatenate(parts)
 
+    def at(self, a: np.ndarray, b: np.ndarray, distances: np.ndarray) -> np.ndarray:
+        """Return logits (n, H, D) of the last query and keys that are ``distances`` before it."""
+        return self.last(a, b, int(distances.max()) + 1)[..., ::-1][..., distances]
+
     def edges(self, a: np.ndarray, b: np.ndarray, length: int) -> np.ndarray:
         """Return the same logits of the last and the first query of a square call, (n, H, 2, K)."""
         step = max(1, _CHUNK // (length * max(self.dim, length) * self.heads))
@@ -120,6 +150,10 @@ class Logits:
             for i in range(0, a.size, step)
         ]  # fmt: skip
         return np.concatenate(parts)
+
+    def bias_at(self, distances: np.ndarray) -> np.ndarray:
+        """Return the last query's logits (H, D) for zero inputs, by the distance of the key."""
+        return self.last_bias(int(distances.max()) + 1)[:, ::-1][:, distances]
 
     def last_bias(self, length: int) -> np.ndarray:
         """Return the last query's logits (H, length) for zero inputs."""

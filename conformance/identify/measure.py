@@ -20,6 +20,8 @@ from .fit.measurement import Factor, nice
 
 #: Positions to average amplitudes over, for results coarser than float32.
 _MANY = np.arange(256)
+#: Smaller frequencies, such as those with a divisor of 1e30, turn nothing.
+_STILL = 2.0**-80
 #: Positions at which the amplitudes of xPos are compared.
 _XPOS = np.array([0, 64, 128, 192])
 #: The largest position for measuring frequencies, and the largest if calls start at 0.
@@ -53,6 +55,7 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str, least: int = 
         w += off / at
         lever = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at) / at
         sigma = np.minimum(sigma, lever + ROUNDOFF["float64"] * np.abs(w))
+    w[np.abs(w) < _STILL] = 0.0
     found = replace(phases, frequencies=w, sigma=sigma)
     coarse = ROUNDOFF[dtype] > ROUNDOFF["float32"]
     return _averaged(tables, found, most, dtype) if coarse else found

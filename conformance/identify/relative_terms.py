@@ -91,9 +91,12 @@ def found(logits: Logits, scale: float, shapes: dict[str, str]) -> Score | None:
     if terms == {"query"}:
         rough = ROUNDOFF[logits.run.coarse]
         three = abs(scale / (2 * logits.dim) ** -0.5 - 1) < 64 * rough
-        return (deberta(seen, three, None) if three else None) or shaw(seen) or longest(
-            logits, scale
-        )  # fmt: skip
+        return (
+            (deberta(seen, three, None) if three else None)
+            or shaw(seen)
+            or relative_sinusoids(seen, logits.run.dtype)
+            or longest(logits, scale)
+        )
     if shapes.get("key") == "offsets":
         return deberta(seen, True, seen.key) if terms == {"query", "key"} else None
     return relative_sinusoids(seen, logits.run.dtype)

@@ -28,10 +28,6 @@ from .measure import reach, refined, xpos_rates
 from .pairs.structure import structures
 from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, numbers
 
-#: The largest distance of a key from the query.
-_FARTHEST = 2**11
-#: The largest distance if every call must have as many queries as keys.
-_SQUARE = 2**6
 #: Rows to measure of a table added to embeddings; each takes one call per channel.
 _ROWS = 2**10
 #: The lengths of calls that show whether queries are ahead of keys, and by how many lengths.
@@ -48,7 +44,11 @@ _TERMS = {
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of ``fn(q, k) -> logits``."""
-    logits = Logits(run, run.settings.head_dim or 0)
+    measure(run, card, Logits(run, run.settings.head_dim or 0))
+
+
+def measure(run: Run, card: Card, logits: Logits) -> None:
+    """Fill in the identity card of a function whose logits are known."""
     logits.learn()
     few = min(logits.tokens, 5) if not logits.whole else logits.tokens
     first = logits.bias(few, few)
@@ -121,6 +121,7 @@ def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: C
     if present == ["content"]:
         raise Unidentified("positions make no difference: the logits are q . k without an encoding")
     if present == ["content", "bias"]:
+        logits.more_heads()
         _part(run, card, "bias", logits.bias)
         _inside(run, card, s, logits)
     elif terms.same("query", "queries") and terms.same("key", "keys"):
@@ -153,8 +154,7 @@ def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
         return np.asarray(rows[:, 0, positions].T / (s * logits.size))
 
     card.facts["positions"] = "the row of a table for each position is added to q and k"
-    last = _ROWS if logits.short else _SQUARE
-    _part(run, card, "table", table, max_position=last)
+    _part(run, card, "table", table, max_position=min(_ROWS, logits.farthest))
     if isinstance(card.encoding, Learned):
         card.unknown.append("rows are measured from logits, so they are exact only to rounding")
 
@@ -225,11 +225,10 @@ class _Distances(Reach):
         if not self.run.settings.allows(int(positions.max())):
             raise Refused(ValueError("the distance is above max_position"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
-        length = int(positions.max()) + 1
-        bias = self._logits.last_bias(length)[0]
+        bias = self._logits.bias_at(positions)[0]
         size = self._scale * self._logits.size**2
-        rows = (self._logits.last(a, channel, length)[:, 0] - bias for channel in (a, b))
-        cos, sin = (y[:, ::-1][:, positions].T / size for y in rows)
+        rows = (self._logits.at(a, channel, positions)[:, 0] - bias for channel in (a, b))
+        cos, sin = (y.T / size for y in rows)
         return cos, sin
 
 
@@ -252,8 +251,8 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
     if not logits.at_end():
         card.facts["queries"] = "a single query does not have the position of the last key"
         raise Unidentified("frequencies are measured only if a single query has the last position")
-    farthest = _FARTHEST if logits.short else _SQUARE
-    run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
+    most = run.settings.up_to(logits.farthest)
+    run = replace(run, settings=replace(run.settings, max_position=most))
     access = _Distances(run, logits, measured, turned)
     phases = unwrap(access.tables, run.coarse)
     decay = None if phases.linear else xpos_rates(access.tables, access, run.coarse)

@@ -233,9 +233,12 @@ def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
     true_cos, true_sin = declared.exact(at)
     angle = np.abs(at[:, None] + declared.origin) * declared.frequencies
     unit = ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle
-    fits = np.hypot(cos - true_cos, sin - declared.sign * true_sin) <= 2 * run.budget * unit
+    error = np.hypot(cos - true_cos, sin - declared.sign * true_sin) / (2 * run.budget)
+    fits = error <= unit
     small = angle <= np.pi
     if not small.any() or not fits[small].all() or fits.all():
+        return False
+    if (error <= ROUNDOFF[run.coarse] * (1 + angle)).all():  # angles in the precision of results
         return False
     n, k = (int(i) for i in np.argwhere(~fits)[0])
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))

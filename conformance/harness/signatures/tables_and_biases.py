@@ -148,6 +148,7 @@ TABLES_AND_BIASES = (
         ("q", "k", "v", "q_positions", "k_positions", "sinks"),
         ("rotary", "bias", "score", "model", "attention"),
         "attention.judge:judge",
+        "identify.attention:identify",
         meaning="softmax(logits) v before the output projection, of q, k and v before their "
         "rotation; queries are the last Q tokens, and see no later key unless Attention("
         "causal=False) is declared; v is k if Attention(values='shared') is",

@@ -170,7 +170,7 @@ def _yarns(
         return
     line = ramp.line(np.arange(m.w.size).astype(float))
     low, high = line or (float(ramp.last_kept), float(ramp.first_divided))
-    if not low < high:
+    if not low < high <= m.rotary_dim:
         return
 
     def turns(k: float) -> float:

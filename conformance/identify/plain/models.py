@@ -25,6 +25,8 @@ _DEPTHS = (48, 36, 32, 30, 28, 24, 16, 12, 8, 7, 5, *range(1, 129))
 #: The most accepted numbers of layers to compare.
 _ENOUGH = 8
 _PERIODS = range(2, 13)
+#: Weights of YaRN's factor in published configurations.
+_WEIGHTS = (1.0, 0.707, 0.8)
 _HEAD_DIMS = (*range(8, 513, 8), 576, 4, 2)
 #: Token ids to try as padding: those of usual vocabularies, and small ones.
 _PADDING = (0, 1, 2, 3, 4, 5, 100, 50256, 50257, 128001, 151643)
@@ -131,17 +133,23 @@ def _number(run: Run) -> float:
 
 
 def _with_factor(value: float, near: Callable[[float], bool]) -> Iterator[str]:
-    """Yield ``1/sqrt(d)`` times the square of YaRN's factor."""
-    for d, factor, weight in product(
-        (64, 128, 192, 256, 96, 80), (2, 4, 8, 16, 32, 40, 64, 160), (1.0, 0.707, 0.8)
+    """Yield ``1/sqrt(d)`` times YaRN's factor or its square, known weights of the factor first."""
+    found = []
+    for d, factor, power in product(
+        (64, 128, 192, 256, 96, 80), (2, 4, 8, 16, 32, 40, 64, 160), (2, 1)
     ):
-        g = float(mscale(float(factor), weight))
-        for power, words in ((2, "the square of "), (1, "")):
-            if near(d**-0.5 * g**power):
-                yield (
-                    f"1/sqrt({d}) times {words}YaRN's factor {g:.6g} "
-                    f"(factor={factor}, mscale_all_dim={weight:g})"
-                )
+        g = (value * d**0.5) ** (1 / power)
+        weight = (g - 1) / (float(mscale(float(factor), 1.0)) - 1)
+        weight = min((*_WEIGHTS, round(weight, 2)), key=lambda one: abs(one - weight))
+        if 0 < weight <= 2 and near(d**-0.5 * float(mscale(float(factor), weight)) ** power):
+            known = _WEIGHTS.index(weight) if weight in _WEIGHTS else len(_WEIGHTS)
+            squared = "the square of " * (power == 2)
+            words = (
+                f"1/sqrt({d}) times {squared}YaRN's factor {g:.6g} "
+                f"(factor={factor}, mscale_all_dim={weight:g})"
+            )
+            found.append((known, words))
+    yield from (words for _, words in sorted(found, key=lambda one: one[0]))
 
 
 def _with_scale(near: Callable[[float], bool]) -> Iterator[str]:

@@ -93,13 +93,21 @@ def graded(card: Card, declared: Any, judged: Report | None, numbers: str) -> tu
             return "wrong", f"the function conforms to its declaration; the card has: {found}"
         if card.encoding == declared:
             return "exact", ""
-        return ("same", "") if same else ("wrong", "other numbers than those of the declaration")
+        if same or _alike(card.encoding, declared):  # both fit, up to the accuracy of the function
+            return "same", ""
+        return "wrong", "other numbers than those of the declaration"
     if card.exact and card.rule:
         return "described", ""
     found_codes = {f.code for f in card.deviations}
     if same and set(judged.codes) <= found_codes:
         return "described", ""
     return "wrong", f"the function deviates: {', '.join(judged.codes)}; the card: {card.verdict}"
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether two encodings are of one class, and so are their scalings."""
+    scalings = (type(getattr(e, "scaling", None)) for e in (one, other))
+    return type(one) is type(other) and len(set(scalings)) == 1
 
 
 def _without_rule(declared: Encoding) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import Llama3Scaling, RoPE, YaRN
+from posenc_ref import Llama3Scaling, MultiAxisRoPE, Proportional, RoPE, YaRN
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.identify.defects import implausible
 
@@ -122,3 +122,40 @@ def test_a_short_pi_in_a_published_scaling_is_named(two_pi):
         f"Llama3Scaling: 2 pi is {two_pi}, not 2 * math.pi"
     ]
     assert "judged" not in card.facts  # frequencies have no position
+
+
+def rotation(w, angles=same, pairs=None):
+    """Return a rotation of half-split pairs, each by the position on its axis."""
+
+    def apply(x, positions):
+        p = np.asarray(positions, float)
+        at = p[:, None] if p.ndim == 1 else p[..., None]
+        angle = at * w if pairs is None else np.moveaxis(at[pairs, :, :, 0], 0, -1) * w
+        angle = angles(angle)[:, None] if angle.ndim == 3 else angles(angle)
+        cos, sin, (a, b) = np.cos(angle), np.sin(angle), np.split(x, 2, axis=-1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x.dtype)
+
+    return apply
+
+
+def test_frequencies_times_one_number_are_a_defect_of_the_positions():
+    w = 2 * 1e6 ** (-np.arange(32) / 32)
+    card = identify(rotation(w), "apply", head_dim=64)
+    assert card.encoding == RoPE(64, layout="half", base=1e6), str(card)
+    assert [f.code for f in card.deviations] == ["position-scale"], str(card)
+
+
+def test_divisors_of_1e30_are_pairs_that_do_not_turn():
+    w = 1e6 ** (-np.arange(32) / 32) / np.where(np.arange(32) < 8, 1.0, 1e30)
+    card = identify(rotation(w), "apply", head_dim=64)
+    assert card.encoding == RoPE(64, layout="half", base=1e6, scaling=Proportional(0.25)), str(card)
+    assert card.exact, str(card)
+
+
+def test_angles_of_several_axes_in_bfloat16_are_a_defect():
+    e = MultiAxisRoPE(64, sections=(16, 16), layout="half", spacing="restart")
+    pairs = np.repeat([0, 1], 16)
+    fn = rotation(half(e.frequencies()), lambda angle: half(angle), pairs)
+    card = identify(lambda x, p: half(fn(x, half(p))).astype(x.dtype), "apply", head_dim=64, axes=2)
+    assert card.encoding == e, str(card)
+    assert [f.code for f in card.deviations] == ["angle-precision"], str(card)

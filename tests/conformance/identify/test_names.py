@@ -44,7 +44,9 @@ def test_the_channels_that_a_preset_rotates():
     [(T5, 1.0, True), (T5, 0.25, False), (HALF, 0.25, True), (HALF, 1.0, False)],
 )
 def test_the_encodings_own_scale_is_not_declared(encoding, scale, is_own):
-    card = SimpleNamespace(encoding=encoding, softmax_scale=scale, subject="f")
+    card = SimpleNamespace(
+        encoding=encoding, softmax_scale=scale, subject="f", surface="scores", facts={}
+    )
     declared = declaration(card, 16)
     assert (declared is encoding) is is_own
     if not is_own:

@@ -90,6 +90,9 @@ def test_layers_softmax_scale_and_padding():
     scaled = identify(lambda: 128**-0.5, "softmax_scale")
     assert scaled.function == "1/sqrt(128)"
     assert not identify(lambda: 0.0777, "softmax_scale").found
+    weighted = identify(lambda: 192**-0.5 * (1 + 0.07 * np.log(40)) ** 2, "softmax_scale")
+    assert weighted.function.startswith("1/sqrt(192) times the square of YaRN's factor 1.25822")
+    assert weighted.function.endswith("(factor=40, mscale_all_dim=0.7)")
     ids = identify(lambda t: np.cumsum(t != 3, axis=-1) * (t != 3) + 3, "ids_from_tokens")
     assert ids.encoding.padding_idx == 3, str(ids)
     assert ids.exact, str(ids)

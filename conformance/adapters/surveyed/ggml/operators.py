@@ -244,7 +244,7 @@ def _attention(num_heads: int) -> Implementation:
 
         return compute(build, q, k, v.swapaxes(-1, -2), masks)
 
-    return Implementation(attention, "attention", LIBRARY, num_heads=num_heads)
+    return Implementation(attention, "attention", LIBRARY, head_dim=64, num_heads=num_heads)
 
 
 def _timesteps(dim: int = 64) -> Implementation:
