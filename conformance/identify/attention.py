@@ -75,7 +75,7 @@ class Weights(Logits):
         n_q, n_k = q.shape[1], k.shape[1]
         at, places = np.arange(n_k - n_q, n_k), np.arange(n_k)
         y = np.stack([self._row(q[:, i], k, at[i], places) for i in range(n_q)], axis=2)
-        return np.where(self.causal & (places > at[:, None]), -np.inf, y)
+        return np.asarray(np.where(self.causal & (places > at[:, None]), -np.inf, y))
 
     def at(self, a: np.ndarray, b: np.ndarray, distances: np.ndarray) -> np.ndarray:
         """Return logits (n, H, D) of a query and keys that are ``distances`` before it."""
@@ -140,7 +140,7 @@ class Weights(Logits):
         total = weights.sum(axis=-1)
         if (weights < -slack).any() or (total <= 0).any() or (total > 1 + slack).any():
             raise Unidentified("outputs are no means of the values: are values rotated?")
-        return np.maximum(weights, 0.0)
+        return np.asarray(np.maximum(weights, 0.0))
 
 
 def _levelled(values: np.ndarray, gap: float) -> np.ndarray:
