@@ -86,7 +86,7 @@ class Weights(Logits):
     def bias_at(self, distances: np.ndarray) -> np.ndarray:
         """Return the logits (H, D) for zero inputs, by the distance of the key."""
         none = np.array([-1])
-        return self.at(none, none, distances)[0]
+        return np.asarray(self.at(none, none, distances)[0])
 
     def bias(self, q_len: int, k_len: int) -> np.ndarray:
         """Return the logits (H, Q, K) for zero inputs, without their rounding errors."""
