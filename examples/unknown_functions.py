@@ -41,3 +41,14 @@ def feature_map(x):
     """Return the rows of the patches of an image (B, C, H, W), as (1, dim, H, W)."""
     height, width = x.shape[-2:]
     return patches(height, width).T.reshape(1, -1, height, width)
+
+
+def attention(q, k, v, q_positions, k_positions):
+    """Return softmax(logits) v, with logits that fall with the distance of the key."""
+    heads = q.shape[1]
+    slopes = 2.0 ** (-8.0 * np.arange(1, heads + 1) / heads)
+    distance = np.asarray(q_positions)[:, None] - np.asarray(k_positions)
+    logits = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    logits = np.where(distance >= 0, logits - slopes[:, None, None] * distance, -np.inf)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True) @ v).astype(q.dtype)
