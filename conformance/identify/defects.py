@@ -55,7 +55,7 @@ def prefer_defect(card: Card, *checks: Check) -> bool:
     for tried, judged in product(_candidates(card, e), checks):
         with suppress(AssertionError, ArithmeticError, LookupError, ValueError):
             report = judged(tried)
-            defect = _only_defect(report, tried)
+            defect = only_defect(report, tried)
             if defect:
                 _replace(card, tried, report)
                 return True
@@ -126,12 +126,13 @@ def _near(m: Measurement, e: RoPE, most: float = _FAR) -> bool:
     return bool(np.abs(np.log(m.w[live] / e.frequencies()[live])).max() < most)
 
 
-def _only_defect(report: Report, tried: RoPE | MultiAxisRoPE) -> bool:
+def only_defect(report: Report, tried: Any) -> bool:
+    """Return whether one defect is the only error of a report."""
     errors = [f for f in report.findings if f.severity == ERROR]
     if len(errors) != 1:
         return False
     # A wrong step of the formula is a defect, another formula is not.
-    if errors[0].message.startswith(f"{type(tried.scaling).__name__}: "):
+    if errors[0].message.startswith(f"{type(getattr(tried, 'scaling', None)).__name__}: "):
         return errors[0].code == "scaling-formula"
     if errors[0].code not in _DEFECTS:
         return False

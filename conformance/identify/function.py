@@ -23,7 +23,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card
-from .defects import prefer_defect
+from .defects import only_defect, prefer_defect
 from .domain import narrowed
 from .identifiers import IDENTIFIED, has_function, identifier, measured_as
 from .natural.foreign import copied, made_from
@@ -284,7 +284,11 @@ def _confirm(
     if (defects and prefer_defect(card, *checks)) or card.encoding is None:
         return
     try:
-        report = judged(declaration(card, head_dim))
+        declared = declaration(card, head_dim)
+        report = judged(declared)
+        for other in () if report.passed else checks[1:]:
+            plain = other(declared)
+            report = plain if only_defect(plain, declared) else report
     except ValueError as error:  # the encoding cannot be declared for this surface
         card.broke("the check against the encoding", error)
         return
