@@ -114,7 +114,7 @@ def name_positions(
             values={"measured": words},
         )
         return True
-    if not small:
+    if not small or _proportional(known):  # all frequencies times one number
         return False
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
     count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
@@ -123,6 +123,14 @@ def name_positions(
     text = f"{count} another {noun} than declared: {listed}{run.where()}"
     run.add(code, text, where, remedy=remedy)
     return True
+
+
+def _proportional(known: Sequence[_Seen]) -> bool:
+    """Return whether all positions are one multiple of the declared ones."""
+    declared = np.concatenate([_known(s, s.variables[DECLARED]) for s in known])
+    used = np.concatenate([_known(s, s.used) for s in known])
+    at = np.argmax(used != declared)
+    return bool((used * declared[at] == declared * used[at]).all())
 
 
 def _differ(known: Sequence[_Seen]) -> int:

@@ -101,6 +101,7 @@ def _partly(module: Any) -> Implementation:
 def _stable_audio3_loaded() -> Implementation:
     import tempfile
 
+    import accelerate  # noqa: F401  # without it the model is loaded in another way
     import torch
     from diffusers import StableAudio3DiTModel
 

@@ -60,6 +60,7 @@ def test_a_script_needs_no_posenc_ref_and_ends_in_an_assertion(path):
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("default")  # a library's own warning is no error
 @pytest.mark.parametrize(
     ("function", "dtype"), INSTALLED, ids=[f"{f.name}-{dtype}" for f, dtype in INSTALLED]
 )

@@ -90,7 +90,7 @@ BIASES = [
     ("bias-alignment nonfinite", ALIBI, lambda q, k: masked(offsets(q, k), -1)),
     ("nonfinite", ALIBI, lambda q, k: np.where(offsets(q, k) < 0, -np.inf, 0.0)),
     ("inaccurate", BOTH, lambda q, k: 1.0 - SLOPES * np.abs(offsets(q, k))),
-    ("inaccurate", ALIBI, lambda q, k: -SLOPES * offsets(q, k) ** 2),
+    ("position-scale", ALIBI, lambda q, k: -SLOPES * offsets(q, k) ** 2),
     ("shape", ALIBI, lambda q, k: np.repeat(SLOPES, 2, axis=0) * offsets(q, k)),
     ("shape", ALIBI, lambda q, k: np.stack([SLOPES * offsets(q, k)] * 2)),
     ("bias-alignment bucket-direction", T5, lambda q, k: t5(front(q, k), bidirectional=False)),
@@ -103,7 +103,7 @@ BIASES = [
     ("bucket-clamp", T5, lambda q, k: t5(offsets(q, k), max_distance=256)),
     ("bucket-clamp", T5, lambda q, k: t5(np.minimum(offsets(q, k), 90))),
     ("bucket-direction", T5, lambda q, k: t5(-np.abs(offsets(q, k)))),
-    ("inaccurate", T5, lambda q, k: t5(offsets(q, k)) + 0.5),
+    ("score-term", T5, lambda q, k: t5(offsets(q, k)) + 0.5),
 ]
 BUCKETS = [
     ("bucket-spacing", T5, lambda r: posenc_ref.T5Bias(np.ones((64, 1)), num_buckets=64).bucket(r)),

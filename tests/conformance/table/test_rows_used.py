@@ -40,7 +40,7 @@ def test_the_last_tile_read_from_the_end():
     assert found.message == (
         "the row used is that of the start of the last 16 tokens + the declared position modulo "
         "16, where the index in the call is past the last multiple of 16 and the declared "
-        "position is at least 16"
+        "position is at least 16 (12 is right)"
     )
 
 

@@ -95,7 +95,7 @@ def _several_axes() -> list[LibraryFunction]:
         return _ops(name, "ggml_mrope_cache_init", partial(_rope, expected, mode), expected,
                     says=says, dtypes=_DTYPES)  # fmt: skip
 
-    fourth = "the fourth position is 0, as llama.cpp gives it"
+    fourth = "the fourth position is 0, as llama.cpp gives it for text and images"
     chunked, woven = partial(MultiAxisRoPE, layout="half"), "interleaved"
     return [
         function("ggml_rope_multi, MROPE, Qwen2-VL", chunked(128, sections=(16, 24, 24), base=1e6),
