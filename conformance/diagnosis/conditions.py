@@ -131,7 +131,15 @@ def _equal(variables: Variables) -> Iterator[Condition]:
         yield Condition(text, lambda v, a=one, b=two: v[a] == v[b])  # type: ignore[misc]
 
 
+def _alone(variables: Variables, wrong: np.ndarray) -> Iterator[Condition]:
+    """Yield whether a call has one token, which is also the end of any tile."""
+    for name in dict.fromkeys(length for _, length in TILED if length in variables):
+        if (variables[name][wrong] == 1).all() and np.ptp(variables[name]):
+            yield Condition(f"{name} is 1", lambda v, k=name: v[k] == 1)  # type: ignore[misc]
+
+
 def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[Condition]:
+    yield from _alone(variables, wrong)
     yield from _remainders(variables)
     yield from _equal(variables)
     for name, v in variables.items():

@@ -229,18 +229,26 @@ def of_the_first_axis(x, positions):
     ("wrong", "declared", "where"),
     [
         pytest.param(
-            of_the_last_token, DYNAMIC, "another token than the last", marks=pytest.mark.nightly
+            of_the_last_token,
+            DYNAMIC,
+            "if that position is in another token than the last",
+            marks=pytest.mark.nightly,
         ),
-        (of_the_first_row, DYNAMIC, "the last row of a batch"),
-        (of_each_row, DYNAMIC, "the first row of a batch, the last row of a batch"),
-        (of_the_first_axis, MROPE, "axis 1, axis 2"),
+        (of_the_first_row, DYNAMIC, "if that position is in the last row of a batch"),
+        (
+            of_each_row,
+            DYNAMIC,
+            "the frequencies of its own length, its largest position plus 1, "
+            "not those of the longest row",
+        ),
+        (of_the_first_axis, MROPE, "if that position is in axis 1, axis 2"),
     ],
 )
 def test_whose_length_it_is(wrong, declared, where):
     """The ladder of lengths ends with the largest position: these pass all of it."""
     report = check(wrong, declared, "apply")
     assert report.codes == ["scaling-formula"]
-    assert report.findings[0].message.endswith(f"if that position is in {where}")
+    assert report.findings[0].message.endswith(where)
 
 
 PROPORTIONAL = pr.RoPE(64, layout="half", base=1e6, scaling=pr.Proportional(0.25))
