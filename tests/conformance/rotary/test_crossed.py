@@ -40,7 +40,7 @@ WRONG = {
     tail_of_a_view: ("wrong-row", "the last S mod 8 tokens of a call, in calls with x"),
     many_heads_of_one_token: (
         "position-axis",
-        "not rotated, as at position 0, where the length of the call is 1 and the head is at least 8",
+        "as at position 0, where the length of the call is 1 and the head is at least 8",
     ),
 }
 
