@@ -224,7 +224,7 @@ def _split(
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report a wrong range reduction; return whether it was found.
+    """Report a wrong range reduction, or angles in the precision of the results, if found.
 
     It is found if all angles up to pi are right, and some larger angles are wrong.
     """
@@ -238,8 +238,6 @@ def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
     small = angle <= np.pi
     if not small.any() or not fits[small].all() or fits.all():
         return False
-    if (error <= ROUNDOFF[run.coarse] * (1 + angle)).all():  # angles in the precision of results
-        return False
     n, k = (int(i) for i in np.argwhere(~fits)[0])
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
     code, text = (
@@ -248,6 +246,11 @@ def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
     )
     where = f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
     where += f"{true_cos[n, k]:.6g}"
+    if (error <= ROUNDOFF[run.coarse] * (1 + angle)).all():
+        text = f"angles are coarse: consistent with frequencies or angles in {run.coarse}"
+        remedy = "Compute positions, frequencies and angles in float32 or better."
+        run.add("angle-precision", text, where, remedy=remedy)
+        return True
     if (folded <= 2 * run.budget * unit).all():
         off = cos - true_cos, sin - declared.sign * true_sin
         report_quadrants(run, off, 2 * run.budget * unit, where)

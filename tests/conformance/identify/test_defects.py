@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import Llama3Scaling, MultiAxisRoPE, Proportional, RoPE, YaRN
-from posenc_ref.conformance import identify
+from posenc_ref.conformance import check, identify
 from posenc_ref.conformance.identify.defects import implausible
 
 PLAIN = RoPE(64, layout="half")
@@ -159,3 +159,21 @@ def test_angles_of_several_axes_in_bfloat16_are_a_defect():
     card = identify(lambda x, p: half(fn(x, half(p))).astype(x.dtype), "apply", head_dim=64, axes=2)
     assert card.encoding == e, str(card)
     assert [f.code for f in card.deviations] == ["angle-precision"], str(card)
+
+
+def truncated(values):
+    """Return values with the bits of bfloat16, cut off and not rounded."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32).astype(float)
+
+
+def test_coarse_angles_of_coarse_results_are_no_wrong_range_reduction():
+    e = MultiAxisRoPE(64, sections=(16, 16), layout="half", spacing="restart")
+    fn = rotation(truncated(e.frequencies()), truncated, np.repeat([0, 1], 16))
+
+    def coarse(x, p):
+        return half(fn(x, p)).astype(x.dtype)
+
+    (found,) = check(coarse, e, "apply", precision="bfloat16").findings
+    assert found.code == "angle-precision"
+    assert found.message.endswith("frequencies or angles in bfloat16")
