@@ -43,7 +43,9 @@ def grade_named(name: str) -> list[Outcome]:
 
 def blank_of(name: str, reason: str = "") -> Outcome:
     """Return an outcome without a card: that of a function that could not be identified."""
-    return Outcome("library", case=name, right="none", reason=reason)
+    libraries = [one.library for one in functions() if one.name == name]
+    installed = version(libraries[0]) if libraries else None
+    return Outcome("library", case=name, version=installed or "", right="none", reason=reason)
 
 
 def grade_function(function: LibraryFunction) -> Outcome:

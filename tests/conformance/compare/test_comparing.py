@@ -27,7 +27,7 @@ def test_b_is_checked_again_unless_its_card_says_all(surface, strict, report, co
     comparing = SimpleNamespace(
         surface=surface, strict=strict, view=view, _size=8, b=None, _check=lambda fn, e: "new"
     )
-    card = SimpleNamespace(encoding=ROPE, softmax_scale=None, report=report)
+    card = SimpleNamespace(surface=surface, encoding=ROPE, softmax_scale=None, report=report)
     assert Comparing._judged_b(comparing, card, ROPE) == (ROPE, counts)
 
 
