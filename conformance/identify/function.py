@@ -280,7 +280,9 @@ def _confirm(
         return check(fn, declared, card.surface, head_dim=size, **options | others)
 
     # What seems rounded may have been computed so: that is a defect of float32.
-    checks = [judged, partial(judged, precision=None)] if options.get("precision") else [judged]
+    checks: list[Callable[..., Report]] = [judged]
+    if options.get("precision"):
+        checks.append(partial(judged, precision=None))
     if (defects and prefer_defect(card, *checks)) or card.encoding is None:
         return
     try:
