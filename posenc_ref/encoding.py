@@ -164,8 +164,14 @@ def _short(value: Any) -> str:
     if isinstance(value, tuple) and value and all(map(is_array, value)):
         return f"({', '.join(map(_array, value))})"
     if isinstance(value, tuple) and len(value) > _SHOWN:
-        return f"<{len(value)} values {value[0]!r}, {value[1]!r}, ..., {value[-1]!r}>"
+        first, second, last = map(_rounded, (value[0], value[1], value[-1]))
+        return f"<{len(value)} values {first!r}, {second!r}, ..., {last!r}>"
     return repr(value)
+
+
+def _rounded(value: Any) -> Any:
+    """Return a float with six digits: the last ones depend on the processor."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _array(value: Array) -> str:
