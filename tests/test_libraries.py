@@ -65,7 +65,7 @@ def test_a_library_without_an_adapter_has_scripts_alone(tmp_path):
 
     row = libraries.Row("made-up", "9.9", "3.11", (), newest=True, scripts=("a.py", "b.py"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(libraries, "_install", lambda *_: "")
+        patch.setattr(libraries, "install", lambda *_: "")
         patch.setattr(libraries, "_versions", lambda *_: {"python": "3.11"})
         patch.setattr(libraries, "_verify", verify)
         shown = BLANK.replace(kind="script", version="9.9", verdict="deviates")

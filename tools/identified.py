@@ -29,13 +29,16 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", nargs="*", default=(), metavar="PATTERN")
+    parser.add_argument("--library", metavar="NAME", help="functions of this library only")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS")
     given = parser.parse_args(arguments)
     names = [
         one.name
         for one in functions()
-        if version(one.library) is not None and one.wanted(tuple(given.only))
+        if version(one.library) is not None
+        and one.wanted(tuple(given.only))
+        and given.library in (None, one.library)
     ]
     with given.file.open("w", encoding="utf-8") as file:
 

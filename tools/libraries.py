@@ -157,7 +157,7 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     begin = time.perf_counter()
     try:
-        if why := _install(row, folder, python, wheel, uv):
+        if why := install(row, folder, python, wheel, uv):
             skipped = blank.replace(reason=f"cannot be installed: {why}")
             return Judged(environment | {"install_seconds": 0.0, "seconds": 0.0}, [skipped])
         names = ["numpy", "torch", *(p.partition("==")[0].partition("[")[0] for p in row.packages)]
@@ -172,7 +172,7 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     return Judged(environment | {"seconds": round(time.perf_counter() - begin, 1)}, outcomes)
 
 
-def _install(row: Row, folder: Path, python: Path, wheel: Path, uv: list[str]) -> str:
+def install(row: Row, folder: Path, python: Path, wheel: Path, uv: list[str]) -> str:
     """Make the environment of a row; return why it cannot be made, or an empty text."""
     release = f"{row.library}=={row.release}"
     wanted = [*row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
@@ -207,7 +207,7 @@ def _verify(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcom
         command += ["--dtype", dtype]
     command += ["--processes", "1", "--ndjson", str(file)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=_environment()
+        command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=variables()
     )
     if not file.exists():
         said = (done.stderr.strip().splitlines() or ["nothing was printed"])[-1]
@@ -221,7 +221,7 @@ def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outco
     """Return an outcome for each script of a claim about the library: "deviates" if it shows it."""
     command = [str(python), "-c", RUN_SCRIPTS, *(str(GENERATED / name) for name in row.scripts)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=_environment()
+        command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=variables()
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     died = {"verdict": "error", "reason": f"the process ended with exit code {done.returncode}"}
@@ -230,7 +230,7 @@ def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outco
     return [made.replace(label=name, **one) for name, one in zip(row.scripts, found, strict=True)]
 
 
-def _environment() -> dict[str, str]:
+def variables() -> dict[str, str]:
     """Return the variables of a subprocess: one thread, and no downloads."""
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
 
@@ -312,6 +312,24 @@ def _key(outcome: Outcome) -> tuple[str, ...]:
     return outcome.group, outcome.version, outcome.label, outcome.dtype
 
 
+def uv_command(parser: argparse.ArgumentParser, manifest: dict[str, Any]) -> list[str]:
+    """Return the command of uv, which installs nothing newer than the manifest says."""
+    program = shutil.which(
+        "uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
+    if program is None:
+        parser.error("uv makes the environments and is not installed: pip install uv")
+    os.environ.setdefault("UV_EXCLUDE_NEWER", manifest["common"]["exclude-newer"])
+    return [program, "--no-python-downloads"]
+
+
+def build_wheel(uv: list[str], folder: Path) -> Path:
+    """Build posenc_ref from this checkout and return the wheel."""
+    subprocess.run([*uv, "build", "--quiet", "-o", str(folder), str(ROOT)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
 def main() -> int:
     """Run the command line."""
     description, _, epilog = (__doc__ or "").partition("\n\n")
@@ -343,13 +361,7 @@ def main() -> int:
     if args.list:
         print("\n".join(row.name for row in chosen))
         return 0
-    program = shutil.which(
-        "uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    )
-    if program is None:
-        parser.error("uv makes the environments and is not installed: pip install uv")
-    uv = [program, "--no-python-downloads"]
-    os.environ.setdefault("UV_EXCLUDE_NEWER", manifest["common"]["exclude-newer"])
+    uv = uv_command(parser, manifest)
     try:
         found, done = read(args.report), read(args.resume) if args.resume else {}
     except ValueError as error:
@@ -357,8 +369,7 @@ def main() -> int:
     order, lock = [row.name for row in every], threading.Lock()
     failed = differing = finished = 0
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run([*uv, "build", "--quiet", "-o", scratch, str(ROOT)], check=True)
-        (wheel,) = Path(scratch).glob("*.whl")
+        wheel = build_wheel(uv, Path(scratch))
 
         def one(row: Row) -> None:
             nonlocal failed, differing, finished

@@ -1,9 +1,9 @@
 """Make the pages of docs/generated again and list what differs: python tools/pages.py [PAGE ...].
 
-Each page names the command that makes it. The command runs in a copy of the checkout, and every file
-that it writes is compared with the committed one. Dates and durations are left out. Decimal numbers,
-such as scores, may differ between machines: they are counted, with the largest difference. Any other
-difference is printed, and the exit code is then 1. `--write` keeps the new files.
+Each page names the command that makes it. The command runs in a copy of the checkout, and every
+file that it writes is compared with the committed one. Dates and durations are left out. Decimal
+numbers, such as scores, may differ between machines: they are counted, with the largest difference.
+Any other difference is printed, and the exit code is then 1. `--write` keeps the new files.
 
 All pages take about an hour on two cores. The pages in LEFT_OUT are named with the reason.
 """
@@ -26,7 +26,7 @@ WRITTEN = (PAGES, "tests/mutants")
 LEFT_OUT = {
     "benchmarks.md": "speeds; benchmarks/report.py --keep compares them with those of the machine",
     "libraries.ndjson": "tools/libraries.py --check makes it again, in an environment per release",
-    "identified.ndjson": "tools/libraries.py --identify --check makes it again",
+    "identified.ndjson": "tools/identified_libraries.py --check makes it again",
     "mutation-testing.md": "its mutants take a day, and the reasons are written by hand",
     "verdicts.md": "tools/versions.py compares the verdicts, where the interpreters are",
 }
@@ -49,7 +49,7 @@ def commands():
 
 
 def differences(before, now):
-    """Return the lines that differ, and the relative differences of the decimal numbers in others."""
+    """Return the lines that differ, and by how much the decimal numbers of all others do."""
     old, new = (_VOLATILE.sub("", text).splitlines() for text in (before, now))
     plain = [[_DECIMAL.sub("#", line) for line in lines] for lines in (old, new)]
     lines, numbers = [], []
@@ -97,13 +97,16 @@ def make(command, page, copy):
 
 
 def compare(copy, keep):
-    """Return lines on every file that was written; the copy, or the checkout, gets the other's."""
+    """Return lines on every file that differs, and whether more than decimal numbers do.
+
+    Afterwards both have the same files: the new ones if ``keep``, else the committed ones.
+    """
     lines, differ = [], False
     for path in sorted(p for folder in WRITTEN for p in (copy / folder).rglob("*") if p.is_file()):
         committed = ROOT / path.relative_to(copy)
         before = committed.read_bytes() if committed.exists() else b""
         now = path.read_bytes()
-        if path.suffix in (".pyc",) or before == now:
+        if path.suffix == ".pyc" or before == now:
             continue
         changed, numbers = differences(before.decode(), now.decode())
         name = path.relative_to(copy).as_posix()
