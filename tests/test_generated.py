@@ -1,4 +1,4 @@
-"""`tools/pages.py` and `tools/identified_libraries.py`: which differences they list."""
+"""`tools/pages.py` and `tools/identified/libraries.py`: which differences they list."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.tool import tool
 
-pages, identified = tool("pages"), tool("identified_libraries")
+pages, identified = tool("pages"), tool("identified/libraries")
 PAGE = (
     "2026-11-22, in 78 s of processor time.\n| RoPE | conforms | 1.25 |\n| ALiBi | conforms | 2 |\n"
 )

@@ -1,6 +1,7 @@
 """`tools/libraries.py` and the pages of its report: what is counted, and in which releases."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_a_library_without_an_adapter_has_scripts_alone(tmp_path):
     row = libraries.Row("made-up", "9.9", "3.11", (), newest=True, scripts=("a.py", "b.py"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(libraries, "install", lambda *_: "")
-        patch.setattr(libraries, "_versions", lambda *_: {"python": "3.11"})
+        patch.setattr(libraries, "versions", lambda *_: {"python": "3.11"})
         patch.setattr(libraries, "_verify", verify)
         shown = BLANK.replace(kind="script", version="9.9", verdict="deviates")
         patch.setattr(libraries, "_scripts", lambda *_: [shown.replace(label="a.py")])
@@ -231,8 +232,8 @@ def check(monkeypatch, tmp_path):
 
     def check(judge, file=tmp_path / "judged.ndjson"):
         monkeypatch.setattr(libraries, "judge", judge)
-        monkeypatch.setattr(libraries.subprocess, "run", run)
-        monkeypatch.setattr(libraries.shutil, "which", lambda *_, **__: "uv")
+        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr(shutil, "which", lambda *_, **__: "uv")
         arguments = ["--check", "--only", "torch 2.1*", "--resume", str(file)]
         monkeypatch.setattr(sys, "argv", ["libraries.py", *arguments])
         return libraries.main()

@@ -27,7 +27,6 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +40,19 @@ from posenc_ref.conformance.surveys.ndjson import Recorded, read_ndjson  # noqa:
 from posenc_ref.conformance.surveys.ndjson_writer import recording  # noqa: E402
 from posenc_ref.conformance.surveys.record import Outcome  # noqa: E402
 from posenc_ref.conformance.surveys.verify import Verification  # noqa: E402
-from tools.claims import GENERATED, REPORT, claims  # noqa: E402
+from tools.claims import GENERATED, REPORT  # noqa: E402
+from tools.environments import (  # noqa: E402
+    LIMIT,
+    MANIFEST,
+    Row,
+    build_wheel,
+    install,
+    rows,
+    uv_command,
+    variables,
+    versions,
+)
 
-MANIFEST = ROOT / ".ci" / "libraries.toml"
-#: The seconds after which a release is given up.
-LIMIT = 1800
 #: What the pages print of an outcome, besides its verdict, codes and scores.
 _TEXTS = ("messages", "reason", "limits", "surface", "encoding", "source")
 #: The folder of packages of an environment, in the message of an exception.
@@ -75,24 +82,6 @@ for path in sys.argv[1:]:
 """
 
 
-@dataclass(frozen=True)
-class Row:
-    """A release of a library, with what else is installed with it."""
-
-    library: str
-    release: str
-    python: str
-    packages: tuple[str, ...]
-    newest: bool  #: the last release in the manifest is judged in more dtypes
-    scripts: tuple[str, ...] = ()  #: the scripts of the claims about the library
-    alone: bool = False  #: whether its own requirements are not installed
-
-    @property
-    def name(self) -> str:
-        """Return the library and its release."""
-        return f"{self.library} {self.release}"
-
-
 @dataclass
 class Judged:
     """The outcomes of a row, and the environment that they were found in."""
@@ -114,41 +103,6 @@ class Judged:
         return f"{broken or said} ({seconds})"
 
 
-def rows(manifest: dict[str, Any]) -> list[Row]:
-    """Return the rows of a manifest."""
-    common, scripts = manifest["common"], {}
-    for claim in claims():
-        scripts.setdefault(claim.library, {})[claim.script] = None
-    return [
-        Row(
-            library,
-            release,
-            one.get("python", common["python"]),
-            _packages(
-                library,
-                common["packages"],
-                one.get("packages", ()),
-                one.get("pins", {}).get(release, ()),
-            ),
-            release == one["releases"][-1],
-            tuple(scripts.get(library, ())),
-            release in one.get("alone", ()),
-        )
-        for library, one in manifest["libraries"].items()
-        for release in one["releases"]
-    ]
-
-
-def _packages(library: str, *lists: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages of all lists; a later list replaces those of the same name.
-
-    ``library`` is left out, because the row has its release.
-    """
-    named = {package.partition("==")[0]: package for packages in lists for package in packages}
-    named.pop(library, None)
-    return tuple(named.values())
-
-
 def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
     """Make the environment of a row in ``folder`` and return what is found there."""
     environment = {"library": row.library, "release": row.release, "versions": {}}
@@ -161,7 +115,7 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
             skipped = blank.replace(reason=f"cannot be installed: {why}")
             return Judged(environment | {"install_seconds": 0.0, "seconds": 0.0}, [skipped])
         names = ["numpy", "torch", *(p.partition("==")[0].partition("[")[0] for p in row.packages)]
-        environment["versions"] = _versions(python, uv, names)
+        environment["versions"] = versions(python, uv, names)
         environment["install_seconds"] = round(time.perf_counter() - begin, 1)
         begin = time.perf_counter()
         outcomes = _verify(row, blank, folder, python) if row.library in LIBRARIES else []
@@ -170,33 +124,6 @@ def judge(row: Row, folder: Path, wheel: Path, uv: list[str]) -> Judged:
         outcomes = [blank.replace(verdict="error", reason=f"took longer than {LIMIT} s")]
         environment.setdefault("install_seconds", LIMIT)
     return Judged(environment | {"seconds": round(time.perf_counter() - begin, 1)}, outcomes)
-
-
-def install(row: Row, folder: Path, python: Path, wheel: Path, uv: list[str]) -> str:
-    """Make the environment of a row; return why it cannot be made, or an empty text."""
-    release = f"{row.library}=={row.release}"
-    wanted = [*row.packages, f"posenc-ref[cli] @ {wheel.as_uri()}"]
-    install = [*uv, "pip", "install", "--quiet", "--python", str(python)]
-    commands = [
-        [*uv, "venv", "--quiet", "--python", row.python, str(folder)],
-        [*install, *wanted] if row.alone else [*install, release, *wanted],
-        *([[*install, "--no-deps", release]] if row.alone else []),
-    ]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-        if done.returncode:
-            return " ".join(done.stderr.split())[:600] or f"exit code {done.returncode}"
-    return ""
-
-
-def _versions(python: Path, uv: list[str], names: list[str]) -> dict[str, str]:
-    """Return the versions of Python and of the packages ``names`` in an environment."""
-    asked = [str(python), "-c", "import platform; print(platform.python_version())"]
-    found = {"python": subprocess.run(asked, capture_output=True, text=True).stdout.strip()}
-    listed = [*uv, "pip", "list", "--quiet", "--format", "json", "--python", str(python)]
-    every = json.loads(subprocess.run(listed, capture_output=True, text=True, check=True).stdout)
-    versions = {one["name"]: one["version"] for one in every}
-    return found | {name: versions[name] for name in dict.fromkeys(names) if name in versions}
 
 
 def _verify(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outcome]:
@@ -228,11 +155,6 @@ def _scripts(row: Row, blank: Outcome, folder: Path, python: Path) -> list[Outco
     found += [died] * (len(row.scripts) - len(found))
     made = blank.replace(kind="script")
     return [made.replace(label=name, **one) for name, one in zip(row.scripts, found, strict=True)]
-
-
-def variables() -> dict[str, str]:
-    """Return the variables of a subprocess: one thread, and no downloads."""
-    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
 
 
 def _of(recorded: Recorded) -> list[Outcome]:
@@ -310,24 +232,6 @@ def _verdict(outcome: Outcome | None) -> str:
 
 def _key(outcome: Outcome) -> tuple[str, ...]:
     return outcome.group, outcome.version, outcome.label, outcome.dtype
-
-
-def uv_command(parser: argparse.ArgumentParser, manifest: dict[str, Any]) -> list[str]:
-    """Return the command of uv, which installs nothing newer than the manifest says."""
-    program = shutil.which(
-        "uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    )
-    if program is None:
-        parser.error("uv makes the environments and is not installed: pip install uv")
-    os.environ.setdefault("UV_EXCLUDE_NEWER", manifest["common"]["exclude-newer"])
-    return [program, "--no-python-downloads"]
-
-
-def build_wheel(uv: list[str], folder: Path) -> Path:
-    """Build posenc_ref from this checkout and return the wheel."""
-    subprocess.run([*uv, "build", "--quiet", "-o", str(folder), str(ROOT)], check=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
 
 
 def main() -> int:

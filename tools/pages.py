@@ -26,7 +26,7 @@ WRITTEN = (PAGES, "tests/mutants")
 LEFT_OUT = {
     "benchmarks.md": "speeds; benchmarks/report.py --keep compares them with those of the machine",
     "libraries.ndjson": "tools/libraries.py --check makes it again, in an environment per release",
-    "identified.ndjson": "tools/identified_libraries.py --check makes it again",
+    "identified.ndjson": "tools/identified/libraries.py --check makes it again",
     "mutation-testing.md": "its mutants take a day, and the reasons are written by hand",
     "verdicts.md": "tools/versions.py compares the verdicts, where the interpreters are",
 }

@@ -87,7 +87,7 @@ def test_a_card_without_encoding_says_why():
 
 
 def test_the_tool_writes_a_line_for_each_function(tmp_path, monkeypatch, capsys):
-    identified = tool("identified")
+    identified = tool("identified/installed")
     one = library_function(RoPE(16, layout="half"), RoPE(16, layout="half"))
     every = [one, dataclasses.replace(one, name="other", build=lambda: 1 / 0)]
     for module in (identified, grade):

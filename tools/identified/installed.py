@@ -1,8 +1,8 @@
 """Grade `identify` on the library functions that adapters declare.
 
-`python tools/identified.py FILE.ndjson [--only PATTERN ...]` identifies, in processes with a time
-limit, every function of the installed libraries without its declaration, compares the card with
-the declaration, and writes a line for each.
+`python tools/identified/installed.py FILE.ndjson [--only PATTERN ...]` identifies, in processes
+with a time limit, every function of the installed libraries without its declaration, compares the
+card with the declaration, and writes a line for each.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from posenc_ref.conformance.adapters.library import functions, version  # noqa: E402

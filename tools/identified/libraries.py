@@ -1,8 +1,8 @@
-"""Grade `identify` on all libraries: python tools/identified_libraries.py --help.
+"""Grade `identify` on all libraries: python tools/identified/libraries.py --help.
 
 The newest release of each library in docs/generated/identified.ndjson has an environment of its
-own, made as tools/libraries.py makes them. In it, tools/identified.py identifies every function
-that the library's adapter declares. The report then has the new lines.
+own, as tools/libraries.py makes them. In it, tools/identified/installed.py identifies every
+function that the library's adapter declares. The report then has the new lines.
 
 A line whose reason begins with "read:" has the grade that a reader gave; it stays if the function
 is identified as before.
@@ -20,10 +20,10 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tools.libraries import (  # noqa: E402
+from tools.environments import (  # noqa: E402
     LIMIT,
     MANIFEST,
     build_wheel,
@@ -48,7 +48,7 @@ def identified(row, folder, wheel, uv):
     python, found = folder / "bin/python", folder / "found.ndjson"
     if why := install(row, folder, python, wheel, uv):
         raise RuntimeError(f"cannot be installed: {why}")
-    tool = str(ROOT / "tools" / "identified.py")
+    tool = str(Path(__file__).with_name("installed.py"))
     command = [str(python), tool, str(found), "--library", row.library, "--processes", "1"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT, cwd=folder, env=variables()
