@@ -7,21 +7,11 @@ card with the declaration, and writes a line for each.
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from posenc_ref.conformance.adapters.library import functions, version  # noqa: E402
-from posenc_ref.conformance.surveys.gallery.grade import (  # noqa: E402
-    GRADES,
-    KEYS,
-    RIGHT,
-    blank_of,
-    grade_named,
-)
-from posenc_ref.conformance.surveys.runner import run  # noqa: E402
+from posenc_ref.conformance.adapters.library import functions, version
+from posenc_ref.conformance.surveys.gallery.grade import GRADES, KEYS, RIGHT, blank_of, grade_named
+from posenc_ref.conformance.surveys.runner import run
 
 
 def main(arguments=None):
