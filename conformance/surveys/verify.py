@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from posenc_ref.conformance.adapters.library import (
     version,
 )
 from posenc_ref.conformance.check import check, check_reduced
+from posenc_ref.conformance.exact.kept import kept_in
 from posenc_ref.conformance.harness.report import Report
 
 from .own import LABELS, LEFT_OUT, ONCE, QUICK, judge_entry, labels, own_surfaces, scheduled, wide
@@ -89,14 +91,18 @@ def verify(
     """Judge every installed backend and library, in ``processes`` processes (0: in this one)."""
     begin = time.perf_counter()
     options = options or Options()
-    done = run(
-        _groups(options),
-        partial(judge_group, options=options),
-        failed_group,
-        processes=processes,
-        reuse=False,
-        progress=progress,
-    )
+    groups = _groups(options)
+    absent = [group for group in groups if _absent(group)]  # they need no process
+    done = [outcome for group in absent for outcome in judge_group(group, options)]
+    with tempfile.TemporaryDirectory(prefix="posenc-verify-") as folder:
+        done += run(
+            [group for group in groups if group not in absent],
+            partial(judge_group, options=options, folder=folder if processes else None),
+            failed_group,
+            processes=processes,
+            reuse=False,
+            progress=progress,
+        )
     order = _order()
     done.sort(key=lambda o: order.index(o.group))
     return Verification(done, time.perf_counter() - begin)
@@ -124,8 +130,21 @@ def _groups(options: Options) -> list[str]:
     return sorted(filter(wanted, _order()), key=lambda name: slow.get(name, 0))
 
 
-def judge_group(group: str, options: Options) -> Iterator[Outcome]:
-    """Yield the outcome of each check of a group."""
+def _absent(group: str) -> bool:
+    """Return whether a group is a library of which nothing can be judged here."""
+    return group in LIBRARIES and (group in missing() or importlib.util.find_spec("torch") is None)
+
+
+def judge_group(group: str, options: Options, folder: str | None = None) -> Iterator[Outcome]:
+    """Yield the outcome of each check of a group.
+
+    Processes that share a ``folder`` compute each expected output in 50 digits once.
+    """
+    with kept_in(folder):
+        yield from _judge_group(group, options)
+
+
+def _judge_group(group: str, options: Options) -> Iterator[Outcome]:
     found = _backends().get(group)
     if found is not None:
         with scheduled(found):
