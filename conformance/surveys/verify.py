@@ -114,7 +114,11 @@ def _order() -> list[str]:
 
 def _groups(options: Options) -> list[str]:
     """Return the names of the groups, those that take longest first."""
-    slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1, GOLDEN: 2}
+    longest = (
+        "jax", CERTIFICATE, "array_api_strict", "torch", "numpy", "dask", "transformers",
+        "rotary-embedding-torch", "x-transformers",
+    )  # fmt: skip
+    slow = {name: n - len(longest) for n, name in enumerate(longest)} | {GOLDEN: 1}
     found = _backends()
 
     def wanted(name: str) -> bool:
