@@ -16,6 +16,7 @@ from ._namespace import (
     class_of,
     device_of,
     dtype_name,
+    extremes,
     from_host,
     is_array,
     is_lazy,
@@ -196,8 +197,7 @@ def lookup(name: str, table: Array, index: Array, *, of: str = "the rows of the 
     if 0 in shape:  # Dask cannot flatten nothing
         return xp.zeros((*shape, width), dtype=table.dtype, device=device)
     if not lazy:
-        here = namespace(index)
-        low, high = int(here.min(index)), int(here.max(index))
+        low, high = map(int, extremes(index))
         if low < 0 or high >= rows:
             raise ValueError(
                 f"{name} must lie in 0 .. {rows - 1}, {of}, got {low if low < 0 else high}"

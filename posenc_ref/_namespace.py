@@ -191,7 +191,21 @@ def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
         return astype(from_host(values.astype(np.float32), xp, device), "bfloat16")
     if device is None:
         return xp.asarray(values.copy())
+    # The function asarray of JAX with a device would compile for every shape.
+    if xp.__name__ == "jax.numpy" and hasattr(device, "platform"):  # not the sharding of an array
+        return sys.modules["jax"].device_put(values.copy(), device)
     return xp.asarray(values.copy(), device=device)
+
+
+def extremes(array: Array) -> tuple[Any, Any]:
+    """Return the smallest and the largest element of a concrete array that is not empty.
+
+    NumPy reads arrays of JAX in the memory of the CPU: JAX would compile for every shape.
+    """
+    if library(array) == "jax" and getattr(device_of(array), "platform", "") == "cpu":
+        array = to_host(array)
+    xp = namespace(array)
+    return xp.min(array), xp.max(array)
 
 
 def astype(array: Array, dtype: DType) -> Array:

@@ -19,6 +19,7 @@ from ._namespace import (
     class_of,
     device_of,
     dtype_name,
+    extremes,
     has_float64,
     is_array,
     is_lazy,
@@ -104,7 +105,8 @@ def as_positions(
         # abs would overflow at the lowest integer, and large uint64 are negative in int64.
         wide = here.astype(array, here.float64) if kind == "uint64" else values
         seen, number = array if here is np else wide, int if kind in INTEGER else float
-        _within(name, max(-number(here.min(seen)), number(here.max(seen))), largest)
+        least, most = map(number, extremes(seen))
+        _within(name, max(-least, most), largest)
     return Positions(values, xp, device)
 
 

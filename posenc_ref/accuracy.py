@@ -84,9 +84,13 @@ class Truth:
         # Below the smallest normal number the roundoff is constant.
         unit = np.asarray(np.maximum(self.terms, TINY[dtype]))
         unit *= u_out
-        unit[~np.greater(self.terms, 0)] = 0.0
+        live = np.greater(self.terms, 0)
+        if not live.all():
+            unit[~live] = 0.0
         if angles == "exact":
             return unit + ERROR_BOUND * self.amplitude
+        if np.shape(self.angle) in ((), unit.shape) and not np.any(self.angle):
+            return unit  # the same numbers, without another pass
         return unit + ROUNDOFF[angles] * self.angle
 
     def score(
@@ -106,6 +110,8 @@ class Truth:
             score = np.asarray(actual - self.value, dtype=np.float64)
             np.abs(score, out=score)
             score /= self.unit(name, angles=angles, precision=precision)
+        if np.isfinite(score).all():
+            return score
         infinite = np.isinf(score)
         if infinite.any():
             size = np.abs(self.value)

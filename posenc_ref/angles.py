@@ -16,6 +16,7 @@ these cosines and sines with those of mpmath at 50 digits.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
@@ -23,7 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from ._namespace import Array, DType, Namespace, astype, from_host, has_float64
+from ._namespace import (
+    Array,
+    DType,
+    Namespace,
+    astype,
+    device_of,
+    from_host,
+    has_float64,
+    library,
+    namespace,
+)
 from .limits import POSITION
 
 #: Digits of the decimal arithmetic in which frequencies are computed.
@@ -123,8 +134,37 @@ def cos_sin(
        remainder lies in [-1/8, 1/8] turns; there the conversion to radians and the library's cos
        and sin add an error of about 2**-53.
     """
-    t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
     at = positions[..., None] if axes is None else _per_pair(positions, axes, xp, device)
+    if library(at) == "dask":
+        return _per_chunk(at, turns, offset)
+    return _cos_sin(at, turns, xp, device, offset)
+
+
+def _per_chunk(at: Array, turns: Turns, offset: float) -> tuple[Array, Array]:
+    """Return :func:`cos_sin` of a Dask array (..., 1) or (..., pairs): one task for each chunk.
+
+    An operation of Dask for each step would cost a hundred times the arithmetic of small chunks.
+    """
+    pairs, axes = len(turns.t1), at.ndim
+    at = at.rechunk({axes - 1: -1})
+    both = sys.modules["dask.array"].map_blocks(
+        _of_chunk, at, turns, offset,
+        chunks=(*at.chunks[:-1], (pairs,), (2,)), new_axis=axes, dtype=np.dtype(np.float64),
+        meta=at._meta[..., None], name=None,
+    )  # fmt: skip
+    return both[..., 0], both[..., 1]
+
+
+def _of_chunk(at: Array, turns: Turns, offset: float) -> Array:
+    xp = namespace(at)
+    return xp.stack(_cos_sin(at, turns, xp, device_of(at), offset), axis=-1)
+
+
+def _cos_sin(
+    at: Array, turns: Turns, xp: Namespace, device: Any, offset: float
+) -> tuple[Array, Array]:
+    """Return :func:`cos_sin` of the positions (..., 1) or (..., pairs) of the pairs."""
+    t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
     p = at + offset
     added = p - at
     lost = (at - (p - added)) + (offset - added)  # two-sum: p + lost is exact

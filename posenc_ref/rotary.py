@@ -35,6 +35,7 @@ from ._namespace import (
     has_float64,
     is_array,
     is_lazy,
+    library,
     namespace,
     send,
     working_dtype,
@@ -55,6 +56,11 @@ from .encoding import Encoding
 def turn(x1: Array, x2: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
     """Rotate the pair (x1, x2) by the angle: ``(x1 + i x2) (cos + i sin)``."""
     return x1 * cos - x2 * sin, x2 * cos + x1 * sin
+
+
+def _times(factor: float, table: Array) -> Array:
+    """Return the product; nothing is computed for the factor 1."""
+    return table if factor == 1.0 else factor * table
 
 
 #: If frequencies depend on the length, the frequencies of this many lengths are cached.
@@ -181,7 +187,7 @@ class Rotary(Encoding, abstract=True):
             given.
         """
         cos, sin, m = self._tables_for(x, positions, seq_len)
-        return self._rotate(x, m * cos, m * self.sign * sin)
+        return self._rotate(x, _times(m, cos), _times(m * self.sign, sin))
 
     def inverse(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
         """Undo :meth:`apply`: ``R(-p) x / m``."""
@@ -351,10 +357,14 @@ class Rotary(Encoding, abstract=True):
         xp, device = namespace(x), device_of(x)
         kept = np.setdiff1d(np.arange(self.head_dim), np.concatenate(read))
         order = np.argsort(np.concatenate([*written, kept]))
-        first, second, passed, gather = (from_host(i, xp, device) for i in (*read, kept, order))
+        first, second = (from_host(i, xp, device) for i in read)
         wide = xp.astype(x, cos.dtype)
         x1, x2 = xp.take(wide, first, axis=-1), xp.take(wide, second, axis=-1)
         y1, y2 = turn(x1, x2, cos, sin)
-        # Channels outside all pairs are never cast, so they are copied bit for bit.
-        parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype), xp.take(x, passed, axis=-1)]
-        return xp.take(xp.concat(parts, axis=-1), gather, axis=-1)
+        parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype)]
+        if kept.size:  # channels outside all pairs are never cast, so they are copied bit for bit
+            parts.append(xp.take(x, from_host(kept, xp, device), axis=-1))
+        y = xp.concat(parts, axis=-1)
+        if np.array_equal(order, np.arange(self.head_dim)) and library(y) != "dask":
+            return y  # the gather below would also join the chunks of Dask
+        return xp.take(y, from_host(order, xp, device), axis=-1)

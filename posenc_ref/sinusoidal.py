@@ -186,5 +186,6 @@ class Sinusoidal(ComputedTable):
         if self.dim % 2 and self.odd == "zero-pad":
             parts.append(xp.zeros_like(cos[..., :1]))
         order = np.concatenate([sin_at, cos_at, np.arange(sin_at.size + cos_at.size, self.dim)])
-        rows = xp.concat(parts, axis=-1) * self.scale
+        rows = xp.concat(parts, axis=-1)
+        rows = rows if self.scale == 1.0 else rows * self.scale
         return xp.take(rows, from_host(np.argsort(order), xp, device), axis=-1)

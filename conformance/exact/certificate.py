@@ -18,6 +18,7 @@ from posenc_ref import LinearScaling, RoPE, Sinusoidal, T5Bias
 from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.angles import ERROR_BOUND, MAX_POSITION
 
+from . import kept
 from .digits import DIGITS, exact_bucket, mpmath, nearest_quarter_turns
 from .output import Output
 from .recipe import numbers
@@ -89,8 +90,8 @@ def certify_entry(entry: Entry, count: int = 8) -> Iterator[Row]:
     """Yield the rows of every example: at its golden vectors' inputs, and at far positions."""
     for name, e in entry.examples.items():
         label = f"{entry.name}: {name}"
-        near = [case.inputs for case in entry.group(name).cases]
-        yield from _rows(entry, e, label, "as in its vectors", near)
+        near = [(truth, recipe.inputs) for recipe, truth in kept.cases(entry, name)]
+        yield from _held(e, label, "as in its vectors", near)
         for bits in REACH:
             far = _far(e, bits, count)
             if far is not None:
@@ -139,6 +140,13 @@ def _rows(
     ``claim`` is the certified bound of the absolute error in float64, if any.
     """
     truths = [(entry.truth(e, call).output(), call) for call in calls]
+    yield from _held(e, label, where, truths, claim)
+
+
+def _held(
+    e: Any, label: str, where: str, truths: list[tuple[Output, Call]], claim: float | None = None
+) -> Iterator[Row]:
+    """Yield the rows of :func:`_rows` for calls with their expected values."""
     for dtype in dtypes():
         largest = np.finfo(np.float16 if dtype == "float16" else np.float64).max
         held = [(truth, call) for truth, call in truths if np.abs(truth.hi).max() <= largest]

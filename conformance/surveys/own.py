@@ -7,7 +7,6 @@ checks by default. ``--full`` judges everything on every library.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,8 +21,7 @@ from posenc_ref._namespace import device_of, dtype_name, has_float64, is_array, 
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import Backend
 from posenc_ref.backends import backend as backend_named
-from posenc_ref.conformance.exact.output import Output
-from posenc_ref.conformance.exact.recipe import Recipe
+from posenc_ref.conformance.exact import kept
 from posenc_ref.conformance.exact.reference import Entry, sides
 from posenc_ref.conformance.registry import entries
 
@@ -128,7 +126,7 @@ def judge_entry(
     worst, executed, wrong, vacuous = 0.0, 0, [], []
     for name, example in itertools.islice(entry.examples.items(), most):
         e = on_library(example, backend, dtype, device)
-        for recipe, truth in _cases(entry, name):
+        for recipe, truth in kept.cases(entry, name):
             result = call(e, recipe.inputs, backend, dtype, device)
             host, case = backend.asnumpy(result), f"{name}-{recipe.name}"
             if dtype_name(result) != dtype:
@@ -152,11 +150,6 @@ def judge_entry(
         budget=budget(dtype),
         executed=executed,
     )
-
-
-@functools.cache
-def _cases(entry: Entry, name: str) -> tuple[tuple[Recipe, Output], ...]:
-    return tuple(entry.cases(name))
 
 
 def on_library(e: Any, backend: Backend, dtype: str, device: str | None) -> Any:

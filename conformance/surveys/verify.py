@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from posenc_ref.conformance.adapters.library import (
     version,
 )
 from posenc_ref.conformance.check import check, check_reduced
+from posenc_ref.conformance.exact.kept import kept_in
 from posenc_ref.conformance.harness.report import Report
 
 from .own import LABELS, LEFT_OUT, ONCE, QUICK, judge_entry, labels, own_surfaces, scheduled, wide
@@ -89,14 +91,18 @@ def verify(
     """Judge every installed backend and library, in ``processes`` processes (0: in this one)."""
     begin = time.perf_counter()
     options = options or Options()
-    done = run(
-        _groups(options),
-        partial(judge_group, options=options),
-        failed_group,
-        processes=processes,
-        reuse=False,
-        progress=progress,
-    )
+    groups = _groups(options)
+    absent = [group for group in groups if _absent(group)]  # they need no process
+    done = [outcome for group in absent for outcome in judge_group(group, options)]
+    with tempfile.TemporaryDirectory(prefix="posenc-verify-") as folder:
+        done += run(
+            [group for group in groups if group not in absent],
+            partial(judge_group, options=options, folder=folder if processes else None),
+            failed_group,
+            processes=processes,
+            reuse=False,
+            progress=progress,
+        )
     order = _order()
     done.sort(key=lambda o: order.index(o.group))
     return Verification(done, time.perf_counter() - begin)
@@ -108,7 +114,11 @@ def _order() -> list[str]:
 
 def _groups(options: Options) -> list[str]:
     """Return the names of the groups, those that take longest first."""
-    slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1, GOLDEN: 2}
+    longest = (
+        "jax", CERTIFICATE, "array_api_strict", "torch", "numpy", "dask", "transformers",
+        "rotary-embedding-torch", "x-transformers",
+    )  # fmt: skip
+    slow = {name: n - len(longest) for n, name in enumerate(longest)} | {GOLDEN: 1}
     found = _backends()
 
     def wanted(name: str) -> bool:
@@ -124,8 +134,21 @@ def _groups(options: Options) -> list[str]:
     return sorted(filter(wanted, _order()), key=lambda name: slow.get(name, 0))
 
 
-def judge_group(group: str, options: Options) -> Iterator[Outcome]:
-    """Yield the outcome of each check of a group."""
+def _absent(group: str) -> bool:
+    """Return whether a group is a library of which nothing can be judged here."""
+    return group in LIBRARIES and (group in missing() or importlib.util.find_spec("torch") is None)
+
+
+def judge_group(group: str, options: Options, folder: str | None = None) -> Iterator[Outcome]:
+    """Yield the outcome of each check of a group.
+
+    Processes that share a ``folder`` compute each expected output in 50 digits once.
+    """
+    with kept_in(folder):
+        yield from _judge_group(group, options)
+
+
+def _judge_group(group: str, options: Options) -> Iterator[Outcome]:
     found = _backends().get(group)
     if found is not None:
         with scheduled(found):

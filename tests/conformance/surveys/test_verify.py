@@ -132,6 +132,16 @@ def test_missing_libraries_are_listed_with_what_to_install(monkeypatch):
     assert found.exit_code == 3  # nothing was judged
 
 
+def test_missing_libraries_need_no_process(monkeypatch):
+    pytest.importorskip("torch", reason="without it, functions of libraries are not judged")
+    monkeypatch.setattr(verify, "missing", lambda: {"transformers": "transformers>=5"})
+    started = []
+    monkeypatch.setattr(verify, "run", lambda groups, *more, **how: started.extend(groups) or [])
+    (outcome,) = judge("transformers llama*", processes=2).outcomes
+    assert (outcome.group, outcome.verdict) == ("transformers", "skipped")
+    assert "transformers" not in started
+
+
 def test_what_takes_long_is_left_out_unless_asked_for(monkeypatch):
     monkeypatch.setattr(verify, "backends", lambda: (backend("dask"),))
     pytest.importorskip("dask", reason="the slow backend")
