@@ -306,7 +306,7 @@ def _confirm(
         if accuracy.precision:
             card.facts["angles"] = accuracy.precision
         if accuracy.degrades_at is not None:
-            first = first_error(accuracy.degrades_at, accuracy.degrades_first)
+            first = first_error(accuracy.degrades_at, accuracy.degrades_first, report.dtype)
             card.facts["accuracy"] = first
         if accuracy.highest:  # slopes and frequencies have no position
             card.facts["judged"] = f"up to position {accuracy.highest}"
