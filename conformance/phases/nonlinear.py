@@ -91,7 +91,7 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    if (folded <= slack).all():
+    if wrong and (folded <= slack).all():
         report_quadrants(run, (cos - true_cos, sin - true_sin), slack, where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         text = "small angles are right, larger ones are not"

@@ -214,8 +214,8 @@ def _explains(
     """Return whether a wrong pi explains angles that have float32 roundings as well.
 
     The rest must be as small as the roundings of correct float32 functions: some of the product and
-    the reduction, and ``2 |ln w|`` of a frequency, whose exponent is rounded. These are few for fast
-    pairs, whose angles refute a pi that is not used.
+    the reduction, and ``2 |ln w|`` of a frequency, whose exponent is rounded. These are few for
+    fast pairs, whose angles refute a pi that is not used.
     """
     at = positions.astype(np.float64)
     angle = _product(at, w)
