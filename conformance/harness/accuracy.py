@@ -11,6 +11,8 @@ from posenc_ref._text import one_line
 NOTHING = "no case judged"
 #: The beginning of the place of the largest error where logits were compared instead of tensors.
 OF_LOGITS = "logits"
+#: The rounding of 1.0 in half precision.
+_HALF = {"bfloat16": "2**-8", "float16": "2**-11"}
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,14 @@ class Accuracy:
     errors : dict[int, float]
         The absolute error at the end of a context, by context length.
     degrades_at : int, optional
-        The first position with an error over 2**-9, if ``degrades_first``; else the first one is
-        this or a smaller one. None if no position that was tried has such an error.
+        The first position with an error over 2**-9 (plus the rounding of bfloat16 and float16
+        results), if ``degrades_first``; else the first one is this or a smaller one. None if no
+        position that was tried has such an error.
     highest : int
         The highest position judged.
     degrades_first : bool
-        Whether no smaller position has an error over 2**-9: every one was tried, or a model of
-        the angles predicts it and agrees with all calls. For None, whether no position has one.
+        Whether no smaller position has such an error: every one was tried, or a model of the
+        angles predicts it and agrees with all calls. For None, whether no position has one.
     """
 
     worst: float = 0.0
@@ -52,8 +55,8 @@ class Accuracy:
         for name in ("where", "precision"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
 
-    def lines(self) -> list[str]:
-        """Return the lines of a report."""
+    def lines(self, dtype: str = "") -> list[str]:
+        """Return the lines of a report about results of ``dtype``."""
         score = f"{self.worst:.3g} {'unit' if self.worst == 1 else 'units'}"
         lines = [f"accuracy  worst {score} (budget {self.budget:g}), {self.where}"]
         if math.isinf(self.worst):
@@ -68,16 +71,24 @@ class Accuracy:
             what = "of tensors, from the convention in the note" if tensors else "absolute"
             lines.append(f"errors    {what}, at the end of a context of {errors}")
             if self.degrades_at is not None and not tensors:
-                lines.append(f"          {first_error(self.degrades_at, self.degrades_first)}")
+                lines.append(
+                    f"          {first_error(self.degrades_at, self.degrades_first, dtype)}"
+                )
         short = "" if self.highest >= 1024 else "; a pass below 1024 says little about long context"
         if self.highest:
             lines.append(f"judged    up to position {self.highest}{short}")
         return lines
 
 
-def first_error(position: int, first: bool) -> str:
-    """Return where an error exceeds 2**-9 first, or by where it has exceeded it."""
-    return f"first error over 2**-9 {'' if first else 'no later than '}at position {position}"
+def first_error(position: int, first: bool, dtype: str = "") -> str:
+    """Return where an error exceeds 2**-9 first, or by where it has exceeded it.
+
+    Results of a half-precision ``dtype`` have a rounding error everywhere, which is added to 2**-9.
+    """
+    over = "2**-9"
+    if dtype in _HALF:
+        over += f" + {_HALF[dtype]} (the rounding of {dtype})"
+    return f"first error over {over} {'' if first else 'no later than '}at position {position}"
 
 
 def short_length(position: int) -> str:

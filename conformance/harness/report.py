@@ -243,7 +243,7 @@ class Report:
             lines.append(f"error     {self.error}")
         lines += [str(f) for f in self.findings]
         if self.accuracy is not None:
-            lines += self.accuracy.lines()
+            lines += self.accuracy.lines(self.dtype)
         lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
         if self.printed:
             lines.append(f"printed   {self.printed}")

@@ -20,6 +20,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.exponents import is_rounded
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card
@@ -303,10 +304,14 @@ def _confirm(
     accuracy = report.accuracy
     if accuracy is not None and card.surface != "rows":
         card.residual = accuracy.worst
-        if accuracy.precision:
+        # The last digits of a fitted base are not those of the function.
+        e = card.encoding
+        fitted = isinstance(e, RoPE) and e.scaling is None
+        fitted = fitted and is_rounded(e.base, (e.rotary_dim or e.head_dim) / 2)
+        if accuracy.precision and not fitted:
             card.facts["angles"] = accuracy.precision
-        if accuracy.degrades_at is not None:
-            first = first_error(accuracy.degrades_at, accuracy.degrades_first)
+        if accuracy.degrades_at is not None and not fitted:
+            first = first_error(accuracy.degrades_at, accuracy.degrades_first, report.dtype)
             card.facts["accuracy"] = first
         if accuracy.highest:  # slopes and frequencies have no position
             card.facts["judged"] = f"up to position {accuracy.highest}"

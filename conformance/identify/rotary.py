@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import posenc_ref as pr
@@ -11,6 +13,7 @@ from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.exponents import other_exponents
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, measure, unaliased
 from posenc_ref.conformance.rotary.judge_inputs import required_inputs
@@ -199,7 +202,13 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
     except ValueError as error:
         card.unknown.append(f"no encoding has the measured frequencies: {error}")
         return None
-    same = list(identify_names.same_as(encoding, m))
+    same: list[Any] = list(identify_names.same_as(encoding, m))
+    if scaling is None:
+        n = m.w.size
+        same += [
+            f"the same frequencies as base={known:g} with the exponents k/{whole:g} of pair k"
+            for known, whole in other_exponents(base, n)
+        ]
     card.aliases += tuple(other for other in same if not isinstance(other, str))
     card.relations += tuple(text for text in same if isinstance(text, str))
     return encoding

@@ -78,7 +78,7 @@ def _report(
     visible = off * angle > ROUNDOFF[run.coarse] + roundoff * angle
     shows = f"angles are off by up to {off * angle:.2g} rad at position {highest}"
     if first.position is not None:
-        shows += f"; {first_error(first.position, first.first)}"
+        shows += f"; {first_error(first.position, first.first, run.dtype)}"
     if not visible:
         than = "float64" if off <= ROUNDOFF["float32"] else "float32"
         message += f": within the tolerance, but less accurate than {than} angles"

@@ -15,6 +15,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
+from .exponents import other_exponents
 from .frequencies import (
     PUBLISHED_BASES,
     SAME,
@@ -297,6 +298,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     if through < 0:
         base = float(np.exp(-through * d.n))
         yield from _denominator(d, base)
+        yield from _base_and_denominator(d, base)
         yield from (base_mistake(d, short) for short in shorter(base, 7))
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
@@ -345,6 +347,20 @@ def _denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
         remedy=f"Divide the index k of the pair by {d.n:g}, not by {whole:g}; or, if the exponents "
         f"are right, pass the base {d.base:.7g}.",
     )
+
+
+def _base_and_denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
+    """Yield a base that nobody chooses, with the published one that has other exponents."""
+    for known, whole in other_exponents(base, d.n):
+        if known != d.base:
+            yield FrequencyMistake(
+                "base",
+                f"the base is {base:.6g}, declared {d.base:.7g}; or it is {known:.7g}, and the "
+                f"exponent of pair k is k/{whole:g}, not k/{d.n:g}: the same frequencies",
+                d.values(base=known, n=whole),
+                {"declared": d.base, "measured": base},
+                ("denominator",),
+            )
 
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:

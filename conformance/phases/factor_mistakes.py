@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
@@ -47,6 +49,54 @@ def named(
         kinds = ("short", "long") if long else ("long", "short")
         said[said.index(_EXCHANGED)] = "the factor of {} contexts is used in {} ones".format(*kinds)
     return "; or ".join(said[:2])
+
+
+def on_one(
+    seen: tuple[np.ndarray, np.ndarray],
+    exact: tuple[np.ndarray, np.ndarray],
+    slack: np.ndarray,
+    m: float,
+) -> tuple[str, float, float] | None:
+    """Return that cos and sin have different factors, in words, and the factors of both.
+
+    None if the values are not those of the declared angles, times one number for all cosines and
+    another one for all sines.
+
+    Parameters
+    ----------
+    seen : tuple
+        Cos and sin of the function.
+    exact : tuple
+        Cos and sin of the declared angles, of amplitude 1.
+    slack : array
+        The allowed error of values of amplitude 1.
+    m : float
+        The declared factor of both.
+    """
+    found = []
+    for values, one in zip(seen, exact, strict=True):
+        size = float(np.sum(one * one))
+        factor = float(np.sum(values * one)) / size if size else 0.0
+        if not factor > FACTOR_SLACK:
+            return None
+        if not (np.abs(values - factor * one) <= slack * max(factor, 1.0)).all():
+            return None
+        found.append(factor)
+    right = [abs(factor - m) <= FACTOR_SLACK * abs(m) for factor in found]
+    plain = [abs(factor - 1) <= FACTOR_SLACK for factor in found]
+    a, b = found
+    if abs(a - b) <= FACTOR_SLACK * abs(m):
+        return None
+    if m != 1.0 and any(right) and any(plain):
+        name = "cos" if right[0] else "sin"
+        return f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin", a, b
+    if any(right):
+        name, other = ("sin", "cos") if right[0] else ("cos", "sin")
+        factor = b if right[0] else a
+        if m == 1.0:
+            return f"only {name} is multiplied by {factor:.6g}; the declared factor is 1", a, b
+        return f"{name} is multiplied by {factor:.6g}, declared {m:.6g}; {other} is right", a, b
+    return f"cos is multiplied by {a:.6g}, sin by {b:.6g}, declared {m:.6g} for both", a, b
 
 
 def remedy(encoding: Rotary, length: int | None = None) -> str:

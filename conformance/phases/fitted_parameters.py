@@ -116,6 +116,20 @@ def diagnose_amplitude(run: Run, tables: Tables, phases: Phases, declared: Decla
         report_amplitude(run, declared, factor, where)
 
 
+def _power_of_width(run: Run, factor: float) -> str:
+    """Return the power of the head's or table's width that a factor is, as code, or nothing."""
+    width = getattr(run.encoding, "head_dim", None) or getattr(run.encoding, "dim", None)
+    if not isinstance(width, int) or width < 2:
+        return ""
+    powers = (
+        (-0.5, "1/sqrt({})"), (0.5, "sqrt({})"), (-0.25, "1/sqrt(sqrt({}))"), (-1.0, "1/{}"),
+    )  # fmt: skip
+    for power, words in powers:
+        if abs(factor / width**power - 1) <= FACTOR_SLACK:
+            return words.format(width)
+    return ""
+
+
 def report_amplitude(run: Run, declared: Declaration, factor: float, where: str) -> None:
     """Report the measured factor on cos and sin, and what is known to give it."""
     m = declared.amplitude
@@ -124,6 +138,9 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
         if abs(factor - value) <= FACTOR_SLACK * abs(value):
             text += f": {what}"
             break
+    else:
+        if m == 1.0 and (power := _power_of_width(run, factor)):
+            text = f"cos and sin are multiplied by {factor:.6g} = {power}, declared 1"
     remedy = declared.factor_remedy
     if declared.amplitude_code != "attention-factor":
         rotary = isinstance(run.encoding, Rotary)

@@ -19,6 +19,7 @@ from .angle_step import (
     value_step,
 )
 from .declaration import Declaration, unit_size
+from .factor_mistakes import on_one
 from .frequencies import SIGMAS, shorter
 from .measure import Phases, Tables
 from .position_map import REDUCTION, report_quadrants
@@ -58,12 +59,9 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
         f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
     )
-    for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
-        one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
-        if m != 1.0 and (one <= slack).all():
-            text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
-            run.add("attention-factor", text, where, remedy=declared.factor_remedy)
-            return
+    if one := on_one((cos * m, sin * m), (true_cos, true_sin), slack, m):
+        run.add(declared.amplitude_code, one[0], where, remedy=declared.factor_remedy)
+        return
     seen, exact = np.stack([cos, sin]) * m, np.stack([true_cos, true_sin]) * m
     for i, name in enumerate(("cos", "sin")):  # only one of them may have been stored as such
         if (np.abs(seen - exact)[1 - i] > slack * m).any():
@@ -93,7 +91,7 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    if (folded <= slack).all():
+    if wrong and (folded <= slack).all():
         report_quadrants(run, (cos - true_cos, sin - true_sin), slack, where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         text = "small angles are right, larger ones are not"

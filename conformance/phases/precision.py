@@ -20,6 +20,16 @@ from .frequencies import half_precision
 _HALF = ("bfloat16", "float16")
 #: Below this relative error, a wrong pi looks like other float32 roundings.
 _NEAR = 8 * ROUNDOFF["float32"]
+#: Below this relative error, a wrong pi is not recognised in angles that have float32 roundings.
+_COARSE = 1.5 * ROUNDOFF["float32"]
+#: The roundings of cos and sin that are allowed in addition to those of angles.
+_CLOSE = 16
+#: The relative error of such a pi: the roundings of an angle whose frequency is exact.
+_ROUNDINGS = 3 * ROUNDOFF["float32"]
+#: A wrong pi explains the errors of such angles if it leaves less than this part of them.
+_LEFT = 0.25
+#: Values of pi that are fractions.
+_FRACTIONS = {22 / 7: "22/7", 355 / 113: "355/113"}
 #: Values of pi that occur in code: pi rounded or truncated to some digits, and in float32.
 _WRITTEN = {float(np.float32(np.pi))} | {
     round(float(cut(np.pi * 10.0**n)) / 10.0**n, n) for n in range(2, 10) for cut in (round, int)
@@ -152,8 +162,9 @@ def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> 
         angle = _product(p, w)
         return np.asarray(angle - 2 * pi * turns(angle / (2 * pi)))
 
-    name = f"angles reduced with pi = {pi:.12g}"
-    remedy = f"Reduce angles with pi in full precision (math.pi, in float64), not {pi:.12g}."
+    written = _FRACTIONS.get(pi, f"{pi:.12g}")
+    name = f"angles reduced with pi = {written}"
+    remedy = f"Reduce angles with pi in full precision (math.pi, in float64), not {written}."
     slip = abs(pi - np.pi) / np.pi
     return Model("range-reduction", name, angles, exact=True, slip=slip, remedy=remedy)
 
@@ -163,16 +174,19 @@ def _short_pi(
 ) -> Model | None:
     """Return the model that reduces angles with a wrong pi and matches the values, or None.
 
-    Values of pi with few digits are tried first.
+    Fractions and values of pi with few digits are tried first.
 
     If the wrong pi is so close to pi that float32 rounds both alike, only values that occur in
     code are accepted, because a position scale rounded to float32 gives the same errors.
     """
+    tried: list[tuple[float, Model]] = []
     for turns in (np.trunc, np.rint):
         fitted = _fitted_pi(positions, actual, w, turns)
         short = (round(fitted, digits) for digits in range(2, 10))
-        for pi in (*short, float(np.float32(np.pi)), fitted):
+        for pi in (*_FRACTIONS, *short, float(np.float32(np.pi)), fitted):
             model = reduced(pi, turns)
+            if model.slip > _COARSE and (pi in _WRITTEN or model.slip > _NEAR):
+                tried.append((pi, model))
             most = BUDGET[dtype]
             if model.slip <= _NEAR:
                 coarse = ROUNDOFF[dtype] > ROUNDOFF["float32"]
@@ -183,7 +197,38 @@ def _short_pi(
             predicted = model.cos_sin(positions, w)
             if _misfit(positions, actual, predicted, w, dtype, model) <= most:
                 return model
+    for found, model in tried:
+        if _explains(model, positions, actual, w, dtype):
+            # Roundings hide the last digits of a fitted pi.
+            return next(m for pi, m in tried if abs(pi / found - 1) <= _ROUNDINGS)
     return None
+
+
+def _explains(
+    model: Model,
+    positions: np.ndarray,
+    actual: tuple[np.ndarray, np.ndarray],
+    w: np.ndarray,
+    dtype: str,
+) -> bool:
+    """Return whether a wrong pi explains angles that have float32 roundings as well.
+
+    The rest must be as small as the roundings of correct float32 functions: some of the product and
+    the reduction, and ``2 |ln w|`` of a frequency, whose exponent is rounded. These are few for
+    fast pairs, whose angles refute a pi that is not used.
+    """
+    at = positions.astype(np.float64)
+    angle = _product(at, w)
+    values = max(_CLOSE * ROUNDOFF["float32"], 4 * ROUNDOFF[dtype])
+    with np.errstate(divide="ignore"):
+        relative = _ROUNDINGS + 2 * ROUNDOFF["float32"] * np.abs(np.log(np.abs(w)))
+    noise = values + np.abs(angle) * np.where(w == 0, 0, relative)
+    seen = np.arctan2(actual[1], actual[0])
+    off, left = (
+        np.abs(np.remainder(seen - a + np.pi, 2 * np.pi) - np.pi) / noise
+        for a in (angle, model.angles(at, w))
+    )
+    return bool(left.max() <= 1 and np.linalg.norm(left) <= _LEFT * np.linalg.norm(off))
 
 
 def _fitted_pi(

@@ -33,6 +33,17 @@ def orthogonality(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
     return gram, Truth(value, 2 * size, np.zeros_like(size))
 
 
+def with_zeros(blocks: np.ndarray, amplitude: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the blocks, with 0 for entries that may stand for the sine of the angle 0.
+
+    As in :class:`Truth`, these are at most ``2**-53`` of the amplitude, if outputs are not float64.
+    """
+    if dtype == "float64":
+        return blocks
+    least = ROUNDOFF["float64"] * np.abs(amplitude)[:, None, None]
+    return np.where(np.abs(blocks) <= least, 0.0, blocks)
+
+
 def determinant(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
     """Return both sides of ``det R = + m^2`` for each pair: a rotation, not a reflection."""
     a, b, c, d = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
@@ -80,7 +91,8 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
         run.failed("properties", "channels in pairs", np.inf, measured.describe())
     if not measured.pairs:
         return
-    blocks, m = measured.blocks, measured.amplitude
+    m = measured.amplitude
+    blocks = with_zeros(measured.blocks, m, run.coarse)
     _case(run, "orthogonality", lambda t: orthogonality(blocks * t, m))
     _case(run, "determinant", lambda t: determinant(blocks * t, m))
 

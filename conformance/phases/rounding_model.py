@@ -137,7 +137,7 @@ def fit(
     if known is not None and known.slip:
         fits = _misfit(known.angles(at, frequencies), actual).max() <= slack
         return model(known.angles, frequencies, frequencies, known.slip) if fits else None
-    fitted = _fitted(at, actual, frequencies)
+    fitted = fitted_frequencies(at, actual, frequencies)
     if not (np.abs(fitted / frequencies - 1) < 0.5).all():
         return None
     if _misfit(_product(at, fitted), actual).max() <= slack:
@@ -199,7 +199,7 @@ def _misfit(angles: np.ndarray, actual: np.ndarray) -> np.ndarray:
     return np.asarray(np.abs(wrap(angles - actual)))
 
 
-def _fitted(positions: np.ndarray, actual: np.ndarray, w: np.ndarray) -> np.ndarray:
+def fitted_frequencies(positions: np.ndarray, actual: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Return the frequencies that give the angles, but for the roundings of single angles.
 
     Each position refines the frequencies enough to know the whole turns at the next one.

@@ -20,6 +20,7 @@ from posenc_ref.conformance.harness.probes import (
 )
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
@@ -59,6 +60,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
     if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
         return
+    if _zeros(run, encoding, measured):
+        return
     if _rows_differ(run, encoding) or diagnose_narrow.diagnose(run, encoding):
         return
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
@@ -82,6 +85,34 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         _rows(run)
     if not run.report.findings and not run.settings.reduced:
         turned.judged_again(run, encoding)
+
+
+def _zeros(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report tokens at position 0 that are returned as zeros; return whether there are any.
+
+    Every other token must be right.
+    """
+    first = measured.positions == 0
+    if not first.any() or measured.matrices[first].any() or encoding.num_axes > 1:
+        return False
+    for n, at in enumerate((np.arange(5), np.array([7, 0, 3, 0, 0, 12]))):
+        x = run.random((2, 3, at.size, encoding.head_dim), 95 + n)
+        try:
+            y, right = run.driver.apply(x, at), apply_truth(encoding, x, at)
+        except (Malformed, Refused):
+            return False
+        masked = at == 0
+        others = run.scores(y, right)[:, :, ~masked]
+        if y[:, :, masked].any() or not (others <= run.budget).all():
+            return False
+    run.add(
+        "not-a-rotation",
+        "every token at position 0 is returned as zeros; the others are right",
+        "2 calls with 4 tokens at position 0 and 7 at others",
+        remedy="Return the tokens at position 0 as they are: their angles are 0. Position 0 is the "
+        "first token's, and does not mark padding.",
+    )
+    return True
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.angle_step import other_pairs
-from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
+from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.phases.rounding_model import fitted_frequencies
 
 from .wrong_rotations import pairs_of
 
@@ -192,26 +194,43 @@ def _other_pairs(run: Run, measured: Measured) -> bool:
 
 
 def _factor_on_one(run: Run, measured: Measured) -> bool:
-    """Report an attention factor on cos or sin alone; return whether it was found."""
+    """Report different factors on cos and sin; return whether they were found."""
     encoding = run.encoding
     m = encoding.attention_factor()
-    if m == 1.0 or encoding.num_axes > 1:
+    if encoding.num_axes > 1:
         return False
     cos, sin = (live(encoding, (t.T,))[0].T / m for t in encoding.cos_sin(measured.positions[1:]))
     got = measured.blocks[1:, :, 0, 0], encoding.sign * measured.blocks[1:, :, 1, 0]
     if got[0].shape != cos.shape:
         return False
     slack = 2 * run.budget * ROUNDOFF[run.coarse] * (1 + measured.positions[1:, None])
-    for name, a, b in (("cos", m, 1.0), ("sin", 1.0, m)):
-        if (np.abs(got[0] - a * cos) <= slack).all() and (np.abs(got[1] - b * sin) <= slack).all():
-            run.add(
-                "attention-factor",
-                f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin",
-                f"the 2 x 2 blocks of all pairs at positions {measured.positions[1:].tolist()}",
-                remedy=factor_mistakes.remedy(encoding),
-            )
-            return True
-    return False
+    found = factor_mistakes.on_one(got, (cos, sin), slack, m)
+    if found is None:
+        return False
+    text, a, b = found
+    run.add(
+        declare(encoding).amplitude_code,
+        text,
+        f"the 2 x 2 blocks of all pairs at positions {measured.positions[1:].tolist()}",
+        remedy=factor_mistakes.remedy(encoding),
+    )
+    _without(run, measured, a, b)
+    return True
+
+
+def _without(run: Run, measured: Measured, a: float, b: float) -> None:
+    """Report the frequencies of cos and sin without their factors a and b."""
+    phases = measured.phases
+    if phases is None:
+        return
+    at = measured.positions[1:].astype(np.float64)
+    angles = np.arctan2(measured.blocks[1:, :, 1, 0] / b, measured.blocks[1:, :, 0, 0] / a)
+    declared = run.encoding.sign * nonzero_frequencies(run.encoding)
+    order = np.argsort(at)
+    w = fitted_frequencies(at[order], angles[order], declared)
+    sigma = np.full(w.shape, ROUNDOFF[run.coarse] / at.max())
+    phases = replace(phases, frequencies=w, sigma=sigma)
+    run.report.measured = replace(measured, phases=phases, whole=None).describe()
 
 
 def wrong_blocks(run: Run, encoding: Rotary, measured: Measured) -> bool:

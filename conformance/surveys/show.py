@@ -196,7 +196,7 @@ def _skipped(outcomes: Sequence[Outcome]) -> list[str]:
 def _sentence(o: Outcome) -> str:
     late = ""
     if o.verdict == "deviates" and o.degrades_at is not None:
-        late = f"; {first_error(o.degrades_at, o.degrades_first)}"
+        late = f"; {first_error(o.degrades_at, o.degrades_first, o.dtype)}"
     return f"{o.name}: {o.found}{late}"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref.accuracy import ROUNDOFF, TINY
+from posenc_ref.conformance.phases.exponents import other_exponents
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 
 from .blend import blends
@@ -52,6 +53,8 @@ def _plain(m: Measurement) -> Iterator[Fit]:
         stretched = known * factor ** (m.rotary_dim / (m.rotary_dim - 2))
         if abs(np.log(stretched / fitted)) < 1 / 64:
             yield Fit(known, pr.NTKScaling(factor))
+    n = m.w.size
+    yield from (Fit(known ** (n / whole)) for known, whole in other_exponents(fitted, n))
     yield from map(Fit, (*chosen(m, fitted), float(round(fitted)), fitted))
 
 

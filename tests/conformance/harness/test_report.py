@@ -134,6 +134,23 @@ def test_every_code_is_explained():
         assert len(code.meaning) <= 100, "one sentence"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "over"),
+    [
+        ("float32", "2**-9"),
+        ("bfloat16", "2**-9 + 2**-8 (the rounding of bfloat16)"),
+        ("float16", "2**-9 + 2**-11 (the rounding of float16)"),
+    ],
+)
+def test_the_first_error_of_half_precision_results_is_beyond_their_rounding(dtype, over):
+    """Rounding alone exceeds 2**-9 at position 365; brute force finds 113387 for the sum."""
+    a = Accuracy(
+        2.67, 8.0, "case 'x'", degrades_at=113387, degrades_first=True, errors={4096: 2e-3}
+    )
+    lines = str(replace(report(accuracy=a), dtype=dtype)).splitlines()
+    assert f"          first error over {over} at position 113387" in lines
+
+
 def test_accuracy_in_words():
     a = Accuracy(3.14159, 128.0, "case 'x'", "float32 angles", {4096: 2e-4, 2**20: 0.5}, 777, 2048)
     lines = str(report(accuracy=a)).splitlines()
