@@ -84,7 +84,8 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("axis-order", "has height and width exchanged", largest[::-1]),
         right="Divide the offsets by the size of the pretrained window (of the window "
         "if none is declared) minus 1.")  # fmt: skip
-    x = np.stack([dy, dx], axis=-1) / largest
+    x = s.real("the normalised offset d / (n - 1)", np.stack([dy, dx], axis=-1) / largest)
+    x = s.real("8 d / (n - 1), the argument of the logarithm,", 8 * x) / 8
     size = 8 * np.abs(x)
     size = s.pick(
         "the factor 8",
@@ -110,6 +111,7 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, "are natural logarithms, not divided by log2(8) = 3", np.sign(x) * np.log1p(size)),
         right="Pass sign(x) log2(1 + 8 |x|) / 3 to the network, for (dy, dx).")  # fmt: skip
     weights, biases = (e.hidden, e.output), (e.hidden_bias, None)
+    both = s.real("sign(x) log2(1 + 8 |x|) / 3, the network's input,", both)
     y = network(s, both, weights, biases, (), (), "relu")
     sixteen = s.factor("the factor 16", 16.0, "bias-scale", "bias-sign")
     return np.asarray(
