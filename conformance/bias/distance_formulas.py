@@ -164,7 +164,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
          0 * q + max(q.max(initial=0), k.max(initial=0))),
         ("position-scale", "is the length of the call, not the query's position",
          0 * q + max(q.max(initial=0), k.max(initial=0)) + 1),
-        ("position-scale", "is that of query 0, not of the query", 0 * q),
+        *([("position-scale", "is that of query 0, not of the query", 0 * q)]
+          if np.any(np.asarray(e.length) <= 0) else []),
         ("position-scale", "is the query's position plus 1", q + 1),
         ("position-scale", "is the offset of the key, not the query's position", distance),
         right="Use the query's own position in the denominator.")  # fmt: skip

@@ -223,7 +223,20 @@ def beit(e: BEiTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     )
     row = np.where(k == 0, to_cls, row)
     row = np.where(q == 0, np.where(k == 0, corner, to_patch), row)
-    return looked_up(s, e.table, row)
+    value = looked_up(s, e.table, row)
+    return np.asarray(s.pick(
+        "the bias of [CLS]",
+        value,
+        *(("score-term", f"is 0 {words}", np.where(of, 0.0, value)) for words, of in (
+            ("in both directions: its rows of the table are not used", (q == 0) | (k == 0)),
+            ("to itself and to patches", q == 0),
+            ("to itself and of patches to it", k == 0),
+            ("to patches", (q == 0) & (k > 0)), ("of patches to it", (k == 0) & (q > 0)),
+            ("to itself", (q == 0) & (k == 0)),
+        )),
+        right=f"Add rows {n - 3}, {n - 2} and {n - 1} of the table where the query or the key is "
+        "[CLS].",
+    ))  # fmt: skip
 
 
 def levit(e: LeViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:

@@ -344,7 +344,8 @@ def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
         if same and kind != "number" and np.shape(a) == np.shape(b) != ():
             for lost, used in ((one, two), (two, one)):
                 text = f"{lost} is replaced by {used}, which {_REPLACED}"
-                yield "wrong-row", text, f"Use {lost} where it is declared, not {used}.", (lost, used, _REPLACED)
+                right = f"Use {lost} where it is declared, not {used}."
+                yield "wrong-row", text, right, (lost, used, _REPLACED)
 
 
 def _unlikely(item: tuple[Change, str]) -> int:

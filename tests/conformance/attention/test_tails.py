@@ -47,6 +47,10 @@ def attention(e=ROPE, kind="", n=4):
     return fn
 
 
+def near(value, truth):
+    assert np.abs(value - truth).max() <= 1e-6 * np.abs(truth).max()
+
+
 def arguments(channels=8):
     rng = np.random.default_rng(0)
     q, k, v = (
@@ -67,7 +71,7 @@ def test_a_tail_is_predicted_and_tried(kind, words):
     given = arguments()
     (change,) = (change for _, text, change, _ in tails(OF) if words in text)
     predicted = change(attended(OF, *given)).truth().value
-    assert np.abs(predicted - attention(kind=kind)(*given)).max() < 1e-6
+    near(predicted, attention(kind=kind)(*given))
     assert any(words in one.message for one in rarer_mistakes(OF))
 
 
@@ -79,7 +83,7 @@ def test_turned_values_are_predicted_with_the_attention_factor(e, channels):
     words = "values are rotated to the positions of their keys, as the keys are, in the first 8"
     (change,) = (change for _, text, change, _ in rows if text.startswith(words))
     predicted = change(attended(of, *given)).truth().value
-    assert np.abs(predicted - attention(e, "turned")(*given)).max() < 1e-6
+    near(predicted, attention(e, "turned")(*given))
 
 
 def test_values_that_are_declared_to_turn_have_no_such_mistake():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import Kerple, LogCPB, T5Bias
+from posenc_ref import FIRE, BEiTBias, Kerple, LogCPB, T5Bias
 from posenc_ref.conformance import check
 from posenc_ref.conformance.bias.distance_formulas import t5_bucket
 from posenc_ref.conformance.bias.formulas import changed, step_changes
@@ -109,4 +109,24 @@ def test_each_rounded_step_is_a_change_of_the_formula():
     name = "8 d / (n - 1), the argument of the logarithm,"
     at = np.arange(12)
     got = changed(WINDOW, (name, "is rounded down to integers (floor)"))(at, at).value
-    assert np.abs(got - log_cpb(inside=np.floor)(12, 12)).max() < 1e-5
+    expected = log_cpb(inside=np.floor)(12, 12)
+    assert np.abs(got - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_biases_of_the_class_token_that_are_zero_are_named():
+    e = BEiTBias(numbers(8, 18, 2), window=(2, 3))
+
+    def fn(q_len, k_len):
+        bias = np.array(e.bias(range(7), range(7)), np.float32)
+        bias[:, 0] = bias[:, :, 0] = 0
+        return bias
+
+    (finding,) = check(fn, e, "bias").findings
+    assert finding.message.startswith("the bias of [CLS] is 0 in both directions")
+
+
+def test_the_threshold_of_fire_is_not_called_the_position_of_query_0():
+    e = FIRE(numbers(4, 3, 1), numbers(5, 3), numbers(6, 2, 3), length=8.0)
+    messages = [message for _, message, _, _ in step_changes(e)]
+    assert "the position in the denominator is the threshold for every query" in messages
+    assert not any("that of query 0" in message for message in messages)
