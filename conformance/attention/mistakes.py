@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from math import log, sqrt
 from typing import Any
 
@@ -23,6 +24,8 @@ from posenc_ref.conformance.score.mistakes import logit_mistakes
 from posenc_ref.conformance.score.query_scales import query_scale_changes
 
 from .calls import calls
+from .tails import finite_masks, tails
+from .turned_values import turned_values
 from .weights import GROUPED, TILES, Change, likely_weights, rarer_weights
 
 VALUES, OUTPUT, HEADS, SINKS = "value-rotation", "output-rotation", "key-heads", "sinks"
@@ -39,12 +42,13 @@ def attention_mistakes(declared: Any) -> Iterator[Mistake]:
     if of.query_scale is not None and not isinstance(of.encoding, Score):
         for one in mistakes_of(of.encoding, query_scale_changes(of.query_scale)):
             yield _by(declared, one.code, one.message, _with_logits(one.predict), one.remedy)
+    yield from finite_masks(declared)
 
 
 def rarer_mistakes(declared: Any) -> Iterator[Mistake]:
     """Yield the mistakes of an attention that are tried after all others."""
     of = attention_of(declared)
-    for row in rarer_weights(of):
+    for row in chain(turned_values(of), rarer_weights(of), tails(of)):
         yield _by(declared, *row)
     if of.encoding is None or of.values != "plain":
         return

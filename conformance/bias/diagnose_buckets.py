@@ -301,8 +301,8 @@ def _first(encoding: T5Bias, profile: dict[int, int]) -> tuple[int, ...]:
 
 
 def _list(first: tuple[int, ...]) -> str:
-    shown = [n for k, n in enumerate(first) if n != k + 1]
-    same = len(first) - len(shown)
+    same = next((k for k, n in enumerate(first) if n != k + 1), len(first))
+    shown = first[same:]
     head = f"1..{same}, " if same else ""
     return head + ", ".join(map(str, shown[:24])) + (", ..." if len(shown) > 24 else "")
 

@@ -55,7 +55,7 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     )
     r1, r2 = of_heads(s.factor("r1", r1, sign="bias-sign")), of_heads(s.factor("r2", r2))
     if e.form == "power":
-        power = distance**r2
+        power = s.real("the power distance ** r2", distance**r2)
         return np.asarray(
             s.pick(
                 "the bias",
@@ -117,7 +117,7 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     index = np.arange(first, first + count)
     waves = base ** -(2 * index / s.factor("the divisor of the exponent", e.dim, "denominator"))
     r = offset(s, q, k)
-    angle = r[..., None] * waves
+    angle = s.real("the angle", r[..., None] * waves)
     total = s.pick(
         "the sum of cosines",
         np.cos(angle).sum(axis=-1),
@@ -164,7 +164,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
          0 * q + max(q.max(initial=0), k.max(initial=0))),
         ("position-scale", "is the length of the call, not the query's position",
          0 * q + max(q.max(initial=0), k.max(initial=0)) + 1),
-        ("position-scale", "is that of query 0, not of the query", 0 * q),
+        *([("position-scale", "is that of query 0, not of the query", 0 * q)]
+          if np.any(np.asarray(e.length) <= 0) else []),
         ("position-scale", "is the query's position plus 1", q + 1),
         ("position-scale", "is the offset of the key, not the query's position", distance),
         right="Use the query's own position in the denominator.")  # fmt: skip
@@ -212,6 +213,7 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
          distance / np.maximum(place, 1e-9)),
          right="Divide psi of the distance by psi of the position: log(c d + 1) / "
          "(log(c n + 1) + eps).")  # fmt: skip
+    x = s.real("the quotient of logarithms", x)
     weights, biases = (e.hidden, e.output), (e.hidden_bias, e.output_bias)
     return network(s, x[..., None], weights, biases, (), (), "relu")
 
@@ -324,8 +326,23 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
         f"{exact}), with {exact} exact buckets.")  # fmt: skip
     steps = s.number("the number of logarithmic buckets", size - exact, "bucket-spacing")
     inside = s.number("the distance in the logarithm", distance, "bucket-spacing")
+    ratio = s.real("the quotient distance / max_exact", np.maximum(inside, 1) / exact)
     with np.errstate(all="ignore"):
-        logged = np.log(np.maximum(inside, 1) / exact) / np.log(max(top, 1 + 1e-9)) * steps
+        logged = s.pick(
+            "the argument of the logarithm",
+            np.log(ratio),
+            ("bucket-spacing", "is the distance, not distance / max_exact", np.log(ratio * exact)),
+            right=f"Take the logarithm of distance / {exact}.",
+        )
+        logged = s.real("log(distance / max_exact)", logged)
+        share = s.pick(
+            "the share of the logarithmic buckets",
+            logged / np.log(max(top, 1 + 1e-9)),
+            ("bucket-spacing", "is log(distance) / log(max_distance), without the division of both "
+             f"by max_exact = {exact}", np.log(ratio * exact) / np.log(e.max_distance)),
+            right=f"Use log(distance / {exact}) / log({e.max_distance} / {exact}).",
+        )  # fmt: skip
+        logged = share * steps
     free = exact + s.rounded("the logarithmic bucket", logged, "floor")
     far = s.clip("the bucket of far keys", free, exact, size - 1)
     if both:

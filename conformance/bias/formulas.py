@@ -91,7 +91,7 @@ def changed(
 def _steps(declared: Bias, q: np.ndarray, k: np.ndarray) -> Callable[[Steps], np.ndarray]:
     formula = formula_of(declared)
     assert formula is not None
-    return lambda steps: formula(declared, q[:, None], k[None, :], steps)
+    return lambda s: s.real("the bias", formula(declared, q[:, None], k[None, :], s))
 
 
 _FORMS: tuple[tuple[type[Bias], Formula], ...] = (

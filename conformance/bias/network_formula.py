@@ -82,7 +82,7 @@ def network(
          np.maximum(x, 0) if activation == "relu" else x / (1 + np.exp(-x))),
         right="Apply no activation after the last layer.",
     )  # fmt: skip
-    return np.moveaxis(x, -1, 0)
+    return np.moveaxis(s.real("the network's output", x), -1, 0)
 
 
 def _layer_norm(s: Steps, x: np.ndarray, gain: Any, shift: Any, size: int) -> np.ndarray:

@@ -84,7 +84,8 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         ("axis-order", "has height and width exchanged", largest[::-1]),
         right="Divide the offsets by the size of the pretrained window (of the window "
         "if none is declared) minus 1.")  # fmt: skip
-    x = np.stack([dy, dx], axis=-1) / largest
+    x = s.real("the normalised offset d / (n - 1)", np.stack([dy, dx], axis=-1) / largest)
+    x = s.real("8 d / (n - 1), the argument of the logarithm,", 8 * x) / 8
     size = 8 * np.abs(x)
     size = s.pick(
         "the factor 8",
@@ -110,6 +111,7 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         (code, "are natural logarithms, not divided by log2(8) = 3", np.sign(x) * np.log1p(size)),
         right="Pass sign(x) log2(1 + 8 |x|) / 3 to the network, for (dy, dx).")  # fmt: skip
     weights, biases = (e.hidden, e.output), (e.hidden_bias, None)
+    both = s.real("sign(x) log2(1 + 8 |x|) / 3, the network's input,", both)
     y = network(s, both, weights, biases, (), (), "relu")
     sixteen = s.factor("the factor 16", 16.0, "bias-scale", "bias-sign")
     return np.asarray(
@@ -221,7 +223,20 @@ def beit(e: BEiTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     )
     row = np.where(k == 0, to_cls, row)
     row = np.where(q == 0, np.where(k == 0, corner, to_patch), row)
-    return looked_up(s, e.table, row)
+    value = looked_up(s, e.table, row)
+    return np.asarray(s.pick(
+        "the bias of [CLS]",
+        value,
+        *(("score-term", f"is 0 {words}", np.where(of, 0.0, value)) for words, of in (
+            ("in both directions: its rows of the table are not used", (q == 0) | (k == 0)),
+            ("to itself and to patches", q == 0),
+            ("to itself and of patches to it", k == 0),
+            ("to patches", (q == 0) & (k > 0)), ("of patches to it", (k == 0) & (q > 0)),
+            ("to itself", (q == 0) & (k == 0)),
+        )),
+        right=f"Add rows {n - 3}, {n - 2} and {n - 1} of the table where the query or the key is "
+        "[CLS].",
+    ))  # fmt: skip
 
 
 def levit(e: LeViTBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:

@@ -136,11 +136,14 @@ def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mis
 
 
 def placed(mistake: Mistake, words: str) -> Mistake:
-    """Return a mistake that is made in some places only; ``words`` name them."""
+    """Return a mistake that is made in some places only; ``words`` name them.
+
+    Distances are no part of the remedy: the results of two formulas may agree up to a distance.
+    """
     if not words:
         return mistake
     remedy = mistake.remedy or CODES[mistake.code].remedy
-    remedy += f" This is {words}: the rest is right."
+    remedy += f" This is {words}: the rest is right." * ("distance" not in words)
     return replace(mistake, message=f"{mistake.message}, {words}", remedy=remedy)
 
 

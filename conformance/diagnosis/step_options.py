@@ -14,6 +14,31 @@ Value = Callable[[], Any]
 #: what to do about the change may follow.
 Option = tuple[str, str, Value] | tuple[str, str, Value, str]
 
+#: The ends of the words of a change that rounds to integers.
+INTEGERS = ("integers", "integers (floor)", "integers (ceil)", "integers (trunc)")
+#: Quotients and logarithms that are whole numbers may be computed as slightly more or less.
+_NEAR = 1e-9
+
+
+def to_integers(v: Any, name: str) -> Iterator[Option]:
+    """Yield real numbers that are rounded to integers; ``name`` is that of the step."""
+    v = np.asarray(v)
+    if v.dtype.kind != "f" or not np.any(np.isfinite(v) & (v != np.rint(v))):
+        return
+    noun = name.split(",")[0].split(" of ")[0]
+    is_ = "are" if noun.endswith("s") and not noun.endswith(("bias", "eps")) else "is"
+    right = "Do not round {name} to integers."
+    ways: list[tuple[str, Value]] = [
+        ("down to integers (floor)", lambda: np.floor(v + _NEAR)),
+        ("up to integers (ceil)", lambda: np.ceil(v - _NEAR)),
+        ("to the nearest integers", lambda: np.rint(v)),
+    ]
+    if np.any(v < 0):
+        ways.append(("towards 0 to integers (trunc)", lambda: np.trunc(v + np.copysign(_NEAR, v))))
+        ways.append(("away from 0 to integers", lambda: np.copysign(np.ceil(np.abs(v) - _NEAR), v)))
+    for words, value in ways:
+        yield "position-scale", f"{is_} rounded {words}", value, right
+
 
 def along(a: np.ndarray, axes: tuple[str, ...], code: str = "wrong-row") -> Iterator[Option]:
     """Yield changes of the order of an array's entries along each axis."""

@@ -16,13 +16,16 @@ import numpy as np
 
 from .offset_sizes import Sizes
 from .rounding import SIGNIFICANT_BITS, significant
-from .step_options import Option, Value, along, of_learned, of_offsets
+from .step_options import INTEGERS, Option, Value, along, of_learned, of_offsets, to_integers
 from .step_remedies import remedy_for, remedy_for_exchange
 
-#: The name of a step and the words of a change, or two names of steps and EXCHANGED, or the name
-#: of a constant, "is", and its digits.
+#: The name of a step and the words of a change, or two names of steps and EXCHANGED or REPLACED
+#: (the second is in place of the first), or the name of a constant, "is", and its digits.
 Change = tuple[str, ...]
 _EXCHANGED = "are exchanged"
+_REPLACED = "is used for both"
+#: Kinds of steps that a wrong implementation may round to integers, where they are real numbers.
+_REAL = ("number", "factor", "log", "real")
 
 
 class Steps:
@@ -55,6 +58,8 @@ class Steps:
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
         self.kinds[name] = kind, value
+        if kind in _REAL:
+            options = (*options, *to_integers(value, name))
         if self.change is not None and self.change[:2] == (name, "is"):  # a measured constant
             return np.float64(self.change[2])
         for code, words, changed, *remedy in options:
@@ -68,6 +73,9 @@ class Steps:
             one, two, _ = self.change
             assert self.plain is not None
             return self.plain.kinds[two if name == one else one][1]
+        if self.change is not None and self.change[::2] == (name, _REPLACED):
+            assert self.plain is not None
+            return self.plain.kinds[self.change[1]][1]
         return value
 
     def code_of(self, name: str) -> str:
@@ -284,6 +292,10 @@ class Steps:
         right += f", {said[base]}, x being its argument."
         return self._step("log", name, of(plus, bases[base])(), options, right)
 
+    def real(self, name: str, v: Any) -> Any:
+        """Return real numbers, which may be rounded to integers."""
+        return self._step("real", name, np.asarray(v, np.float64), ())
+
     def within(
         self, name: str, factor: Any, function: Callable[[Any], Any], v: Any, *, of: str, what: str
     ) -> Any:
@@ -329,16 +341,23 @@ def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
             code = "axis-order" if kind == "number" else "wrong-row"
             right = remedy_for_exchange(one, two)
             yield code, f"{one} and {two} {_EXCHANGED}", right, (one, two, _EXCHANGED)
+        if same and kind != "number" and np.shape(a) == np.shape(b) != ():
+            for lost, used in ((one, two), (two, one)):
+                text = f"{lost} is replaced by {used}, which {_REPLACED}"
+                right = f"Use {lost} where it is declared, not {used}."
+                yield "wrong-row", text, right, (lost, used, _REPLACED)
 
 
 def _unlikely(item: tuple[Change, str]) -> int:
     """Return a larger number for changes that other ones are tried before.
 
-    These make an exception, have a measured bound, or apply a function.
+    These make an exception, have a measured bound, apply a function, or round to integers.
     """
     (_, words, *_), code = item
     if code == "position-range":
         return 1
+    if words.endswith(INTEGERS):
+        return 4
     return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)
 
 
@@ -349,7 +368,7 @@ def computed(
 ) -> Any:
     """Return the result of the formula with the change, one of those for these ``sizes``."""
     plain = None
-    if change[-1] == _EXCHANGED:
+    if change[-1] in (_EXCHANGED, _REPLACED):
         plain = Steps()
         formula(plain)
     with np.errstate(all="ignore"):

@@ -6,8 +6,9 @@ B = 0.  ``rows`` has the error unit of surface ``table``; rows of a learned tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -294,30 +295,42 @@ def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
         """Return the function that cuts the heads of a rank out of ``slopes(n)``."""
         return lambda n, size, rank: slopes(n)[rank * (n // size) : (rank + 1) * (n // size)]
 
-    top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
-    yield from several(
+    top, own = encoding.max_bias, partial(_slopes, encoding)
+    ranks: tuple[tuple[str, str, Callable[[Function], Function]], ...] = (
         ("shard-offset", "slopes are those of a model with as many heads as the rank holds",
-         lambda n, size, rank: _slopes(encoding, n // size)),
+         lambda of: lambda n, size, rank: of(n // size)),
         ("shard-offset", "every rank gets the slopes of rank 0",
-         lambda n, size, rank: _slopes(encoding, n)[: n // size]),
+         lambda of: lambda n, size, rank: of(n)[: n // size]),
         ("shard-offset", "ranks are counted from the last one",
-         lambda n, size, rank: right(n, size, size - 1 - rank)),
+         lambda of: lambda n, size, rank: part(of)(n, size, size - 1 - rank)),
         ("shard-offset", "the slopes of rank r start at head r, not at head r * n / size",
-         lambda n, size, rank: _slopes(encoding, n)[rank : rank + n // size]),
+         lambda of: lambda n, size, rank: of(n)[rank : rank + n // size]),
         ("head-order", "heads are distributed to the ranks one by one",
-         lambda n, size, rank: _slopes(encoding, n)[rank::size]),
+         lambda of: lambda n, size, rank: of(n)[rank::size]),
+    )  # fmt: skip
+    series: tuple[tuple[str, str, Function], ...] = (
         ("slopes", "the number of heads is rounded up to a power of two before the slopes are made",
-         part(lambda n: _slopes(encoding, 1 << (n - 1).bit_length()))),
+         lambda n: own(1 << (n - 1).bit_length())[:n]),
+        ("slopes", "2 ** (-8 h / n) is taken for any number of heads",
+         lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n)),
+        ("slopes", "the exponents start at 0", lambda n: 2.0 ** (-top * np.arange(n) / n)),
+        ("bias-sign", "the slopes are negative", lambda n: -own(n)),
+    )  # fmt: skip
+    yield from several(*((code, text, move(own)) for code, text, move in ranks))
+    yield from several(*((code, text, part(of)) for code, text, of in series))
+    yield from several(
         ("slopes", "the number of heads is rounded up to a power of two, and split among the ranks",
-         lambda n, size, rank: _slopes(encoding, up := 1 << (n - 1).bit_length())[
+         lambda n, size, rank: own(up := 1 << (n - 1).bit_length())[
              rank * (up // size) : rank * (up // size) + n // size]),
         ("slopes", "the slopes beyond the power of two count from the rank's own first head",
          _from_own_head(encoding)),
-        ("slopes", "2 ** (-8 h / n) is taken for any number of heads",
-         part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n))),
-        ("slopes", "the exponents start at 0", part(lambda n: 2.0 ** (-top * np.arange(n) / n))),
-        ("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n))),
     )  # fmt: skip
+    right = "Compute the slopes of all n heads: those of the largest power of two up to n, then "
+    right += "every second one of twice as many heads. Rank r of size holds the n // size heads "
+    right += "from r * (n // size) on."
+    for code, text, move in ranks:
+        for _, what, of in series:
+            yield written(code, f"{text}, and {what}", move(of), right)
 
 
 def _from_own_head(encoding: ALiBi) -> Function:

@@ -126,9 +126,17 @@ class Attended:
         return np.asarray(e / np.where(total > 0, total, 1.0))
 
     def _turned(self, turn: Turn | None, x: np.ndarray) -> Truth:
-        """Return the reference of a rotation without its attention factor."""
+        """Return the reference of a rotation without its attention factor.
+
+        Channels past those of the encoding are not rotated.
+        """
         if turn is None:
             return Truth(x, np.abs(x), np.zeros_like(x))
+        if x.shape[-1] > turn[0].head_dim:
+            rotated, rest = np.split(x, [turn[0].head_dim], axis=-1)
+            parts = self._turned(turn, rotated), self._turned(None, rest)
+            joined = ([getattr(t, n) for t in parts] for n in ("value", "terms", "angle"))
+            return Truth(*(np.concatenate(one, axis=-1) for one in joined))
         truth, rotates = at_length(*turn[:1], x, turn[1], self.length), np.zeros(x.shape[-1], bool)
         rotates[np.ravel(turn[0].output_pairs())] = True
         by = np.where(rotates, 1.0 / self._factor(turn[0]), 1.0)

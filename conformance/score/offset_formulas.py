@@ -33,8 +33,24 @@ def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
     )
     steps = s.number("the number of logarithmic buckets", mid - 1, code)
     size = np.abs(r)
+    ratio = s.real("the quotient |r| / mid", np.maximum(size, 1) / mid)
     with np.errstate(all="ignore"):
-        logged = np.log(np.maximum(size, 1) / mid) / np.log(top) * steps
+        logged = s.pick(
+            "the argument of the logarithm",
+            np.log(ratio),
+            (code, "is |r|, not |r| / mid", np.log(ratio * mid)),
+            right=f"Take the logarithm of |r| / {mid}.",
+        )
+        share = s.pick(
+            "the share of the logarithmic buckets",
+            s.real("log(|r| / mid)", logged) / np.log(top),
+            (code, f"is log |r| / log(max_position - 1), without the division of both by {mid}",
+             np.log(ratio * mid) / np.log(e.max_position - 1)),
+            (code, f"is log |r| / log(max_position), without the division of both by {mid}",
+             np.log(ratio * mid) / np.log(e.max_position)),
+            right=f"Use log(|r| / {mid}) / log((max_position - 1) / {mid}).",
+        )  # fmt: skip
+        logged = share * steps
     far = s.rounded("the logarithmic bucket", logged, "ceil") + mid
     start = s.number("the last offset with a bucket of its own", mid, code)
     bucket = np.where(size <= start, size, far) * np.sign(r)

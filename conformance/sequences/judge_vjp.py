@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes, with_value
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, dense
@@ -59,6 +59,8 @@ def judge(run: Run) -> None:
     calls = drive(run, _probes(run, encoding), one_result(partial(_called, run)))
     if calls is None:
         return
+    if match(run, calls, _of_saved_x(), parts=False, whole=True) and run.report.codes:
+        return
     _whatever_x(run, calls[0])
     if match(run, calls, _mistakes(encoding)) and run.report.codes:
         state.replay(run, lambda: _called(run, calls[0].facts), calls[0].actual, calls[0].case)
@@ -103,6 +105,39 @@ def _view(run: Run, dy: Any, positions: Any) -> Any:
     return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device), positions, dy)
 
 
+def _of_saved_x() -> Iterator[Mistake]:
+    """Yield gradients that are made from x, not from dy."""
+    right = "Rotate dy by -angle: the gradient does not depend on x."
+    for text, of in (
+        ("x is rotated by -angle, in place of dy", lambda call: adjoint(call.encoding)),
+        ("x is rotated by +angle, as in the forward pass: dy is not used",
+         lambda call: call.encoding),
+    ):  # fmt: skip
+        yield Mistake(
+            "not-linear",
+            text,
+            lambda call, of=of: apply_truth(of(call), call.x, call.positions),
+            right,
+        )
+
+
+#: Tokens whose gradient is 0, in words, and the tokens of n.
+_UNWRITTEN: tuple[tuple[str, Callable[[int], Any]], ...] = (
+    ("the last token of a call is 0", lambda n: np.arange(n) == n - 1),
+    ("the last token of a call of several is 0", lambda n: (np.arange(n) == n - 1) & (n > 1)),
+    ("the first token of a call is 0", lambda n: np.arange(n) == 0),
+    ("the first token of a call of several is 0", lambda n: (np.arange(n) == 0) & (n > 1)),
+    *((f"tokens after the last whole tile of {size} is 0",
+       lambda n, size=size: np.arange(n) >= n // size * size) for size in (2, 4, 8, 16)),
+)  # fmt: skip
+
+
+def _without(call: Backward, tokens: Callable[[int], Any]) -> Truth:
+    truth = call.truth()
+    left = tokens(call.dy.shape[-2])[:, None]
+    return with_value(truth, np.where(left, 0.0, truth.value))
+
+
 def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     if (m := encoding.attention_factor()) != 1.0:
         yield from mistakes(
@@ -129,6 +164,12 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
             ("dy is read in the layout of x, not in the output layout", None),
             ("the layouts of dy and dx are exchanged", output_layout),
         )
+    yield from mistakes(
+        "wrong-row",
+        lambda tokens: lambda call: _without(call, tokens),
+        *((f"the gradient of {words}", tokens, "Write the gradient of every token of the call.")
+          for words, tokens in _UNWRITTEN),
+    )  # fmt: skip
     text = "dx equals dy: nothing is rotated"
     yield Mistake("frequency-spacing", text, lambda call: identical(call.dy))
     text = "the gradient of the channels that are not rotated is 0"

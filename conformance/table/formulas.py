@@ -70,9 +70,29 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
         places = declared.grid_positions(*at) if isinstance(at, tuple) else at
         return declared.truth(np.asarray(places))
 
+    if isinstance(first, tuple):
+        yield from _after_class_token(truth)
     ordered = hasattr(declared, "first")
     functions = tuple(row for row in OF_ROWS if not (ordered and row[0] == HALVES))
     yield from whole_values(truth, "the table", "amplitude", functions)
+
+
+def _after_class_token(truth: Callable[[Any], Truth]) -> Iterator[Mistake]:
+    """Yield grids with rows of a class token in front, cut to the number of patches."""
+    right = (
+        "Return the rows of the patches alone, or one row more: the class token's is no patch's."
+    )
+    for kept, words in ((0.0, "0"), (1.0, "that of the first patch")):
+
+        def predict(at: Any, kept: float = kept) -> Truth:
+            own = truth(at)
+            parts = (own.value, kept), (own.terms, 1.0), (own.angle, kept)
+            moved = (np.concatenate([part[:1] * by, part[:-1]]) for part, by in parts)
+            return Truth(*moved)
+
+        text = f"row 0 is {words}, and every patch has the row of the patch before it: a row of a "
+        text += "class token comes first, and the last patch is cut off"
+        yield Mistake("wrong-row", text, predict, right)
 
 
 def resized_rows(declared: Learned) -> Iterator[Mistake]:

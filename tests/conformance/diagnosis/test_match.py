@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import ALiBi
-from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.oracle.apply import exactly
 from tests.conformance.handwritten import run_of
@@ -104,3 +104,9 @@ def test_further_calls_refute_a_fitted_number():
         match(run, calls(3, 3), known, further=lambda more=more: calls(3, 3, *more)[2:])
         assert run.report.codes == ["score-term"]
         assert run.report.findings[0].message.startswith("consistent with a part") is in_part
+
+
+def test_a_distance_up_to_which_results_agree_is_no_part_of_a_remedy():
+    mistake = Mistake("base", "the base is 2", lambda facts: None, "Use the base 3.")
+    assert placed(mistake, "only for distances from 84 on").remedy == "Use the base 3."
+    assert placed(mistake, "only for head 0").remedy.endswith("only for head 0: the rest is right.")

@@ -117,3 +117,15 @@ def test_a_changed_step_is_named(fn, encoding, surface, words):
     report = check(fn, encoding, surface)
     assert report.verdict == "deviates"
     assert words in report.findings[0].message, report
+
+
+def test_a_table_that_is_used_in_place_of_another_one_is_a_change():
+    def formula(s):
+        one = s.array("a", np.array([1.0, 2.0]), ("row",))
+        return one * 100 + s.array("b", np.array([3.0, 4.0]), ("row",))
+
+    found = {message: change for _, message, _, change in changes(plain_steps(formula))}
+    used = found["b is replaced by a, which is used for both"]
+    assert computed(formula, used).tolist() == [101, 202]
+    used = found["a is replaced by b, which is used for both"]
+    assert computed(formula, used).tolist() == [303, 404]
