@@ -61,7 +61,9 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
     tried: list[str] = [first.surface] if first is not None else []
     # A rotation fn(x, positions) that returned results was called as it is meant.
     plain = first is not None and first.answered and first.surface == "apply"
-    called = Called() if plain and inspect.isroutine(fn) and takes(fn, "apply") else early or others()
+    called = (
+        Called() if plain and inspect.isroutine(fn) and takes(fn, "apply") else early or others()
+    )
     near, broken = called.card, called.broken
     tried += [surface for surface in called.tried if surface not in tried]
     if near is not None and near.exact:

@@ -298,9 +298,7 @@ def _stepped(run: Run, tables: Tables, declared: Declaration) -> bool:
     return False
 
 
-def held(
-    run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()
-) -> bool:
+def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()) -> bool:
     """Report angles, frequencies or tables in half precision; return whether there are any.
 
     ``besides`` are the beginnings of names of models that are known already.

@@ -25,9 +25,7 @@ def boxes(fn: Foreign) -> Iterator[Implementation]:
     given = np.random.default_rng(0).uniform(0.1, 0.9, (4, ROWS)).astype(np.float32)
     for words, form in forms:
 
-        def table(
-            positions: np.ndarray, form: Callable[[np.ndarray], Any] = form
-        ) -> np.ndarray:
+        def table(positions: np.ndarray, form: Callable[[np.ndarray], Any] = form) -> np.ndarray:
             p = form(np.asarray(positions, np.float32))
             found = tokens_of(fn(p, positions=p, x=p, points=p), (positions.shape[1],))
             if len(found) != 1 or found[0].ndim != 2 or found[0].dtype.kind != "f":

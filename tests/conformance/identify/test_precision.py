@@ -25,7 +25,7 @@ def apply(x, positions):
     return rope()(x, p)
 
 
-@pytest.mark.parametrize("fn, surface, size, expected", [
+@pytest.mark.parametrize(("fn", "surface", "size", "expected"), [
     (table, "table", {}, Sinusoidal(8, layout="concat")),
     pytest.param(
         apply, "apply", {"head_dim": 8}, RoPE(8, layout="half"), marks=pytest.mark.nightly
@@ -53,7 +53,7 @@ def half_grid(height, width):
     return Sinusoidal2D(64).grid(height, width).astype(np.float16)
 
 
-@pytest.mark.parametrize("fn, surface, expected", [
+@pytest.mark.parametrize(("fn", "surface", "expected"), [
     (half_grid, "grid", Sinusoidal2D(64)),
     (lambda n: ALiBi(n).slopes().astype(np.float16), "slopes", ALiBi(12)),
 ])  # fmt: skip
