@@ -324,7 +324,10 @@ class Run:
     def _dtypes(self) -> None:
         declared = self.driver.dtype
         for name in sorted(self.driver.out_dtypes):
-            message = f"the input is {declared}, the result is {name}"
+            floats = self.surface.takes_floats
+            if not floats and name == self.settings.precision:
+                continue
+            message = f"{'the input is' if floats else 'declared'} {declared}, the result is {name}"
             if ROUNDOFF.get(name, 0.0) > ROUNDOFF[declared]:
                 self.add("dtype", message, f"result dtype {name}")
             elif 0 < ROUNDOFF.get(name, 0.0) < ROUNDOFF[declared] and self.driver.keeps_dtype:

@@ -88,6 +88,8 @@ class Card:
         these steps, which defines ``converted``, a function that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
+    exchanged : bool
+        Whether every pair turns back from a right angle, as if sin and cos were exchanged.
     shell : RoPE, optional
         The measured layout with any base, also if no rule gives the frequencies.
     broken : list[str]
@@ -122,6 +124,7 @@ class Card:
     conversion: list[str] = field(default_factory=list)
     converted: str = ""
     report: Report | None = None
+    exchanged: bool = False
     shell: RoPE | None = None
     broken: list[str] = field(default_factory=list)
     answered: bool = False
@@ -202,7 +205,7 @@ class Card:
     def to_json(self) -> str:
         """Return the card as JSON."""
         data: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        del data["origin"], data["report"], data["shell"], data["answered"]
+        del data["origin"], data["report"], data["shell"], data["answered"], data["exchanged"]
         data["exact"] = self.exact
         data["residual"] = self.residual if np.isfinite(self.residual) else None
         return json.dumps(data, indent=2, default=_plain)

@@ -50,7 +50,7 @@ def prefer_defect(card: Card, *checks: Check) -> bool:
         return False
     doubtful = implausible(card.encoding) if card.rule else ""
     odd = card.encoding is not None and _odd_base(card)
-    if card.encoding is not None and card.rule and not doubtful and not odd:
+    if card.encoding is not None and card.rule and not (doubtful or odd or card.exchanged):
         return False
     for tried, judged in product(_candidates(card, e), checks):
         with suppress(AssertionError, ArithmeticError, LookupError, ValueError):
@@ -67,6 +67,8 @@ def prefer_defect(card: Card, *checks: Check) -> bool:
 def _candidates(card: Card, e: RoPE | MultiAxisRoPE) -> Iterator[RoPE | MultiAxisRoPE]:
     """Yield the rule of most frequencies, also of multiples of them, and 10000 without scaling."""
     w = np.abs(card.frequencies)
+    if card.exchanged and e.sign < 0:
+        yield e.replace(sign=1)
     if isinstance(e, MultiAxisRoPE):
         if not card.rule:
             yield from _of_axes(w, e)
@@ -145,13 +147,15 @@ def only_defect(report: Report, tried: Any) -> bool:
 
 def _replace(card: Card, found: RoPE | MultiAxisRoPE, report: Report) -> None:
     """Put the encoding with its defect on the card; the exact fit becomes an alias."""
-    if card.encoding is not None and card.rule:
+    if card.encoding is not None and card.rule and not card.exchanged:
         card.aliases = (card.encoding,)
     else:
         card.aliases = ()
     rules = ("no known rule", "the angles are not linear in the position, and")
     card.unknown = [t for t in card.unknown if not t.startswith(rules)]
     card.relations, card.nearest = (), ""
+    if card.exchanged:
+        card.facts["sign"] = "rotates by a right angle minus the angle"
     card.encoding, card.rule, card.report = found, True, report
     card.deviations = list(report.findings)
 

@@ -30,7 +30,7 @@ from .identifiers import IDENTIFIED, has_function, identifier, measured_as
 from .natural.foreign import copied, made_from
 from .natural.natural import Called, called
 from .plain.positions import confirm
-from .precision import half_precision, looked_up
+from .precision import half_precision, half_result, looked_up
 from .undeclared import best
 
 #: The surfaces whose functions can be identified.
@@ -191,7 +191,11 @@ def _card(
             if coarse is not None:
                 run = replace(run, settings=replace(run.settings, precision=coarse))
             card.fill(identifier(surface), run)
-            if coarse is not None and not looked_up(card.encoding):
+            returned = half_result(run)
+            if returned is not None:
+                options = {**options, "precision": returned}
+                card.facts["precision"] = f"results are {returned}"
+            elif coarse is not None and not looked_up(card.encoding):
                 options = {**options, "precision": coarse}
                 card.facts["precision"] = f"values are rounded to {coarse}"
             if not card.found and surface not in _CHANNELS:
@@ -282,7 +286,7 @@ def _confirm(
 
     # What seems rounded may have been computed so: that is a defect of float32.
     checks: list[Callable[..., Report]] = [judged]
-    if options.get("precision"):
+    if options.get("precision") and half_result(run) is None:
         checks.append(partial(judged, precision=None))
     if (defects and prefer_defect(card, *checks)) or card.encoding is None:
         return

@@ -19,9 +19,9 @@ from posenc_ref.conformance.phases.measure import Phases, Tables, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
 from posenc_ref.limits import MAGNITUDE
 
-from .card import Card
+from .card import Card, Unidentified
 from .fit.measurement import PLAIN, Factor, Measurement, nice
-from .measure import reach, refined
+from .measure import finite_until, reach, refined
 
 _Rope = RoPE | MultiAxisRoPE
 NOT_LINEAR = "angles are not linear in the position, or amplitudes change with it"
@@ -37,6 +37,10 @@ _LONGEST = 2**20
 _SPAN = 16
 #: The tolerance, in roundings, for two calls with the same frequencies.
 _SAME = 4
+
+
+class NotFinite(Unidentified):
+    """Raised if a result contains NaN or infinity."""
 
 
 class Lengths:
@@ -78,6 +82,10 @@ class Lengths:
                 self.seen[length] = self.same(length)
             except (Refused, Malformed):
                 break
+            except NotFinite:
+                last = max(self.seen, default=self._shortest) - 1
+                card.facts["finite"] = finite_until(self._tables, last, length - 1)
+                break
         if not self.seen:
             card.unknown.append(f"calls of {LADDER[0]} tokens fail: longer calls are not measured")
             return
@@ -111,7 +119,10 @@ class Lengths:
         """Return positions, cos and sin from a call of the given length."""
         self._renew()
         at = np.append(self._early, length - 1) if self.whole else np.array([length - 1])
-        return at, *self._tables(at)
+        cos, sin = self._tables(at)
+        if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
+            raise NotFinite(f"a call of {length} tokens returns NaN or infinity")
+        return at, cos, sin
 
     def same(self, length: int) -> bool:
         """Return whether a call of the given length has the frequencies of the shortest call."""

@@ -47,6 +47,8 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str, least: int = 
             cos, sin = tables(np.array([at]))
         except (Refused, Malformed):
             break
+        if not (np.isfinite(cos).all() and np.isfinite(sin).all()):
+            break
         off = np.arctan2(sin[0], cos[0]) - phases.start - w * at
         off -= 2 * np.pi * np.rint(off / (2 * np.pi))
         slack = BUDGET[dtype] * ROUNDOFF[dtype] + BUDGET["float32"] * sigma * at
@@ -61,6 +63,18 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str, least: int = 
     return _averaged(tables, found, most, dtype) if coarse else found
 
 
+def finite_until(tables: Tables, finite: int, other: int) -> str:
+    """Return in words where results stop being finite: at ``finite`` they are, at ``other`` not."""
+    while other - finite > 1:
+        middle = (finite + other) // 2
+        try:
+            good = all(np.isfinite(part).all() for part in tables(np.array([middle])))
+        except (Refused, Malformed):
+            break
+        finite, other = (middle, other) if good else (finite, middle)
+    return f"at position {finite}; at position {other}, results are NaN or infinity"
+
+
 def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
     """Return frequencies fitted over many large positions, for results coarser than float32."""
     at = np.unique(np.linspace(most // 2, most, _MANY.size).astype(np.int64))
@@ -70,7 +84,7 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
         return phases
     off = np.arctan2(sin, cos) - phases.start - at[:, None] * phases.frequencies
     off -= 2 * np.pi * np.rint(off / (2 * np.pi))
-    if np.abs(off).max() > 1:  # the number of whole turns is uncertain
+    if not np.abs(off).max() <= 1:  # the number of whole turns is uncertain, or there is NaN
         return phases
     w = phases.frequencies + np.sum(at[:, None] * off, axis=0) / np.sum(at.astype(float) ** 2)
     sigma = np.minimum(phases.sigma, ROUNDOFF[dtype] / (most / 2 * np.sqrt(at.size)))

@@ -8,6 +8,7 @@ from posenc_ref import ALiBi, Bias, Encoding
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.table import LearnedTable
 
 #: Positions whose cosines and sines need all digits of float32; then those of few rows.
@@ -50,6 +51,18 @@ def half_precision(run: Run, surface: str) -> str | None:
         except (Refused, Malformed):
             continue
     return None
+
+
+def half_result(run: Run) -> str | None:
+    """Return the half-precision dtype of all results of a function without a floating input.
+
+    No input has another precision than such a result, so it is no deviation.
+    """
+    row = SURFACES.get(run.report.surface)  # None: positions of images
+    if row is None or row.takes_floats or run.dtype == run.driver.dtype:
+        return None
+    kinds = run.driver.out_dtypes
+    return next(iter(kinds & set(_BITS))) if len(kinds) == 1 and kinds <= set(_BITS) else None
 
 
 def _values(run: Run, surface: str, at: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref import RoPE
-from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access
@@ -172,6 +172,8 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
         "rotates by -angle" if down == w.size
         else f"{down} of {w.size} pairs rotate by -angle" if down else "rotates by +angle"
     )  # fmt: skip
+    error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
+    card.exchanged = down == w.size and bool((np.abs(phases.start - np.pi / 2) <= error).all())
     start = origin(phases, dtype)
     if start:
         card.origin = start

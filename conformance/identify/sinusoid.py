@@ -25,7 +25,7 @@ from .fit.measurement import Factor, Measurement
 from .fit.sinusoids import BASES, spacings
 from .images import several
 from .length import NOT_LINEAR
-from .measure import amplitude, origin, reach, refined, uncertainty
+from .measure import amplitude, finite_until, origin, reach, refined, uncertainty
 from .table import open_table
 
 #: The most rows of a learned table.
@@ -59,7 +59,8 @@ def identify(run: Run, card: Card) -> None:
         return
     sines, cosines = columns
     tables = tables_of(access, columns)
-    phases = refined(tables, unaliased(tables, run.coarse), reach(access), run.coarse)
+    most = reach(access)
+    phases = refined(tables, unaliased(tables, run.coarse), most, run.coarse)
     factor = amplitude(run, access, tables, phases)
     phases, size = _upright(phases, factor)
     w = phases.frequencies
@@ -73,6 +74,8 @@ def identify(run: Run, card: Card) -> None:
     card.facts["amplitude"] = f"{size:.8g}"
     if not phases.linear:
         card.unknown.append(NOT_LINEAR)
+    if not np.isfinite(access.rows(np.array([most]))).all():
+        card.facts["finite"] = finite_until(tables, int(access.within(np.arange(17))[-1]), most)
     rows = access.rows(access.within(np.arange(17)))
     spare = np.setdiff1d(np.arange(dim), np.concatenate(columns))
     odd = "raise" if not dim % 2 else "extra-sin" if rows[:, spare].any() else "zero-pad"

@@ -12,7 +12,7 @@ from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .card import Card
-from .natural.natural import Called
+from .natural.natural import Called, states_width
 
 #: Surfaces that accept almost any result: tried only if a parameter has the name of theirs.
 _WEAK = ("layers", "softmax_scale", "frequencies", "bucket")
@@ -42,6 +42,10 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
     calls of the function, and the surfaces with as many arguments.
     """
     first, failed = None, None
+    early = others() if states_width(fn) else None
+    if early is not None and early.card is not None and early.card.exact:
+        early.card.facts = {"surface": _words(early.card.surface, early.tried), **early.card.facts}
+        return early.card
     for surface in surfaces:
         if surface not in BOUND and _same_names(fn, surface):
             card = one(surface)
@@ -57,7 +61,9 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
     tried: list[str] = [first.surface] if first is not None else []
     # A rotation fn(x, positions) that returned results was called as it is meant.
     plain = first is not None and first.answered and first.surface == "apply"
-    called = Called() if plain and inspect.isroutine(fn) and takes(fn, "apply") else others()
+    called = (
+        Called() if plain and inspect.isroutine(fn) and takes(fn, "apply") else early or others()
+    )
     near, broken = called.card, called.broken
     tried += [surface for surface in called.tried if surface not in tried]
     if near is not None and near.exact:

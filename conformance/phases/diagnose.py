@@ -84,7 +84,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
                 "angle-precision", text, where, equivalent=("frequency-spacing",), remedy=remedy
             )
             return
-    if (vague or not phases.linear) and _held(run, tables, declared):
+    if (vague or not phases.linear) and held(run, tables, declared):
         return
     if vague and phases.linear and _stepped(run, tables, declared):
         return
@@ -101,7 +101,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     if (
         coarse
         and coarse == found
-        and _held(run, tables, declared, besides=("frequencies in", "timescales in"))
+        and held(run, tables, declared, besides=("frequencies in", "timescales in"))
     ):
         return  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
@@ -120,10 +120,10 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     # Substitute the findings into the declaration; any remaining error is another mistake.
     seen = _substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
-    if _strict(run) and not run.report.codes and _held(run, tables, seen):
+    if _strict(run) and not run.report.codes and held(run, tables, seen):
         return
     named = list(run.report.findings)
-    if not fits and not _held(run, tables, seen) and not one_right(run, tables, seen):
+    if not fits and not held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
             position_map(run, tables, seen)
         known = bool(run.report.codes) or not_proportional(run, tables, phases, seen)
@@ -298,9 +298,7 @@ def _stepped(run: Run, tables: Tables, declared: Declaration) -> bool:
     return False
 
 
-def _held(
-    run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()
-) -> bool:
+def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()) -> bool:
     """Report angles, frequencies or tables in half precision; return whether there are any.
 
     ``besides`` are the beginnings of names of models that are known already.

@@ -23,6 +23,8 @@ SIGMAS = 5.0
 Period = np.ndarray | float | None
 #: The name of the index of a pair in rules.
 _INDEX = "k"
+#: The most pairs that are named one by one, if a rule has a condition.
+_NAMED = 3
 #: Constants are equal if their logarithms differ by less than this.
 SAME = 2.0**-12
 
@@ -221,7 +223,15 @@ def other_pairs(
     rule = find_rule(used, {_INDEX: k}, declared=_INDEX)
     if rule is None:
         return None
-    first = int(np.flatnonzero(used != k)[0])
+    wrong = np.flatnonzero(used != k)
+    if wrong.size <= _NAMED and rule.where:
+        return FrequencyMistake(
+            "frequency-spacing",
+            "; ".join(f"pair {i} has the frequency of pair {used[i]}" for i in wrong),
+            measured,
+            remedy="Use k in the exponent of pair k for every k.",
+        )
+    first = int(wrong[0])
     text = f"pair k has the frequency of pair {rule.words}"
     return FrequencyMistake(
         "frequency-spacing",

@@ -148,6 +148,20 @@ def state_mistakes() -> Iterator[Mistake]:
     yield from kept_tables(kept)
 
 
+def counters() -> Iterator[Mistake]:
+    """Yield mistakes of an instance that counts, and ignores the offset in every call."""
+    remedy = "Use the offset that is passed, not a count that the instance keeps."
+    for words, start in (
+        ("a call starts at the number of tokens of earlier calls", lambda c: c.earlier),
+        ("a call starts at the number of earlier calls", lambda c: c.index),
+    ):
+
+        def counted(call: InTurn, start: Callable[[InTurn], int] = start) -> Truth:
+            return call.at(start(call) + np.arange(call.x.shape[2]))
+
+        yield Mistake("state", f"the offset is not used: {words}", counted, remedy)
+
+
 def _added_up() -> Iterator[Mistake]:
     """Yield positions whose kept array keeps the offsets of earlier calls, token by token."""
     remedy = "Add the offset to a copy: p = index + offset, not index += offset."

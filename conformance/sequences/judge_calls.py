@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -16,7 +17,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
-from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.phases.positions_used import name_positions
@@ -24,7 +25,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .call import first_positions
-from .call_mistakes import ENDS, InTurn, kept, state_mistakes
+from .call_mistakes import ENDS, InTurn, counters, kept, state_mistakes
 from .grown_state import name_growth
 from .kept_tables import Call, moved_tables
 from .offset_mistakes import offset_mistakes
@@ -63,6 +64,8 @@ FURTHER: dict[str, tuple[Call, ...]] = {
         ((2, 2, 4), 13), ((1, 2, 4), 13), ((1, 3, 6), 32), ((2, 2, 4), 15), ((1, 1, 5), 6),
     ),
 }  # fmt: skip
+#: The largest position of these sequences.
+_MOST_FURTHER = max(start + size[2] for calls in FURTHER.values() for size, start in calls)
 #: The most wrong calls of sequences that are made again, each by itself.
 _AGAIN = 6
 
@@ -83,7 +86,7 @@ def judge(run: Run) -> None:
     alone = drive(run, probes, ask)
     if alone is None:
         return
-    by_itself = match(run, alone, offset_mistakes(), parts=False)
+    by_itself = _named_counter(run, alone, ask) or match(run, alone, offset_mistakes(), parts=False)
     if not (by_itself and run.report.codes):
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
@@ -168,6 +171,20 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     fewer, most = lengths[-3], lengths[-1]
     name = f"length {most}, then {fewer}"
     return {**found, name: (((1, 2, 3), most - 3), ((1, 2, 4), fewer - 4))}
+
+
+def _named_counter(
+    run: Run, alone: Sequence[JudgedCall], ask: Callable[[Probe], list[JudgedCall]]
+) -> bool:
+    """Report a count that the instance keeps if it explains single calls and sequences alike."""
+    if not failed(run, alone):
+        return False
+    with suppress(Refused, Malformed):
+        turns = [one for name, calls in FURTHER.items() if run.settings.allows(_MOST_FURTHER)
+                 for one in ask(Probe("sequences", name, calls))]  # fmt: skip
+        if failed(run, turns):
+            return match(run, [*alone, *turns], counters(), parts=False, whole=True)
+    return False
 
 
 def _name_state(

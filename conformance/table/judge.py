@@ -25,7 +25,7 @@ from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical, joined
 from posenc_ref.conformance.phases import fitted_parameters as fitted
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
-from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.diagnose import diagnose_phases, held
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import one_factor
 from posenc_ref.conformance.rotary.judge_frequencies import stand_still
@@ -168,6 +168,8 @@ def judge_table(run: Run) -> None:
     if not run.failures and fitted.is_coarse(run) and declared.frequencies.max() < np.pi:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     nonfinite = any(f.nonfinite for f in run.failures)
+    if nonfinite and not run.report.findings:
+        held(run, tables, declared)  # positions in float16 overflow
     if run.failures and not run.report.findings and not nonfinite:
         if diagnose_rows.whole_rows(run, access, encoding) or name_order(
             run, access, encoding.truth

@@ -11,6 +11,8 @@ Function = Callable[..., Any]
 #: The axes of a rotated x, and of a table.
 X = ("batch row", "head", "token", "channel")
 ROWS = ("row", "channel")
+#: The arguments that are floating numbers.
+_FLOATS = {"x", "q", "k", "v", "w"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Surface:
     def needs_encoding(self) -> bool:
         """Return whether an encoding must be declared."""
         return "none" not in self.families
+
+    @property
+    def takes_floats(self) -> bool:
+        """Return whether an argument has a floating dtype, which a result may be expected in."""
+        return not _FLOATS.isdisjoint(self.arguments)
 
 
 def load(place: str) -> Function:

@@ -66,12 +66,23 @@ def _calls(run: Run) -> str:
     once = driver.array(driver.call([(_sent(run, x), _OFFSET)])[0])
     calls = [(_sent(run, x), 0), (_sent(run, x), 100), (_sent(run, x), _OFFSET)]
     last = driver.array(driver.call(calls)[-1])
-    same = np.array_equal(once, last, equal_nan=True)
-    return (
-        "nothing: earlier calls do not change later ones" if same
-        else "state: earlier calls change the results of later ones"
-    )  # fmt: skip
+    if np.array_equal(once, last, equal_nan=True):
+        return "nothing: earlier calls do not change later ones"
+    six = np.concatenate([x, x], axis=_axis(run))  # as many tokens in one call, at other offsets
+    tokens = driver.array(driver.call([(_sent(run, six), 30), (_sent(run, x), 50)])[-1])
+    one = np.take(x, [0], axis=_axis(run))
+    count = driver.array(driver.call([(_sent(run, one), 30)] * 2 + [(_sent(run, x), 50)])[-1])
+    if np.array_equal(tokens, last) and not np.array_equal(count, last):
+        return "the number of tokens of earlier calls, in place of the offset, which is ignored"
+    if np.array_equal(count, last) and not np.array_equal(tokens, last):
+        return "the number of earlier calls, in place of the offset, which is ignored"
+    return "state: earlier calls change the results of later ones"
 
 
 def _sent(run: Run, x: np.ndarray) -> object:
     return run.driver.backend.asarray(x, run.driver.dtype, run.driver.device)
+
+
+def _axis(run: Run) -> int:
+    """Return the axis of the tokens."""
+    return {"bhsd": 2, "sbhd": 0}.get(run.driver.tensor_layout, 1)

@@ -17,6 +17,8 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, starts
 Function = Callable[..., Any]
 #: The size of inputs that makes the eps of a norm negligible; less than the largest float16.
 _LOUD = 2.0**8
+#: The most tokens of earlier calls.
+_EARLIER = 2**11
 #: (fn, library, tensor layout, head_dim) -> the function as one of another surface.
 Maker = Callable[[Function, Backend, str, int], Function]
 
@@ -29,6 +31,8 @@ class View:
     makers: tuple[Maker, ...]  #: for queries and for keys, if they differ
     #: Returns the encoding to declare for the function, from that of the view.
     encoding: Callable[[Any], Any] = lambda e: e
+    #: Makers to try in turn if the result of the first one has no encoding.
+    fallbacks: tuple[Maker, ...] = ()
 
 
 def _host(library: Backend, positions: Any) -> np.ndarray:
@@ -66,6 +70,35 @@ def _one_call(fn: Function, library: Backend, layout: str, dim: int) -> Function
         if at.ndim:
             raise Inexpressible("all rows must have the same positions")
         return fn([(x, int(at))])[0]
+
+    return view
+
+
+def _after_tokens(fn: Function, library: Backend, layout: str, dim: int) -> Function:
+    """Return the second call of an instance, after one with as many tokens as its offset."""
+    return _after(fn, library, layout, lambda at: [at])
+
+
+def _after_calls(fn: Function, library: Backend, layout: str, dim: int) -> Function:
+    """Return a call of an instance after as many calls of one token as its offset."""
+    return _after(fn, library, layout, lambda at: [1] * at)
+
+
+def _after(
+    fn: Function, library: Backend, layout: str, earlier: Callable[[int], list[int]]
+) -> Function:
+    axis = {"bhsd": 2, "sbhd": 0}.get(layout, 1)
+
+    def view(x: Any, positions: Any) -> Any:
+        at = starts(_host(library, positions))
+        if at.ndim or not 0 <= at <= _EARLIER:
+            raise Inexpressible(f"all rows must start at one position up to {_EARLIER}")
+        calls, offset, kind = [], 0, str(x.dtype).rpartition(".")[2]
+        for n in earlier(int(at)):
+            shape = [n if i == axis else side for i, side in enumerate(x.shape)]
+            calls.append((library.asarray(np.zeros(shape), kind, None), offset))
+            offset += n
+        return fn([*calls, (x, int(at))])[-1]
 
     return view
 
@@ -146,7 +179,7 @@ VIEWS: dict[str, View] = {
     "apply_qk": View("apply", (_side(0), _side(1))),
     "apply_vjp": View("apply", (_gradient,), _turned_back),
     "apply_offset": View("apply", (_from_offset,)),
-    "calls": View("apply", (_one_call,)),
+    "calls": View("apply", (_one_call,), fallbacks=(_after_tokens, _after_calls)),
     "decode": View("apply", (_one_chunk,)),
     "key_cache": View("apply", (_one_chunk,)),
     "shift_keys": View("apply", (_shifted,)),

@@ -5,6 +5,7 @@ Each call is seen as a function of the surface that its result belongs to.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,16 +14,20 @@ import numpy as np
 
 from posenc_ref import RoPE
 from posenc_ref.conformance.calling import NoConvention, bind
+from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
+from .points import boxes
 from .tables import grids, lengths, one_length, own_grids, patches, points
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
 _BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
+#: Roles of parameters that give a size, besides a number of columns.
+_SIZES = {"grid", "grid_height", "side", "image_size", "length", "grid_tokens"}
 #: The size of a head, if nothing states it.
 _DIM = 64
 
@@ -89,6 +94,9 @@ def naturals(
 def _every(
     target: Any, head_dim: int | None, axes: int, surface: str | None
 ) -> Iterator[Implementation]:
+    if axes == 1 and states_width(target):
+        for fn in foreigners(copied(target), head_dim or _DIM):
+            yield from grids(fn)
     for name in _BOUND:
         if surface in (None, name) and axes == 1:
             try:
@@ -96,14 +104,28 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [grids, lengths, patches, matrices, own_grids, one_length]
+    makers = [grids, lengths, patches, matrices, boxes, own_grids, one_length]
     if axes > 1:
         makers = [grids, lambda fn: points(fn, axes), patches, own_grids]
+        makers += [boxes] if axes == 4 else []
     for maker in makers:
         for fn in foreigners(copied(target), head_dim or _DIM):
             yield from maker(fn)
     if surface in (None, "apply", "apply_qk"):
         yield from _with_tables(target, head_dim or _DIM, axes)
+
+
+def states_width(fn: Callable[..., Any]) -> bool:
+    """Return whether the required parameters are a number of columns and the size of a grid.
+
+    Another surface of two numbers would ask for that many columns, and for large arrays.
+    """
+    try:
+        every = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    roles = {role_of(p.name) for p in every if p.default is p.empty}
+    return "width" in roles and len(roles) == 2 and bool(roles & _SIZES)
 
 
 def _with_tables(target: Any, head_dim: int, axes: int) -> Iterator[Implementation]:

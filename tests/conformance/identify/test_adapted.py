@@ -173,3 +173,36 @@ def test_a_rotation_with_bfloat16_tables_is_found_and_called_so():
     assert card.exact, str(card)
     assert "precision" not in identify(rope(), **NEAR).facts
     assert not check(fn, PLAIN, max_position=1024).passed  # only with the precision declared
+
+
+def counted(step):
+    """Return a rotation of calls that adds ``step(tokens)`` for each call, and ignores offsets."""
+
+    def calls(each):
+        results, at = [], 0
+        for x, _ in each:
+            results.append(rope()(x, np.arange(x.shape[2]) + at))
+            at += step(x.shape[2])
+        return results
+
+    return calls
+
+
+COUNTERS = {"tokens of earlier calls": lambda tokens: tokens, "earlier calls": lambda tokens: 1}
+
+
+@pytest.mark.parametrize("what", COUNTERS)
+def test_an_instance_that_counts_in_place_of_the_offset(what):
+    card = identify(counted(COUNTERS[what]), "calls", head_dim=8, max_position=256)
+    assert card.encoding == PLAIN, str(card)
+    assert card.facts["keeps"] == (
+        f"the number of {what}, in place of the offset, which is ignored"
+    )
+    assert [f.code for f in card.deviations] == ["state"], str(card)
+    assert not any("equals x" in text for text in card.unknown), str(card)
+
+
+def test_calls_without_a_rotation_say_what_they_keep():
+    card = identify(lambda calls: [np.array(x) for x, _ in calls], "calls", **NEAR)
+    assert card.facts["keeps"].startswith("nothing")
+    assert all("in the first call of an instance" in text for text in card.unknown)

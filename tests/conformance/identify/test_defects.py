@@ -177,3 +177,16 @@ def test_coarse_angles_of_coarse_results_are_no_wrong_range_reduction():
     (found,) = check(coarse, e, "apply", precision="bfloat16").findings
     assert found.code == "angle-precision"
     assert found.message.endswith("frequencies or angles in bfloat16")
+
+
+def test_exchanged_sin_and_cos_of_a_rotation():
+    def exchanged(x, positions):
+        angle = np.asarray(positions, float)[..., None] * 10000.0 ** (-np.arange(4) / 4)
+        angle = angle[:, None] if angle.ndim == 3 else angle
+        a, b = np.split(x, 2, -1)
+        sin, cos = np.cos(angle), np.sin(angle)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x.dtype)
+
+    card = identify(exchanged, "apply", head_dim=8, max_position=256)
+    assert card.encoding == RoPE(8, layout="half"), str(card)
+    assert [f.message for f in card.deviations] == ["sin and cos are exchanged"]

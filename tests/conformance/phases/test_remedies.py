@@ -33,6 +33,7 @@ def explained(measured, encoding):
         (np.where(K >= 28, K + 1, K), "pair k + 1, where k is at least 28"),
         (K // 2 * 2, "pair k rounded down to a multiple of 2"),
         (np.where(K % 4 == 3, K - 1, K), "pair k - 1, where k modulo 4 is 3"),
+        (np.where(K == 5, K - 1, K), "pair 5 has the frequency of pair 4"),
     ],
 )
 def test_frequencies_of_other_pairs(used, words):
