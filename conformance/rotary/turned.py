@@ -43,13 +43,13 @@ CALLS: tuple[Size, ...] = (
     ((1, 2, 33), 0), ((2, 1, 70), 0), ((1, 2, 130), 0), ((1, 12, 6), 2),
     ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0), ((2, 1, 23), 0),
     ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "sliced"),
-    ((4, 2, 1), _SINGLE),
+    ((4, 2, 1), _SINGLE), ((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000),
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
-    ((1, 6, 3), 5),
+    ((1, 6, 3), 5), ((1, 3, 1), 1023), ((2, 2, 1), 20011),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
     ((4, 3, 1), _SINGLE[::-1].copy()),  # PyTorch takes no negative strides
 )  # fmt: skip
@@ -119,6 +119,7 @@ class Turned:
             "the smallest position of this token in all rows": rows.min(axis=0),
             "the largest position of the call": none + p.max(),
             "the first position of the row": p[..., :1] + 0 * index,
+            "the smallest position of the row": p.min(axis=-1, keepdims=True) + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
             "the position of the token before": np.roll(p, 1, axis=-1),
             "the position of the next token": np.roll(p, -1, axis=-1),
