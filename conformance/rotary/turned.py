@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -16,7 +17,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
-from posenc_ref.conformance.diagnosis.match import placed
+from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
@@ -28,6 +29,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
+from .grown import grown_from_zero
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
@@ -73,6 +75,7 @@ class Turned:
     x: np.ndarray
     positions: np.ndarray
     memory: str = MEMORY[0]
+    needed: tuple[int, ...] = ()  #: the rows that calls so far needed, each more than all before
 
     def rotated(self) -> np.ndarray:
         """Return the tokens before the rotation."""
@@ -192,6 +195,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return True
     if several:
         return on_axes(run, encoding, calls)
+    more = partial(_calls, run, encoding, FURTHER)
+    if match(run, calls, grown_from_zero(), parts=False, whole=True, further=more):
+        return True
     return name_positions(
         run, calls, code, lambda: _calls(run, encoding, (*FURTHER, *_judged(run)))
     )
@@ -270,7 +276,7 @@ def _calls(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[Judg
             y = run.driver.apply(x, positions, memory)
         except (Refused, Malformed):
             continue
-        call = Turned(encoding, x, positions, memory)
+        call = Turned(encoding, x, positions, memory, tuple(run.driver.needed))
         where = "at per-row positions" if p.ndim > 1 else f"from position {positions[0]} on"
         where += f", x {memory}" if layout else ""
         yield JudgedCall(f"B, H, S = {size} {where}", y, apply_truth(encoding, x, positions), call)

@@ -29,7 +29,10 @@ def test_the_number_of_a_single_call_is_no_place():
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (lambda p, n: np.minimum(p, n - 1), f"clamped to at most the larger of 63 and {LONGEST} - 1"),
+        (
+            lambda p, n: np.minimum(p, n - 1),
+            f"clamped to at most the larger of 63 and {LONGEST} - 1",
+        ),
         (lambda p, n: p % n, f"modulo the larger of 64 and {LONGEST}"),
     ],
 )

@@ -9,6 +9,7 @@ from posenc_ref.conformance.sequences.cache_mistakes import cache_mistakes, leng
 from posenc_ref.conformance.sequences.chunk_mistakes import chunk_mistakes
 from posenc_ref.conformance.sequences.chunked import Chunked
 
+ROPE = pr.RoPE(8, layout="half")
 GROWING = pr.RoPE(8, layout="half", scaling=pr.DynamicNTK(4.0, 24))
 
 
@@ -74,3 +75,21 @@ def test_rules_for_lengths_speak_of_the_whole_cache():
     of_keys, of_chunks = (list(length_mistakes(GROWING, cache)) for cache in (True, False))
     assert any("the length is that of the whole cache" in m.remedy for m in of_keys)
     assert not any("the length is that of the whole cache" in m.remedy for m in of_chunks)
+
+
+def test_a_gradient_that_rotates_the_saved_x():
+    def fn(x, positions, dy):
+        return ROPE.replace(sign=-1).apply(x, positions)
+
+    found = check(fn, ROPE, "apply_vjp").findings[0]
+    assert found.message == "dx is x rotated by -angle: the saved x is rotated in place of dy"
+
+
+@pytest.mark.nightly
+def test_lines_with_another_x_are_not_printed():
+    def fn(x, positions, dy):
+        return ROPE.replace(sign=-1).apply(dy + 0.5 * x**2, positions)
+
+    found = check(fn, ROPE, "apply_vjp").findings[0]
+    assert found.message == "dx depends on x, not on dy alone"
+    assert not found.reproduce
