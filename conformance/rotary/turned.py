@@ -15,7 +15,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
+from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
 from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
@@ -23,7 +23,7 @@ from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
-from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
+from posenc_ref.conformance.harness.probes import FAR_TOKEN, ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
@@ -45,18 +45,22 @@ CALLS: tuple[Size, ...] = (
     ((1, 2, 33), 0), ((2, 1, 70), 0), ((1, 2, 130), 0), ((1, 12, 6), 2),
     ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0), ((2, 1, 23), 0),
     ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "sliced"),
-    ((4, 2, 1), _SINGLE), ((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000),
+    ((4, 2, 1), _SINGLE),
+    ((1, 7, 3), 2), ((2, 10, 2), 3), ((1, 5, 4), 1),
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
     ((3, 2, 9), 11), ((2, 5, 1), 21), ((4, 2, 4), _FOUR), ((1, 3, 100), 0), ((2, 2, 67), 4),
     ((2, 9, 3), 60), ((1, 17, 4), 33), ((1, 2, 96), 0), ((1, 1, 1060), 9), ((2, 5, 3), 50),
-    ((1, 6, 3), 5), ((1, 3, 1), 1023), ((2, 2, 1), 20011),
+    ((1, 6, 3), 5),
     ((3, 2, 7), 1, "transposed"), ((1, 2, 6), 2, "sliced"),
     ((4, 3, 1), _SINGLE[::-1].copy()),  # PyTorch takes no negative strides
 )  # fmt: skip
 
 
+#: Calls of one far token, if only such calls are wrong, and those that could refute a rule then.
+FAR: tuple[Size, ...] = (((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000))
+_FAR_AGAIN: tuple[Size, ...] = (((1, 3, 1), 1023), ((2, 2, 1), 20011))
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
 #: The name of the value that says where a cause is made, which further calls have tested.
@@ -94,12 +98,14 @@ class Turned:
         first = p.reshape(-1, n)[0]
         rows = np.broadcast_to(p, (b, h, n))[:, 0]
         none = 0 * index
+        flat = dict(zip(FLAT, ((row * h + head) * n + index, none + b * h * n), strict=True))
         return {
             DECLARED: p,
             "the index in the call": index,
             "the batch row": row,
             "the head": head,
             "the length of the call": 0 * index + n,
+            **flat,
             FORM: none + self.positions.ndim,
             "the number of batch rows": none + b,
             "the number of heads": none + h,
@@ -172,7 +178,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if encoding.depends_on_length:
         return False
     code, several = _code(run), encoding.num_axes > 1
-    calls = list(_calls(run, encoding, CALLS))
+    far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
+    calls = list(_calls(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
         return False
@@ -198,9 +205,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     more = partial(_calls, run, encoding, FURTHER)
     if match(run, calls, grown_from_zero(), parts=False, whole=True, further=more):
         return True
-    return name_positions(
-        run, calls, code, lambda: _calls(run, encoding, (*FURTHER, *_judged(run)))
-    )
+    again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
+    return name_positions(run, calls, code, lambda: _calls(run, encoding, again))
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:

@@ -8,7 +8,7 @@ from posenc_ref.conformance import check
 from posenc_ref.conformance.diagnosis.rule import DECLARED, find_rule
 from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.located.atoms import atoms
-from posenc_ref.conformance.rotary.turned import CALLS, Turned
+from posenc_ref.conformance.rotary.turned import FAR, Turned
 
 ROPE = pr.RoPE(8, layout="half")
 CALL = ("call", "")
@@ -52,8 +52,8 @@ def test_each_row_has_its_smallest_position():
 
 
 def test_single_tokens_beyond_tables_are_called():
-    far = [at for (_, _, n), at, *_ in CALLS if n == 1 and np.ndim(at) == 0 and at > 256]
-    assert max(far) >= 2**15
+    assert {n for (_, _, n), *_ in FAR} == {1}
+    assert max(at for _, at in FAR) >= 2**15
 
 
 def test_exchanged_cos_and_sin_do_not_speak_of_timesteps():
@@ -95,3 +95,52 @@ def test_no_further_call_is_not_counted():
 
     found = check(fn, ROPE).findings[0]
     assert "0 further calls" not in found.evidence
+
+
+def test_rows_past_the_last_block_of_all_rows_and_heads():
+    """A kernel runs over blocks of 32 rows of the flattened x; the rest is not rotated."""
+    sizes = [(1, 1, 9), (2, 3, 7), (3, 2, 11), (1, 2, 40)]
+    each = [Turned(ROPE, np.zeros((*size, 8)), np.arange(size[2]) + 3) for size in sizes]
+    found = [one.variables() for one in each]
+    shapes = [one.x.shape[:3] for one in each]
+    flat = {
+        name: np.concatenate(
+            [np.broadcast_to(v[name], s).ravel() for v, s in zip(found, shapes, strict=True)]
+        )
+        for name in found[0]
+    }
+    index = np.concatenate([np.arange(np.prod(s)) for s in shapes])
+    size = np.concatenate([np.full(np.prod(s), np.prod(s)) for s in shapes])
+    used = np.where((size >= 32) & (index >= size // 32 * 32), 0, flat[DECLARED])
+    words = find_rule(used, flat).words
+    assert words.startswith("0, where the index in the flattened (B, H, S) is past the last")
+
+
+@pytest.mark.parametrize("rounded", [0, 1])
+def test_the_second_half_of_the_heads(rounded):
+    heads = np.array([1, 2, 3, 5, 8])
+    head = np.concatenate([np.arange(h) for h in heads])
+    of = np.repeat(heads, heads)
+    p = np.arange(head.size) * 3 + 7
+    upper = (head >= (of + rounded) // 2) & (of > 1)
+    found = find_rule(
+        np.where(upper, 2 * p, p), {DECLARED: p, "the head": head, "the number of heads": of}
+    )
+    assert found.words.startswith(
+        "2 times the declared position, where the head is at least half of the number of heads, "
+        f"rounded {('down', 'up')[rounded]}"
+    )
+
+
+@pytest.mark.nightly
+def test_heads_past_the_last_block_are_not_rotated():
+    def fn(x, positions):
+        y, h = np.array(ROPE.apply(x, positions)), x.shape[1]
+        if h > 4:
+            y[:, h // 4 * 4 :] = x[:, h // 4 * 4 :]
+        return y
+
+    found = check(fn, ROPE).findings[0]
+    assert found.message.startswith(
+        "tokens are not rotated, as at position 0, where the head is past the last multiple of 4"
+    )
