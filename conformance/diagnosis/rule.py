@@ -248,7 +248,7 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
         for least in DIVISORS[3:] if name != DECLARED and np.ptp(by) else ():
             if not np.array_equal(v % np.maximum(by, least), used):
                 continue
-            of = lambda x, n=name, c=least: x[DECLARED] % np.maximum(x[n], c)  # noqa: E731
+            of = partial(_to_size, name, least)
             words = f"{DECLARED} modulo the larger of {least} and {name}"
             mend = f"Do not reduce {words}: {_SUPPORT}"
             yield Rule(words, of, 1, _RANGE, mend=mend)
@@ -256,6 +256,11 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
 
 def _remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(by > 0, v % np.maximum(by, 1), v))
+
+
+def _to_size(name: str, least: int, v: Variables) -> np.ndarray:
+    """Return the declared number modulo the larger of another one and ``least``."""
+    return np.asarray(v[DECLARED] % np.maximum(v[name], least))
 
 
 def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:
