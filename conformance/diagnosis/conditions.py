@@ -14,7 +14,9 @@ Variables = Mapping[str, np.ndarray]
 #: Begins the names of variables that are not combined with others.
 ALONE = "the position of token "
 #: Begins the names of variables that only conditions use.
-SHAPE = "the number of axes "
+SHAPE = ("the number of axes ", "the index in the flattened ", "the size of the flattened ")
+#: The index and the size of the tokens of all rows and heads, as a kernel may count them.
+FLAT = ("the index in the flattened (B, H, S)", "the size of the flattened (B, H, S)")
 #: The names of sizes.
 SIZES = (
     "the length of the call", "the number of heads", "the number of batch rows",
@@ -28,6 +30,7 @@ TILED = (
     ("the batch row", "the number of batch rows"),
     ("the row", "the height"),
     ("the column", "the width"),
+    FLAT,
 )
 #: Divisors of variables: sizes of tiles, pages and vectors.
 DIVISORS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -124,6 +127,18 @@ def _remainders(variables: Variables) -> Iterator[Condition]:
                 yield Condition(text, lambda v, i=index, m=length, n=n: v[i] >= v[m] // n * n)  # type: ignore[misc]
 
 
+def _halves(variables: Variables) -> Iterator[Condition]:
+    """Yield whether an index is in the first half or in the second one, rounded either way."""
+    for index, length in TILED[:4]:
+        if index in variables and length in variables:
+            for more, rounded in ((0, "rounded down"), (1, "rounded up")):
+                half = f"{index} is {{}} half of {length}, {rounded}"
+                low = lambda v, i=index, m=length, n=more: v[i] >= (v[m] + n) // 2  # noqa: E731
+                yield Condition(half.format("at least"), low)
+                high = lambda v, i=index, m=length, n=more: v[i] < (v[m] + n) // 2  # noqa: E731
+                yield Condition(half.format("below"), high)
+
+
 def _equal(variables: Variables) -> Iterator[Condition]:
     """Yield whether two sizes of a call are equal."""
     for one, two in combinations([name for name in SIZES if name in variables], 2):
@@ -141,6 +156,7 @@ def _alone(variables: Variables, wrong: np.ndarray) -> Iterator[Condition]:
 def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[Condition]:
     yield from _alone(variables, wrong)
     yield from _remainders(variables)
+    yield from _halves(variables)
     yield from _equal(variables)
     for name, v in variables.items():
         if np.ptp(v) == 0:

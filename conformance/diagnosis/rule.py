@@ -218,6 +218,19 @@ def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
             text = f"{DECLARED}, clamped to at most {words}"
             of = lambda x, n=name, less=less: _clamped(x[DECLARED], x[n] - less)  # noqa: E731
             yield Rule(text, of, 0, _RANGE, mend=mend)
+    here = v != used
+    if not here.any():
+        return
+    least = int(used[here].min()) + 1  # of a table that has at least so many rows
+    for name, bound in variables.items():
+        most = np.maximum(bound, least)
+        if name == DECLARED or least < 2 or not np.array_equal(_clamped(v, most - 1), used):
+            continue
+        words = f"the larger of {least - 1} and {name} - 1"
+        mend = f"Do not clamp {DECLARED} to {words}: {_SUPPORT}"
+        text = f"{DECLARED}, clamped to at most {words}"
+        of = lambda x, n=name, c=least: _clamped(x[DECLARED], np.maximum(x[n], c) - 1)  # noqa: E731
+        yield Rule(text, of, 1, _RANGE, mend=mend)
 
 
 def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
@@ -231,10 +244,23 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
         of = lambda x, n=name: _remainder(x[DECLARED], x[n])  # noqa: E731
         mend = f"Do not reduce {DECLARED} modulo {name}: {_SUPPORT}"
         yield Rule(f"{DECLARED} modulo {name}", of, 0, _RANGE, mend=mend)
+    for name, by in variables.items():
+        for least in DIVISORS[3:] if name != DECLARED and np.ptp(by) else ():
+            if not np.array_equal(v % np.maximum(by, least), used):
+                continue
+            of = partial(_to_size, name, least)
+            words = f"{DECLARED} modulo the larger of {least} and {name}"
+            mend = f"Do not reduce {words}: {_SUPPORT}"
+            yield Rule(words, of, 1, _RANGE, mend=mend)
 
 
 def _remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(by > 0, v % np.maximum(by, 1), v))
+
+
+def _to_size(name: str, least: int, v: Variables) -> np.ndarray:
+    """Return the declared number modulo the larger of another one and ``least``."""
+    return np.asarray(v[DECLARED] % np.maximum(v[name], least))
 
 
 def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:

@@ -244,12 +244,16 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         for one in chain(row.mistakes(run.encoding), suggested)
     ] + list(kept_results(run.surface.own(run.encoding, "float64")))
     rarer = likely(run, calls, row.rarer(run.encoding))
-    if match(run, calls, chain(known, rarer), parts=False) and run.report.codes:
+    every = [*known, *rarer]
+    # A rule that predicts every result is better than a known mistake that explains some.
+    if match(run, calls, every, parts=False, whole=row.integers) and run.report.codes:
         return
     if one and not run.report.codes and name_rule(run, row, calls):
         return
     if one and not run.report.codes and report_in_part(run, calls, known):
         return
+    if one and not run.report.codes and row.integers:
+        match(run, calls, every, parts=False)
     if one and not run.report.codes and not row.integers and run.dtype not in SIGNIFICANT_BITS:
         report_narrow(run, calls, "the result")
     if one and not run.report.codes and row.closer is not None:

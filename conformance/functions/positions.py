@@ -74,12 +74,19 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
         "Start every document at 0: arange(total) - repeat(starts, lengths), with starts = "
         "cumsum(lengths) - lengths"
     )
+    up = "Count up from the first token of every document, not down from the last one"
     empty = f"{sums}. Drop documents of length 0 before steps or jumps are assigned."
     yield from several(
         ("packing", "documents do not start again at 0", whole, f"{sums}."),
         ("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1, f"{sums}."),
         ("packing", "documents after the first start at 1",
          lambda n: pr.packed(n) + (np.repeat(np.arange(n.size), n) > 0), f"{sums}."),
+        ("packing", "every document is numbered backwards, from its last token",
+         lambda n: np.repeat(n, n) - 1 - pr.packed(n), f"{up}. {sums}."),
+        ("packing", "the whole batch is numbered backwards, from its last token",
+         lambda n: whole(n)[::-1], f"{up}. {sums}."),
+        ("packing", "documents after an empty one start at 1",
+         lambda n: pr.packed(n) + (np.repeat(np.cumsum(n == 0), n) > 0), empty),
         ("packing", "the number of the document is its position",
          lambda n: np.repeat(np.arange(n.size), n), f"{sums}."),
         ("packing", "the length of the document is subtracted, not its start",

@@ -43,6 +43,8 @@ class Driver:
     made: Call | None = None  #: the last call, until its result is judged
     renewed: bool = False  #: whether ``fn`` was made anew, for few calls
     stated: bool = False  #: whether a call was refused on purpose
+    #: The rows that a table needed for the calls of ``apply``, each more than all before.
+    needed: list[int] = field(default_factory=list)
 
     @property
     def backend(self) -> Backend:
@@ -52,7 +54,7 @@ class Driver:
     def fresh(self) -> Driver:
         """Return a driver of a fresh instance of the function."""
         assert self.factory is not None
-        return replace(self, fn=self.factory(), calls=0, made=None, renewed=True)
+        return replace(self, fn=self.factory(), calls=0, made=None, renewed=True, needed=[])
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Return ``values`` rounded to the declared dtype, as ``fn`` receives them, in float64."""
@@ -127,6 +129,10 @@ class Driver:
     def apply(self, x: np.ndarray, positions: np.ndarray, memory: str = "contiguous") -> np.ndarray:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
+        if self.axes == 1 and positions.size and positions.dtype.kind in "iu":
+            rows = int(positions.max()) + 1
+            if not self.needed or rows > self.needed[-1]:
+                self.needed.append(rows)
         result = self.call(given, at, memory=memory)
         if self.made is not None:
             self.made = replace(self.made, sizes=x.shape[:3], positions=positions)

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from posenc_ref.accuracy import Truth
+
 from .driver import Driver, Malformed, Refused
 from .run import Run
 
@@ -41,6 +43,33 @@ def same_again(run: Run, again: np.ndarray, first: np.ndarray, what: str) -> Non
             "the same call gives other values after other calls",
             f"{what}, replayed: largest difference {worst:.3g}",
         )
+
+
+def twice(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, case: str) -> None:
+    """Judge that a call made once more, right after the first time, gives the same result.
+
+    A function that changes what it keeps in every call, such as a base that is multiplied again,
+    fails from its second call on.
+    """
+    try:
+        again = call()
+    except Refused:  # another check says so
+        return
+    size = np.full_like(first, np.abs(first).max(initial=0))
+    if again.shape == first.shape and run.fits(again, Truth(first, size, 0 * first)):
+        return
+    run.count("state")
+    off = ""
+    if again.shape == first.shape:
+        off = f": largest difference {np.abs(again - first).max():.3g}"
+    run.add(
+        "state",
+        "a call changes what the function keeps: the same call gives other values when it is made "
+        "again",
+        f"{case}, made twice{off}",
+        remedy="Compute what a call needs from its own arguments: do not write results of a call, "
+        "such as a scaled base, over the values that the next call starts from.",
+    )
 
 
 def same_length(

@@ -133,8 +133,8 @@ def _report(run: Run, seen: Sequence[_Seen], rules: dict[int, Rule], agreed: int
     run.add(
         "position-range" if any(r.code for r in rules.values()) else "wrong-row",
         text if agreed else f"every call is consistent with: {text}",
-        f"{first.one.case}, row {b}, token {s}: positions {places[0]}, declared {places[1]}; "
-        + plural(agreed, "further call agrees", "further calls agree"),
+        f"{first.one.case}, row {b}, token {s}: positions {places[0]}, declared {places[1]}"
+        + (f"; {plural(agreed, 'further call agrees', 'further calls agree')}" if agreed else ""),
         remedy=" ".join(rule.remedy.replace(DECLARED, _declared(a)) for a, rule in rules.items()),
     )
 

@@ -109,7 +109,7 @@ def name_positions(
         run.add(
             rule.code or code,
             text,
-            f"{where}; {count}",
+            f"{where}; {count}" if more else where,
             remedy=remedy + _formula(known, noun),
             values={"measured": words},
         )

@@ -34,8 +34,9 @@ def diagnose(run: Run, access: Access) -> bool:
         if _right(fresh, replace(access, run=fresh), positions):
             run.add(
                 "state",
-                f"a call up to position {positions.max()} is right on a fresh instance only",
-                "the same call, first on a fresh instance, then after the others",
+                "the same call is right on a fresh instance, and wrong after other calls",
+                f"{positions.size} tokens at positions up to {positions.max()}, first on a fresh "
+                "instance, then after the others",
                 by=None,
             )
             return True

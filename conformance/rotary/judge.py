@@ -166,6 +166,8 @@ def _growing(run: Run, dim: int) -> None:
             return
         case = f"B, H, S = {(1, 1, n)}"
         run.judge("required inputs", case, y, apply_truth(run.encoding, x, np.arange(n)))
+    if run.encoding.depends_on_length or run.failures:
+        state.twice(run, lambda: run.driver.apply(x, np.arange(n)), y, case)
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:

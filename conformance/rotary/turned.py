@@ -8,26 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
+from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
-from posenc_ref.conformance.diagnosis.match import placed
+from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
-from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
+from posenc_ref.conformance.harness.probes import FAR_TOKEN, ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
+from .grown import grown_from_zero
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
@@ -44,6 +46,7 @@ CALLS: tuple[Size, ...] = (
     ((1, 2, 64), 0), ((2, 1, 48), 0), ((1, 2, 32), 0), ((1, 1, 1100), 0), ((2, 1, 23), 0),
     ((1, 2, 55), 5), ((2, 3, 5), 4, "transposed"), ((2, 3, 4), 3, "sliced"),
     ((4, 2, 1), _SINGLE),
+    ((1, 7, 3), 2), ((2, 10, 2), 3), ((1, 5, 4), 1),
 )  # fmt: skip
 #: Calls that could refute a rule found in the others.
 FURTHER: tuple[Size, ...] = (
@@ -55,6 +58,9 @@ FURTHER: tuple[Size, ...] = (
 )  # fmt: skip
 
 
+#: Calls of one far token, if only such calls are wrong, and those that could refute a rule then.
+FAR: tuple[Size, ...] = (((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000))
+_FAR_AGAIN: tuple[Size, ...] = (((1, 3, 1), 1023), ((2, 2, 1), 20011))
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
 #: The name of the value that says where a cause is made, which further calls have tested.
@@ -73,6 +79,7 @@ class Turned:
     x: np.ndarray
     positions: np.ndarray
     memory: str = MEMORY[0]
+    needed: tuple[int, ...] = ()  #: the rows that calls so far needed, each more than all before
 
     def rotated(self) -> np.ndarray:
         """Return the tokens before the rotation."""
@@ -91,12 +98,14 @@ class Turned:
         first = p.reshape(-1, n)[0]
         rows = np.broadcast_to(p, (b, h, n))[:, 0]
         none = 0 * index
+        flat = dict(zip(FLAT, ((row * h + head) * n + index, none + b * h * n), strict=True))
         return {
             DECLARED: p,
             "the index in the call": index,
             "the batch row": row,
             "the head": head,
             "the length of the call": 0 * index + n,
+            **flat,
             FORM: none + self.positions.ndim,
             "the number of batch rows": none + b,
             "the number of heads": none + h,
@@ -119,6 +128,7 @@ class Turned:
             "the smallest position of this token in all rows": rows.min(axis=0),
             "the largest position of the call": none + p.max(),
             "the first position of the row": p[..., :1] + 0 * index,
+            "the smallest position of the row": p.min(axis=-1, keepdims=True) + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
             "the position of the token before": np.roll(p, 1, axis=-1),
             "the position of the next token": np.roll(p, -1, axis=-1),
@@ -168,7 +178,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if encoding.depends_on_length:
         return False
     code, several = _code(run), encoding.num_axes > 1
-    calls = list(_calls(run, encoding, CALLS))
+    far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
+    calls = list(_calls(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
         return False
@@ -191,9 +202,11 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return True
     if several:
         return on_axes(run, encoding, calls)
-    return name_positions(
-        run, calls, code, lambda: _calls(run, encoding, (*FURTHER, *_judged(run)))
-    )
+    more = partial(_calls, run, encoding, FURTHER)
+    if match(run, calls, grown_from_zero(), parts=False, whole=True, further=more):
+        return True
+    again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
+    return name_positions(run, calls, code, lambda: _calls(run, encoding, again))
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
@@ -269,7 +282,7 @@ def _calls(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[Judg
             y = run.driver.apply(x, positions, memory)
         except (Refused, Malformed):
             continue
-        call = Turned(encoding, x, positions, memory)
+        call = Turned(encoding, x, positions, memory, tuple(run.driver.needed))
         where = "at per-row positions" if p.ndim > 1 else f"from position {positions[0]} on"
         where += f", x {memory}" if layout else ""
         yield JudgedCall(f"B, H, S = {size} {where}", y, apply_truth(encoding, x, positions), call)

@@ -15,8 +15,15 @@ from posenc_ref.conformance.rotary.length_rules import Rule, length_rules
 
 from .chunk_mistakes import chunk_mistakes, with_lengths
 from .chunked import Chunked, ChunkTokens
+from .rotated_again import rotated_again
 
 ROTATE_ONCE = "Rotate each key once: keep either rotated keys or raw keys in the cache."
+#: What is right where the frequencies depend on the length: old keys follow it too.
+LENGTH_OF_CACHE = (
+    "Choose the frequencies of all keys by the number of tokens in the whole cache, the last chunk "
+    "included, and rotate all raw keys anew when they change: keys of earlier chunks must not keep "
+    "the frequencies of a shorter cache."
+)
 
 
 def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
@@ -77,8 +84,7 @@ def cache_mistakes() -> Iterator[Mistake]:
             "scaling-parameter",
             f"the frequencies of all keys are those for {text}",
             with_lengths(lambda call, of=length: [of(call)] * len(call.chunks)),  # type: ignore[misc]
-            "Choose the frequencies of all keys by the length of the whole cache, the last chunk "
-            "included.",
+            LENGTH_OF_CACHE,
         )
     for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096):
         yield Mistake(
@@ -125,8 +131,9 @@ def cache_mistakes() -> Iterator[Mistake]:
             "Rotate the keys of every chunk, each to its own position; later ones are raw now.",
         ),
     )
+    yield from rotated_again()
     yield from _in_other_slots()
-    yield from chunk_mistakes()
+    yield from chunk_mistakes(LENGTH_OF_CACHE)
 
 
 def _in_other_slots() -> Iterator[Mistake]:
@@ -173,10 +180,16 @@ def _when_doubled(call: Chunked, own: bool) -> list[int]:
     return lengths
 
 
-def length_mistakes(encoding: Rotary) -> Iterator[Mistake]:
+def length_mistakes(encoding: Rotary, cache: bool) -> Iterator[Mistake]:
     """Yield wrong ways in which the frequencies of a sequence depend on its length."""
     for rule in length_rules(encoding, []) if encoding.depends_on_length else ():
-        yield Mistake(rule.code, rule.message, partial(_by_rule, rule), rule.remedy)
+        remedy = rule.remedy
+        if cache and "call" in remedy:
+            remedy += (
+                " For cached keys the length is that of the whole cache: rotate all raw keys anew "
+                "when the frequencies change."
+            )
+        yield Mistake(rule.code, rule.message, partial(_by_rule, rule), remedy)
 
 
 def _by_rule(rule: Rule, call: Chunked) -> Truth | None:

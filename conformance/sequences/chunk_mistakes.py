@@ -30,6 +30,10 @@ START = (
     "Rotate token i of a chunk to start + i, where start is the number of tokens in all earlier "
     "chunks"
 )
+_LENGTH = (
+    "Choose the frequencies of a chunk by the number of tokens up to the end of the chunk, earlier "
+    "chunks included."
+)
 _KEY = "Keep cos and sin under the chunk's start as well as its length, or compute them anew."
 
 OFFSETS: tuple[tuple[str, Map, str], ...] = (
@@ -210,8 +214,11 @@ def with_lengths(
     )
 
 
-def chunk_mistakes() -> Iterator[Mistake]:
-    """Yield the known mistakes of chunks, likely ones first."""
+def chunk_mistakes(of_length: str = _LENGTH) -> Iterator[Mistake]:
+    """Yield the known mistakes of chunks, likely ones first.
+
+    ``of_length`` is the remedy for frequencies of another length than declared.
+    """
     yield from mistakes("decode-offset", at, *OFFSETS)
     yield from mistakes("state", at, *STATES)
     yield from of_any_start("the start of a chunk", HALVES)
@@ -220,8 +227,6 @@ def chunk_mistakes() -> Iterator[Mistake]:
     yield Mistake("position-axis", text.format("head"), _single(1), remedy)
     yield Mistake("row-offset", text.format("row"), _single(0), remedy)
     yield from only_first_row()
-    remedy = "Choose the frequencies of a chunk by {}."
-    up_to = "the number of tokens up to the end of the chunk, earlier chunks included"
     for code, what, lengths in (
         ("scaling-parameter", "the length of the chunk alone", lambda c: c.chunks),
         ("state", "the length of the first chunk", lambda c: c.chunks[:1] * len(c.chunks)),
@@ -250,7 +255,7 @@ def chunk_mistakes() -> Iterator[Mistake]:
         ),
     ):
         text = f"the frequencies of every chunk are those for {what}"
-        yield Mistake(code, text, with_lengths(lengths), remedy.format(up_to))
+        yield Mistake(code, text, with_lengths(lengths), of_length)
 
 
 def grown_in_chunks() -> Iterator[Mistake]:

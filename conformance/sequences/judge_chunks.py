@@ -92,7 +92,7 @@ def _judge(
     early = bool(failed(run, calls))
     if early:
         calls += drive(run, again, ask) or []
-    rules = list(length_mistakes(encoding))
+    rules = list(length_mistakes(encoding, cache))
 
     def mistakes() -> Iterator[Mistake]:
         return chain(known(), rules, grown_in_chunks())

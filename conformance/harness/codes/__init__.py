@@ -40,7 +40,8 @@ sign: The rotation turns the other way.
 
 phase-order: sin and cos are exchanged.
   trigger: at angle 0, a column declared as sin is 1, or a column declared as cos is 0
-  remedy: Swap the two: sin first in the paper, cos first in diffusion timesteps.
+  remedy: Exchange the two: at position 0, every sine is 0 and every cosine is 1. A rotary cos_sin
+    returns (cos, sin); a table has the declared column first.
 
 not-a-rotation: The map on a pair is not a rotation times a common factor.
   trigger: the two rows of a pair's 2 x 2 block are not orthogonal with equal norm

@@ -111,19 +111,26 @@ def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
         if seen.size > 1 and 0 in other and 0 not in seen:
             yield Atom(name, "not", (0,))
         return
+    if kind == "call":
+        # The number of a call is a cause only for the first ones, and for all after some: what is
+        # wrong with a single later call, or with all but the last ones, is in their inputs.
+        if low == high == 1:
+            yield Atom(name, "is", (1,))
+        elif seen.size > 1 and other[0] < low:
+            yield Atom(name, "from", (low,))
+        if seen.size > 1 and low == 1 and high <= LISTED and other[-1] > high:
+            yield Atom(name, "to", (high,))
+        return
     if seen.size == 1 and low == high:
         yield Atom(name, "is", (low,))
     elif seen.size <= LISTED and (seen == np.floor(seen)).all():
         yield Atom(name, "in", tuple(int(v) for v in seen))
-    # Wrong from a call on: later calls are wrong too, as far as other conditions hold.
-    if other[0] < low and (kind != "call" or seen.size > 1):
+    if other[0] < low:
         yield Atom(name, "from", (low,))
-    if other[-1] > high and (kind != "call" or low == 1):
+    if other[-1] > high:
         yield Atom(name, "to", (high,))
     lost = np.setdiff1d(other, seen, assume_unique=True)
     inner = lost[(lost > low) & (lost < high)]
-    if kind == "call":
-        inner = inner[:0]  # numbers of single calls are no cause: their inputs are
     for value in inner if inner.size <= LISTED else inner[:0]:
         yield Atom(name, "not", (int(value),))
     if other[0] < low and lost.size and lost[0] == 0 and (lost.size == 1 or lost[1] > low):

@@ -81,3 +81,33 @@ def test_a_counter_that_is_kept_for_the_next_prompt():
 def test_right_positions_conform():
     for surface in ("position_ids", "packed", "decode_positions"):
         assert check(getattr(pr, surface), None, surface).verdict == "conforms"
+
+
+def packed(number):
+    """Return a function of lengths whose document i of n tokens has ``number(n, lengths[:i])``."""
+
+    def fn(lengths):
+        n = [int(x) for x in lengths]
+        each = [np.asarray(number(m, n[:i])) for i, m in enumerate(n)]
+        return np.concatenate([*each, np.zeros(0)]).astype(int)
+
+    return fn
+
+
+def test_documents_are_numbered_backwards():
+    found = first(packed(lambda n, before: np.arange(n)[::-1]), "packed")
+    assert found.message == "every document is numbered backwards, from its last token"
+    assert found.remedy.startswith("Count up from the first token of every document")
+
+
+def test_documents_after_an_empty_one_start_late():
+    found = first(packed(lambda n, before: np.arange(n) + (0 in before)), "packed")
+    assert found.message == "documents after an empty one start at 1"
+
+
+def test_a_rule_for_every_result_precedes_a_mistake_that_explains_some():
+    found = first(packed(lambda n, before: np.arange(n) + 2 * (0 in before)), "packed")
+    assert found.message == (
+        "the result is the declared value + 2, where the number of empty documents before is at "
+        "least 1"
+    )

@@ -1,0 +1,78 @@
+"""Functions of ``apply`` that are right in a fresh process, and wrong after certain calls."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+from posenc_ref.conformance.harness.driver import Driver
+from posenc_ref.conformance.rotary.grown import bounds, grown_from_zero
+from posenc_ref.conformance.rotary.turned import Turned
+
+ROPE = pr.RoPE(8, layout="half")
+GROWING = pr.RoPE(8, layout="half", scaling=pr.DynamicNTK(2.0, 24))
+
+
+class FromZero:
+    """A table whose added rows are numbered from 0."""
+
+    def __init__(self):
+        self.rows = np.zeros(0, int)
+
+    def __call__(self, x, positions):
+        p = np.asarray(positions)
+        if p.dtype.kind == "f" or p.min(initial=0) < 0:
+            raise ValueError("positions are row numbers")
+        more = int(p.max(initial=-1)) + 1 - self.rows.size
+        self.rows = np.append(self.rows, np.arange(max(more, 0)))
+        return ROPE.apply(x, self.rows[p])
+
+
+class Compounding:
+    """Dynamic NTK whose base is multiplied again in every long call."""
+
+    def __init__(self):
+        self.base = 10000.0
+
+    def __call__(self, x, positions):
+        length = int(np.max(positions, initial=0)) + 1
+        if length <= 24:
+            return ROPE.apply(x, positions)
+        alpha = 2.0 * length / 24 - 1
+        self.base = min(self.base * alpha ** (8 / 6), 1e30)
+        return ROPE.replace(base=self.base).apply(x, positions)
+
+
+def test_the_driver_lists_the_rows_that_calls_needed():
+    driver = Driver(lambda x, positions: x)
+    for top in (4, 2, 9, 9, 30):
+        driver.apply(np.zeros((1, 1, 1, 8)), np.array([top]))
+    assert driver.needed == [5, 10, 31]
+    assert bounds(driver.needed, 8, lambda old, needed: 2 * old).tolist() == [0, 8, 16, 32]
+
+
+def test_the_prediction_of_a_table_that_grew():
+    fn, x = FromZero(), np.ones((1, 2, 12, 8))
+    for n in (3, 7, 12):
+        y = fn(x[:, :, :n], np.arange(n))
+    mistake = next(iter(grown_from_zero()))
+    assert mistake.code == "state"
+    found = mistake.predict(Turned(ROPE, x, np.arange(12), needed=(3, 7, 12)))
+    assert np.abs(found.value - y).max() < 2.0**-40
+
+
+@pytest.mark.nightly
+def test_rows_are_numbered_from_zero_again():
+    found = check(FromZero(), ROPE).findings[0]
+    assert found.code == "state"
+    assert "numbered from 0 again" in found.message
+    assert not found.reproduce  # in a fresh process, that call is right
+
+
+@pytest.mark.nightly
+def test_a_base_that_compounds():
+    found = check(Compounding(), GROWING).findings[0]
+    assert found.code == "state"
+    assert "the same call gives other values when it is made again" in found.message
+    assert not found.reproduce
+    assert check(GROWING.apply, GROWING).verdict == "conforms"
