@@ -17,7 +17,7 @@ from .calling import NoConvention, bind, takes
 from .diagnosis.reproduce_fn import runnable
 from .harness import state
 from .harness.driver import Driver, Malformed, Refused
-from .harness.foreign import said, tame
+from .harness.foreign import of_caller, said, tame
 from .harness.implementation import DECLARED, Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
@@ -236,6 +236,8 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
     except Exception as error:  # a fault of the judge, which must not lose its findings
         run.broke_off(error)
     except BaseException as error:
+        if of_caller(error):
+            raise
         run.add("raises", "what a call returned raises an exception when it is read", said(error))
     for problem in problems() if problems else ():
         run.add("raises", *problem)
