@@ -25,8 +25,8 @@ def test_channels_between_that_are_left_out_are_not_listed(channels, text):
 
 
 def test_the_last_channels_are_others_than_the_first():
-    last = lambda x, p: np.concatenate(
-        [x[..., :8], RoPE(8, layout="half").apply(x[..., 8:], p)], -1
-    )  # noqa: E731, E501
+    def last(x, p):
+        return np.concatenate([x[..., :8], RoPE(8, layout="half").apply(x[..., 8:], p)], -1)
+
     (finding,) = check_reduced(last, HALF, "apply").findings
     assert "8 other channels are rotated (8..15), declared 8 (0..7) of 16" in str(finding)
