@@ -17,10 +17,11 @@ from .calling import NoConvention, bind, takes
 from .diagnosis.reproduce_fn import runnable
 from .harness import state
 from .harness.driver import Driver, Malformed, Refused
-from .harness.foreign import said, tame
+from .harness.foreign import of_caller, said, tame
 from .harness.implementation import DECLARED, Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
+from .harness.pace import Pace
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
@@ -235,6 +236,8 @@ def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = No
     except Exception as error:  # a fault of the judge, which must not lose its findings
         run.broke_off(error)
     except BaseException as error:
+        if of_caller(error):
+            raise
         run.add("raises", "what a call returned raises an exception when it is read", said(error))
     for problem in problems() if problems else ():
         run.add("raises", *problem)
@@ -264,8 +267,13 @@ def make_run(
     name: str | None = None,
     axes: int = 1,
     reduced: bool = False,
+    pace: Pace | None = None,
 ) -> Run:
-    """Check the arguments, which are those of :func:`check`, and return the run to be judged."""
+    """Check the arguments, which are those of :func:`check`, and return the run to be judged.
+
+    ``pace`` measures the seconds of a call, and says from which on a function is slow.
+    """
+    pace = pace or Pace()
     encoding = on_host(encoding)
     fn = fn if isinstance(fn, Implementation) else tame(fn)
     own_name = str(getattr(fn, "__name__", None) or type(fn).__name__)
@@ -293,6 +301,7 @@ def make_run(
         names=SIGNATURES[surface].arguments,
         factory=factory or bound.factory,
         axes=max(axes, bound.axes, several),
+        pace=pace,
     )
     reason = driver.backend.missing()
     if reason is not None:
@@ -317,7 +326,7 @@ def make_run(
         head_dim = encoding.head_dim
     head_dim = head_dim or bound.head_dim
     settings = Settings(
-        angles, precision, max_position, seed, head_dim, reduced, strict, accept_limits
+        angles, precision, max_position, seed, head_dim, reduced, strict, accept_limits, pace
     )
     report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     report.called = bound.how

@@ -150,7 +150,9 @@ def _refuse_model(surface: str, model: ModelEncoding) -> None:
     if surface == "layers" and not model.layer_types:
         raise ValueError(
             "surface 'layers' is for models with layer_types, the type of each layer; "
-            f"{model.name} has none: pass from_config(...) of the model's own config.json"
+            f"{model.name} has none: it states the types ({', '.join(model.encodings)}), not which "
+            "layer has which. Pass from_config(...) of the model's own config.json, which has "
+            "num_hidden_layers and, if layers differ, layer_types or no_rope_layers"
         )
     if surface == "softmax_scale":
         softmax_scale(model)  # raises if the model has none

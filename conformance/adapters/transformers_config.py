@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc_ref import RoPE, from_config
-from posenc_ref.conformance.harness.rotated import rotated_channels
+from posenc_ref.conformance.harness.implementation import rotated_channels
 
 
 def file_of(model: str, kind: str = "modeling") -> Any:

@@ -263,5 +263,9 @@ def _words(fits: Sequence[Lines]) -> str:
         near = long.after
     shown = ", ".join(f"{s:.6g}" for s in near[:4]) + ", ..." * (len(near) > 4)
     kinks = sorted({f.kink for f in fits if f.kink is not None})
-    where = f"the slope changes at key - query = {kinks}" if kinks else "the slope does not change"
+    where = (
+        f"the slope changes at key - query = {kinks}"
+        if kinks
+        else "each is the same at every distance"
+    )
     return f"slopes of the heads: {shown}; {where}"

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from .foreign import Malformed, Refused
+from .pace import CROSSED
 from .plural import plural
 
 #: What a judge keeps of a judged call.
@@ -26,6 +27,10 @@ class Reporting(Protocol):
     @property
     def ledger(self) -> Any:
         """Return the ledger, whose ``crossings`` are the crossings of the run."""
+
+    @property
+    def driver(self) -> Any:
+        """Return the driver, whose pace says how many calls are made."""
 
     def limit(self, text: str) -> None:
         """Report a limit of the function."""
@@ -150,7 +155,11 @@ def cross(
     run.ledger.crossings.append(crossing)
     refused: dict[str, Refused] = {}
     seen: list[Seen] = []
-    for row in crossing.rows():
+    rows = list(crossing.rows()) if run.driver.pace.slow else []
+    most = run.driver.pace.room(len(rows), CROSSED, share=0.5)
+    if most < len(rows):
+        run.driver.pace.left["crossed calls"] = most, len(rows)
+    for row in rows[:most] or crossing.rows():
         try:
             found = call(row)
         except Refused as error:

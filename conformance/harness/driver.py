@@ -12,8 +12,9 @@ import numpy as np
 from posenc_ref._namespace import dtype_name
 from posenc_ref.backends import Backend, backend
 
-from .foreign import Malformed, Refused, array_of, plain, refusals, stated
+from .foreign import Malformed, OwnLimit, Refused, array_of, plain, refusals, stated
 from .located.record import Call
+from .pace import ENDED, Pace
 from .tensor_layouts import in_layout, restored
 
 __all__ = ["Driver", "Malformed", "Refused"]
@@ -45,6 +46,8 @@ class Driver:
     stated: bool = False  #: whether a call was refused on purpose
     #: The rows that a table needed for the calls of ``apply``, each more than all before.
     needed: list[int] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)  #: what the calls cost
+    view: bool = False  #: whether ``fn`` calls another driver, which measures its calls
 
     @property
     def backend(self) -> Backend:
@@ -75,9 +78,9 @@ class Driver:
 
         Raises :class:`Refused` for any exception of ``fn`` but KeyboardInterrupt.
         """
-        sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
-        if memory != "contiguous":
-            sent[0] = self._laid(args[0], memory)
+        if self.pace.over():
+            raise Refused(OwnLimit(ENDED))
+        sent = self._sent(args, memory)
         before = [self._state(s) for s in sent if not _plain(s)]
         self.calls += 1
         memory = "contiguous" if memory != "contiguous" and _contiguous(sent[0]) else memory
@@ -85,7 +88,10 @@ class Driver:
         process = os.getpid()
         try:
             with refusals(), np.errstate():  # the function may change these settings
-                result = self.fn(*sent)
+                result = self._timed(sent)
+                if not self.view and self.pace.unsure():  # the first call of a shape may compile
+                    self._timed(self._sent(args, memory))
+                    self.pace.decide()
         except Refused as error:
             self.stated = self.stated or stated(error.cause)
             raise
@@ -99,6 +105,20 @@ class Driver:
                 name = self.names[min(i, len(self.names) - 1)]
                 self.mutated = "positions" if whole and name == "x" else name
         return plain(result)
+
+    def _timed(self, sent: list[Any]) -> Any:
+        """Call ``fn`` and measure the seconds that it takes."""
+        if self.view:
+            return self.fn(*sent)
+        with self.pace.timed():
+            return self.fn(*sent)
+
+    def _sent(self, args: tuple[Any, ...], memory: str) -> list[Any]:
+        """Return the arguments as the function gets them; the first lies in memory as asked."""
+        sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
+        if memory != "contiguous":
+            sent[0] = self._laid(args[0], memory)
+        return sent
 
     def _state(self, array: Any) -> Any:
         """Return what changes if an argument is written to.

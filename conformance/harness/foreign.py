@@ -1,7 +1,8 @@
 """Run foreign code: its exceptions become :class:`Refused`, its results plain arrays.
 
 The judged function is foreign, and so are the methods of what it raises and returns: a message may
-raise when it is read, and a shape may end the interpreter. Only KeyboardInterrupt passes.
+raise when it is read, and a shape may end the interpreter. Only KeyboardInterrupt passes, and what
+a signal handler of the caller raises that is no Exception.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import dis
 import inspect
 import math
+import signal
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -105,14 +107,35 @@ def where(error: BaseException) -> str:
     return f"{Path(last.filename).relative_to(_PACKAGE).as_posix()}, line {last.lineno}"
 
 
+def of_caller(error: BaseException) -> bool:
+    """Return whether an exception ends the check: that of a signal handler, such as a timer's.
+
+    It is no Exception, and was raised in a Python function that handles a signal.
+    """
+    if isinstance(error, Exception):
+        return False
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {getattr(handler, "__code__", None) for handler in handlers} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise :class:`Refused` for any exception of foreign code but KeyboardInterrupt."""
+    """Raise :class:`Refused` for any exception of foreign code but that of the caller's timer."""
     try:
         yield
     except (KeyboardInterrupt, Refused):
         raise
     except BaseException as error:
+        if of_caller(error):
+            raise
         raise Refused(error) from error
 
 
@@ -164,6 +187,8 @@ def plain(result: Any) -> Any:
     except (KeyboardInterrupt, Malformed):
         raise
     except BaseException as error:
+        if of_caller(error):
+            raise
         raise Malformed(f"the result cannot be read ({said(error)})") from error
     return result
 
@@ -181,6 +206,8 @@ def array_of(result: Any, asnumpy: Callable[[Any], np.ndarray]) -> tuple[np.ndar
     except (KeyboardInterrupt, Malformed):
         raise
     except BaseException as error:
+        if of_caller(error):
+            raise
         raise Malformed(f"the result cannot be read as an array ({said(error)})") from error
 
 

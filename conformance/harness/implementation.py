@@ -6,13 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posenc_ref import Attention, ConvPositions, Encoding, ModelEncoding, PositionRule
+from posenc_ref import Attention, ConvPositions, Encoding, ModelEncoding, PositionRule, RoPE
 from posenc_ref._text import one_line
 
 #: A declaration: an encoding, a whole model, attention, positions, or None.
 Declared = Encoding | ModelEncoding | Attention | PositionRule | ConvPositions | None
 #: The classes of declarations.
 DECLARED = Encoding, ModelEncoding, Attention, PositionRule, ConvPositions
+
+
+def rotated_channels(encoding: RoPE) -> RoPE:
+    """Return the encoding of the rotated channels alone, such as 64 of DeepSeek's 192."""
+    return encoding.replace(head_dim=encoding.rotary_dim, rotary_start=0, rotary_dim=None)
 
 
 @dataclass(frozen=True)

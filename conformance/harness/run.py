@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from .ledger import DIRECT, Failure, Ledger, named
 from .located.locate import Place, locate
 from .located.record import Record, recorded
 from .located.remedy import where_to_look
+from .pace import ENDED, Pace
 from .probes import dense
 from .report import ERROR, NOTE, Report
 from .signatures import SIGNATURES, Surface
@@ -39,9 +40,15 @@ class Settings:
     max_position: int | None = None
     seed: int = 0
     head_dim: int | None = None
-    reduced: bool = False  #: fewer shapes, calls and positions, where calls are expensive
+    few: bool = False  #: fewer shapes, calls and positions, where calls are expensive
     strict: bool = False  #: whether tensors must agree even if every logit does
     accept_limits: bool = False  #: whether a function may refuse more than ``floor`` allows
+    pace: Pace = field(default_factory=Pace, compare=False)  #: what the function's calls cost
+
+    @property
+    def reduced(self) -> bool:
+        """Return whether fewer shapes, calls and positions are judged."""
+        return self.few or self.pace.slow
 
     def allows(self, position: int) -> bool:
         """Return whether a position may be judged (``max_position``)."""
@@ -243,10 +250,17 @@ class Run:
             controls[f"values: {name}"] = bool(self.scores(spoiled, truth)[at] > self.budget)
 
     def explain(self, diagnose: Callable[..., object], *args: Any) -> None:
-        """Run a diagnosis; if it raises on malformed results, the verdict stands."""
+        """Run a diagnosis; if it raises on malformed results, the verdict stands.
+
+        A slow function is called a few times only.
+        """
         try:
-            diagnose(self, *args)
-        except (Malformed, Refused):
+            with self.driver.pace.searching():
+                diagnose(self, *args)
+        except Refused as error:
+            if ENDED not in str(error):
+                raise
+        except Malformed:
             raise
         except Exception as error:
             self.limit(f"the diagnosis broke off ({said(error)}); please report")
@@ -265,6 +279,10 @@ class Run:
         if self.ledger.relate is not None and self.failures and not self.report.codes:
             self.explain(lambda run: run.ledger.relate())
         self._qualify()
+        limits, said = self.report.limits, self.driver.pace.said()
+        limits[:] = [text for text in limits if ENDED not in text]
+        if said:
+            self.limit(said)
         if self.driver.mutated and not self.driver.inplace:
             self.add(
                 "mutates-input",

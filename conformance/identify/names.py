@@ -13,7 +13,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import Encoding, MixedRoPE, MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
-from posenc_ref.conformance.harness.rotated import rotated_channels
+from posenc_ref.conformance.harness.implementation import rotated_channels
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES

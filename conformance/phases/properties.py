@@ -122,6 +122,8 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     elsewhere = run.encoding is None and not _upright(run, measured)
     if not measured.in_out() or offset != round(offset) or elsewhere:
         return
+    if not run.driver.pace.grants(2, "calls with sums of positions"):
+        return
     channel = np.ones(dim)
     for pair, amplitude in zip(measured.pairs, m, strict=True):
         channel[[pair.a, pair.b]] = amplitude

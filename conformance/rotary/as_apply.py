@@ -31,7 +31,14 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
     driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     viewed = replace(
-        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, factory=None, made=None
+        driver,
+        fn=view,
+        keeps_dtype=True,
+        axes=axes,
+        mutated=None,
+        factory=None,
+        made=None,
+        view=True,
     )
     ledger, outer = run.ledger, run.ledger.evidence
     ledger.evidence = Evidence()  # the calls of the view are not those of the function

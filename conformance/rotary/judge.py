@@ -284,7 +284,8 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     if access.mode == "single":
         return
     state.same_length(run, evaluate, right)
-    if run.report.surface == "apply":  # others may need many calls for each token
+    steps = run.driver.pace.grants(4, "calls of one token in turn")
+    if run.report.surface == "apply" and steps:  # others may need many calls for each token
         state.steps(run, evaluate, right)
     tried = run.failures or "state" in run.ledger.failing
     # Where each token is a call (reduced), all four calls share values: none of them tells.

@@ -31,7 +31,7 @@ def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str]) -
     ``longest`` is the largest accepted number of tokens, or 0 if none is known to be refused;
     ``refused`` are the optional cases that were refused before.
     """
-    settled = run.settings.reduced or run.driver.axes > 1 or run.report.surface != "apply"
+    settled = run.settings.few or run.driver.axes > 1 or run.report.surface != "apply"
     if settled or run.driver.backend_name not in _VIEWS:
         return
     highest = access.reach(2 * SIZES["S"][-1])

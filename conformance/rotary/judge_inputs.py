@@ -71,6 +71,8 @@ def optional_inputs(run: Run, dim: int) -> set[str]:
         "an empty batch": ((0, 3, 4, dim), np.arange(4)),
     }
     refused: set[str] = set()
+    if not run.driver.pace.grants(len(tries), "calls with optional inputs"):
+        return {PER_ROW, "repeated, unsorted positions"}
     for case, (shape, positions) in tries.items():
         # If positions (B, S) are refused, other sizes might be accepted by chance.
         if case.startswith(PER_ROW) and PER_ROW in refused:

@@ -82,7 +82,7 @@ def mend(run: Run, measured: Measured, again: Callable[[Run], None]) -> None:
     words, fn = mended
     report = replace(run.report, findings=[], limits=[], executed={}, controls={}, accuracy=None)
     driver = replace(run.driver, fn=fn, factory=None, mutated=None, out_dtypes=set())
-    settings = replace(run.settings, strict=True, reduced=True)
+    settings = replace(run.settings, strict=True, few=True)
     second = replace(run, driver=driver, settings=settings, ledger=Ledger(report))
     try:
         again(second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ _LOGITS = (
 )
 #: Largest finite float16.
 _FLOAT16_MAX = 65504.0
+#: The most ranges of channels that a message lists.
+_RANGES = 6
 
 
 def _token_index(run: Run, encoding: Rotary) -> bool:
@@ -198,7 +201,6 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
 def _slice(
     run: Run, encoding: Rotary, measured: Measured, rotated: set[int], wanted: set[int]
 ) -> None:
-    low, high = min(rotated, default=0), max(rotated, default=0)
     missing = sorted(wanted - rotated)
     half = encoding.head_dim // 2
     pairs = [(p.a, p.b) for p in measured.pairs]
@@ -238,7 +240,7 @@ def _slice(
             "overflow",
             f"pairs with a timescale over {_FLOAT16_MAX:g} are not rotated: base ** x overflows "
             "float16",
-            f"declared and not rotated: {missing[:6]}",
+            f"declared and not rotated: {_span(missing)}",
             equivalent=("angle-precision",),
         )
         return
@@ -264,15 +266,27 @@ def _slice(
             remedy=f"Copy channels {ranges(more)} to the result unchanged.",
         )
         return
+    other = "other " if len(rotated) == len(wanted) else ""
     run.add(
         "rotary-dim",
-        f"{still}{len(rotated)} channels are rotated ({low}..{high}), declared {len(wanted)} "
-        f"({min(wanted)}..{max(wanted)}) of {encoding.head_dim}",
+        f"{still}{len(rotated)} {other}channels are rotated ({_span(rotated)}), declared "
+        f"{len(wanted)} ({_span(wanted)}) of {encoding.head_dim}",
         f"channels passed through: {len(measured.passed)}"
-        + (f"; declared and not rotated: {missing[:6]}" if missing else ""),
+        + (f"; declared and not rotated: {_span(missing)}" if missing else ""),
         values={"declared": len(wanted), "measured": len(rotated)},
         remedy=_channels(sorted(rotated), sorted(wanted)) + _exponents(encoding, measured),
     )
+
+
+def _span(channels: Collection[int]) -> str:
+    """Return channels as ``first..last`` if none is left out between, else as ranges."""
+    if not channels:
+        return "none"
+    low, high = min(channels), max(channels)
+    if high - low + 1 == len(channels):
+        return f"{low}..{high}" if high > low else str(low)
+    parts = ranges(sorted(channels)).split(", ")
+    return ", ".join(parts[:_RANGES]) + ", ..." * (len(parts) > _RANGES)
 
 
 def _zero(run: Run, encoding: Rotary, channels: list[int]) -> bool:

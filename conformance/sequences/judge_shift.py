@@ -98,7 +98,7 @@ def judge(run: Run) -> None:
         return
     last, highest = run.settings.up_to(_LONGEST), run.ledger.highest
     run.ledger.highest = min(highest, last)
-    short = replace(run, settings=replace(run.settings, max_position=last, reduced=True))
+    short = replace(run, settings=replace(run.settings, max_position=last, few=True))
     recipe = "lambda x, p: fn(x, int(p[0]))  # a shift has no attention factor and no offset"
     judge_as_apply(short, partial(_view, run), shift(encoding), recipe)
     run.reached(highest)

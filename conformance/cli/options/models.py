@@ -17,8 +17,8 @@ from posenc_ref._documents import parse_json, read_text
 from posenc_ref._text import shown
 from posenc_ref.conformance.adapters.gguf import described_gguf
 from posenc_ref.conformance.harness.expression import read_expression
+from posenc_ref.conformance.harness.implementation import rotated_channels
 from posenc_ref.conformance.harness.nearest import did_you_mean
-from posenc_ref.conformance.harness.rotated import rotated_channels
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.recordings.numpy_files import read_npy
 from posenc_ref.conformance.surfaces import Declared

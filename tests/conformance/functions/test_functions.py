@@ -252,6 +252,12 @@ def test_state_is_told_from_a_mistake():
             "layers",
             "'layers' is for models with layer_types, the type of each layer; m has none",
         ),
+        (
+            pr.preset("smollm3-3b", base=2e6),
+            "layers",
+            r"it states the types \(full_attention, full_attention_nope\), not which layer has "
+            "which.* num_hidden_layers and, if layers differ, layer_types or no_rope_layers",
+        ),
     ],
 )
 def test_errors(encoding, surface, message):

@@ -1,11 +1,13 @@
 """Every two levels of different factors meet in a call, and only judged pairs are counted."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 
 from posenc_ref.conformance.harness.crossing import Crossing, cross
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.pace import Pace
 
 LEVELS = {"B": (1, 2, 5), "S": (1, 3, 8, 129), "form": ("shared", "rows"), "x": ("c", "t", "s")}
 
@@ -85,6 +87,7 @@ class FewRun:
         self.ledger, self.report = self, self
         self.limits, self.found = [], []
         self.crossings = []
+        self.driver = SimpleNamespace(pace=Pace())
         self.limit = self.limits.append
 
     def add(self, *finding):

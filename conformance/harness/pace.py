@@ -1,0 +1,113 @@
+"""Measure the seconds of the function's own calls; judge a slow function in fewer calls.
+
+A function is slow if even its cheapest call takes ``SLOW`` seconds. All others are judged alike,
+whatever the speed of the machine. A slow function gets the reduced workload: fewer lengths and
+fewer repeats, optional calls only while ``SECONDS`` are not spent, and a diagnosis with few calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+
+#: The seconds that the cheapest call of a slow function takes at least.
+SLOW = 0.05
+#: The seconds of all calls after which optional calls are left out.
+SECONDS = 12.0
+#: The seconds of further calls that look for the cause of a failure, and the calls that are free.
+SEARCH, FREE = 5.0, 12
+#: The message of a call that is not made, because the search for the cause has had its calls.
+ENDED = "the function is slow: no further call is made to find the cause"
+#: The calls after which a function is slow or not.
+KNOWN = 3
+#: The calls of a crossing that are made in any case.
+CROSSED = 4
+
+
+@dataclass
+class Pace:
+    """What the calls of one run cost, and what was left out for it."""
+
+    least: float = SLOW
+    seconds: float = SECONDS
+    clock: Callable[[], float] = perf_counter
+    slow: bool = False  #: whether every one of the first calls took ``least`` seconds
+    calls: int = 0  #: the measured calls, until the function is known to be slow
+    cheapest: float = float("inf")  #: the seconds of the cheapest call
+    spent: float = 0.0  #: the seconds of all calls
+    left: dict[str, tuple[int, int]] = field(default_factory=dict)  #: calls made, of how many
+    inside: bool = False  #: whether the cause of a failure is being searched
+    search: float = 0.0  #: the seconds of the calls of this search
+    searched: int = 0  #: the calls of this search
+    ended: bool = False  #: whether the search was ended
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Measure one call; one that raises does not count as cheap."""
+        start, answered = self.clock(), False
+        try:
+            yield
+            answered = True
+        finally:
+            taken = self.clock() - start
+            self.spent += taken
+            if answered and not self.slow:
+                self.calls += 1
+                self.cheapest = min(self.cheapest, taken)
+            if self.inside:
+                self.search, self.searched = self.search + taken, self.searched + 1
+
+    def unsure(self) -> bool:
+        """Return whether the last call is to be repeated: its cost may be that of a new shape."""
+        return self.calls == KNOWN and self.cheapest >= self.least
+
+    def decide(self) -> None:
+        """Decide whether the function is slow, after a call was repeated."""
+        self.slow = self.cheapest >= self.least
+
+    def room(self, calls: int, least: int = 0, share: float = 1.0) -> int:
+        """Return how many of ``calls`` optional calls are made, ``least`` or more.
+
+        They may take this share of the seconds that are left.
+        """
+        if not self.slow:
+            return calls
+        fit = int(share * (self.seconds - self.spent) / self.cheapest)
+        return min(calls, max(least, fit))
+
+    def grants(self, calls: int, what: str) -> bool:
+        """Return whether ``calls`` optional calls are made; record the name of those left out."""
+        granted = self.room(calls) == calls
+        if not granted:
+            self.left.setdefault(what, (0, calls))
+        return granted
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """Bound the calls that look for the cause of a failure."""
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
+
+    def over(self) -> bool:
+        """Return whether the search has made all its calls."""
+        found = self.slow and self.inside and self.searched >= FREE and self.search >= SEARCH
+        self.ended = self.ended or found
+        return found
+
+    def said(self) -> str:
+        """Return what was judged less, or nothing if the function is not slow."""
+        if not self.slow:
+            return ""
+        parts = [
+            f"{made} of {of} {what} were made" if made else f"no {what} were made"
+            for what, (made, of) in self.left.items()
+        ]
+        if self.ended:
+            parts.append("the search for the cause was ended early")
+        more = "; ".join(["fewer lengths, sizes and repeats are judged", *parts])
+        return f"the function takes {self.cheapest:.2g} s per call: {more}"

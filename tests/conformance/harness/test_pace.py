@@ -1,0 +1,81 @@
+"""A slow function is judged in fewer calls, and the report says so; a clock of the test counts."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import ALiBi, RoPE
+from posenc_ref.conformance.check import complete, make_run
+from posenc_ref.conformance.harness.pace import SLOW, Pace
+
+HALF = RoPE(64, layout="half")
+
+
+class Clock:
+    """A clock that only the judged function moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls = 0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def judged(fn, encoding, surface, seconds):
+    """Judge ``fn`` as if call n took ``seconds(n)``; return the report and the number of calls."""
+    clock = Clock()
+
+    def slow(*args):
+        clock.now += seconds(clock.calls)
+        clock.calls += 1
+        return fn(*args)
+
+    run = make_run(slow, encoding, surface, pace=Pace(clock=clock))
+    return complete(run), clock.calls
+
+
+def limit_of(report):
+    """Return the limit that says what a call takes, or nothing."""
+    return next((text for text in report.limits if text.startswith("the function takes")), "")
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.15, 100), (1.0, 36), (3.0, 36)])
+def test_a_right_slow_function_conforms_after_few_calls(seconds, most):
+    report, calls = judged(HALF.apply, HALF, "apply", lambda n: seconds)
+    assert report.verdict == "conforms"
+    assert calls <= most
+    assert f"takes {seconds:.2g} s per call" in limit_of(report)
+    assert "of 41 crossed calls were made" in limit_of(report)
+    assert {"required inputs", "values", "state", "robustness"} <= set(report.executed)
+    assert len(report.controls) >= 6
+    assert all(report.controls.values())
+    assert limit_of(report) in report.to_json()
+
+
+@pytest.mark.parametrize("seconds", [lambda n: 0.0, lambda n: SLOW / 2, lambda n: float(n < 3)])
+def test_an_ordinary_function_is_judged_alike_at_every_speed(seconds):
+    """The first calls of compiled functions are slow, and the same calls again are not."""
+    slopes = lambda heads: ALiBi(heads).slopes()  # noqa: E731
+    report, calls = judged(slopes, ALiBi(12), "slopes", seconds)
+    _, instant = judged(slopes, ALiBi(12), "slopes", lambda n: 0.0)
+    assert report.verdict == "conforms"
+    assert calls - instant == (seconds(0) == 1.0)  # the call that was made again
+    assert not limit_of(report)
+
+
+def test_the_cause_in_a_slow_function_is_found_in_few_calls():
+    report, calls = judged(lambda x, p: HALF.apply(x, p * 1.25), HALF, "apply", lambda n: 1.0)
+    assert report.codes == ["position-scale"]
+    assert calls <= 52
+    assert not any("no further call" in text for text in report.limits)
+
+
+def test_a_slow_function_is_still_wrong():
+    report, calls = judged(lambda x, p: np.array(x), HALF, "apply", lambda n: 1.0)
+    assert report.verdict == "deviates"
+    assert calls <= 52
+
+
+def test_a_pace_without_calls_says_nothing():
+    assert Pace().said() == ""
+    assert Pace().room(41) == 41

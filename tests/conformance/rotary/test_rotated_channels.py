@@ -1,0 +1,32 @@
+"""A message about rotated channels lists exactly those that are rotated."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import RoPE
+from posenc_ref.conformance.check import check_reduced
+from posenc_ref.conformance.rotary.structure import _span
+
+HALF = RoPE(16, layout="half", rotary_dim=8)
+
+
+@pytest.mark.parametrize(
+    ("channels", "text"),
+    [
+        (range(8), "0..7"),
+        ({4}, "4"),
+        ((), "none"),
+        ([*range(31), *range(32, 63)], "0-30, 32-62"),
+        (range(0, 20, 2), "0, 2, 4, 6, 8, 10, ..."),
+    ],
+)
+def test_channels_between_that_are_left_out_are_not_listed(channels, text):
+    assert _span(channels) == text
+
+
+def test_the_last_channels_are_others_than_the_first():
+    def last(x, p):
+        return np.concatenate([x[..., :8], RoPE(8, layout="half").apply(x[..., 8:], p)], -1)
+
+    (finding,) = check_reduced(last, HALF, "apply").findings
+    assert "8 other channels are rotated (8..15), declared 8 (0..7) of 16" in str(finding)
