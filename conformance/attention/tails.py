@@ -90,7 +90,9 @@ class _Averaged:
         parts = [p for p in np.array_split(logits, cuts, axis=-1) if p.shape[-1]]
         seen = [np.isfinite(p).any(axis=-1, keepdims=True) | self.hidden for p in parts]
         number: Any = sum(np.asarray(one, np.int64) for one in seen)
-        return np.concatenate([shares(p) for p in parts], axis=-1) / np.maximum(number, 1)
+        mean: np.ndarray = np.concatenate([shares(p) for p in parts], axis=-1)
+        mean /= np.maximum(number, 1)
+        return mean
 
 
 def finite_masks(declared: Any) -> Iterator[Mistake]:

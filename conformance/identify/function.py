@@ -310,8 +310,11 @@ def _confirm(
         card.residual = accuracy.worst
         # The last digits of a fitted base are not those of the function.
         e = card.encoding
-        fitted = isinstance(e, RoPE) and e.scaling is None
-        fitted = fitted and is_rounded(e.base, (e.rotary_dim or e.head_dim) / 2)
+        fitted = (
+            isinstance(e, RoPE)
+            and e.scaling is None
+            and is_rounded(e.base, (e.rotary_dim or e.head_dim) / 2)
+        )
         if accuracy.precision and not fitted:
             card.facts["angles"] = accuracy.precision
         if accuracy.degrades_at is not None and not fitted:

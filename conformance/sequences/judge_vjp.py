@@ -121,7 +121,7 @@ def _of_saved_x() -> Iterator[Mistake]:
         yield Mistake(
             "not-linear",
             text,
-            lambda call, of=of: apply_truth(of(call), call.x, call.positions),
+            lambda call, of=of: apply_truth(of(call), call.x, call.positions),  # type: ignore[misc]
             right,
         )
 
