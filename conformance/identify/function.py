@@ -20,7 +20,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.exponents import is_rounded
+from posenc_ref.conformance.phases.fitted_parameters import is_rounded
 
 from .adapted.viewed import EVERY, viewed
 from .card import Card

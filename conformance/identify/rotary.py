@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.exponents import other_exponents
+from posenc_ref.conformance.phases.fitted_parameters import other_exponents
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, measure, unaliased
 from posenc_ref.conformance.rotary.judge_inputs import required_inputs

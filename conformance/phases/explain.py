@@ -15,7 +15,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 
-from .exponents import other_exponents
+from .fitted_parameters import other_exponents
 from .frequencies import (
     PUBLISHED_BASES,
     SAME,

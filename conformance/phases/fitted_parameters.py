@@ -6,6 +6,8 @@ all elements reveals it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from posenc_ref import Rotary
@@ -13,9 +15,14 @@ from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
-from .frequencies import SIGMAS, agree
+from .frequencies import PUBLISHED_BASES, SIGMAS, agree
 from .measure import Phases, Tables
 from .schedule_mistakes import trained_field
+
+#: The relative difference of a denominator from a whole or half number.
+_WHOLE = 1.5e-7
+#: The most digits of a base that somebody chooses.
+_DIGITS = 3
 
 _POSITIONS = np.arange(1, 129)
 
@@ -148,3 +155,29 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
         remedy = f"Divide {what} by {factor / m:.9g}."
     values = {"declared": m, "measured": factor}
     run.add(declared.amplitude_code, text, where, values=values, remedy=remedy)
+
+
+def other_exponents(base: float, n: float) -> Iterator[tuple[float, float]]:
+    """Yield published bases b and denominators q with ``b ** (-k/q) = base ** (-k/n)``.
+
+    There are none for a base that is published itself, or that has few digits.
+    """
+    if base <= 1 or abs(float(f"{base:.{_DIGITS}g}") / base - 1) < _WHOLE:
+        return
+    if any(abs(known / base - 1) < _WHOLE for known in PUBLISHED_BASES):
+        return
+    for known in PUBLISHED_BASES:
+        other = n * np.log(known) / np.log(base)
+        whole = float(np.rint(2 * other)) / 2
+        if 0 < whole != n and abs(other / whole - 1) < _WHOLE:
+            yield known, whole
+
+
+def is_rounded(base: float, n: float) -> bool:
+    """Return whether a fitted base has all the digits that were measured, and no rule gives it.
+
+    Its last digits are then not those of the function.
+    """
+    if base in PUBLISHED_BASES or float(f"{base:.5g}") == base:
+        return False
+    return all(known ** (n / whole) != base for known, whole in other_exponents(base, n))

@@ -1,11 +1,16 @@
-"""Diagnose state: a call is wrong now, but right on a fresh instance."""
+"""Diagnose state: calls that are right on a fresh instance, and tables that grow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, WINDOWS
 from posenc_ref.conformance.harness.reach import Access
@@ -13,6 +18,19 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
 from .judge_length import lengths_of, positions_of
+
+#: Numbers of rows that a table may begin with.
+_FIRST = (0, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+#: How a table grows that is too short: its new length, from the old one and the one needed.
+_GROWTH: dict[str, Callable[[int, int], int]] = {
+    "": lambda old, needed: needed,
+    ", which doubles its length": lambda old, needed: max(2 * old, needed),
+    ", whose length is a power of 2": lambda old, needed: 1 << (needed - 1).bit_length(),
+}
+_REMEDY = (
+    "Number the rows that are added to a table from the rows that it has: arange(old, new), or "
+    "build the whole table anew."
+)
 
 
 def diagnose(run: Run, access: Access) -> bool:
@@ -51,3 +69,53 @@ def _right(run: Run, access: Access, positions: np.ndarray) -> bool:
     except (Refused, Malformed):
         return False
     return run.fits(y, truth)
+
+
+class _Call(Protocol):
+    positions: np.ndarray
+    needed: tuple[int, ...]  #: the rows that the calls so far needed, each more than all before
+
+    def rotated_to(self, positions: np.ndarray) -> Truth: ...
+
+
+def grown_from_zero(calls: Sequence[_Call]) -> Iterator[Mistake]:
+    """Yield tables whose added rows are numbered from 0 again, not from their length.
+
+    Those that take all positions of ``calls`` modulo one number are left out: that needs no table.
+    """
+    for words, growth in _GROWTH.items():
+        for first in _FIRST:
+            if first and all(_is_modulo(call, first, growth) for call in calls):
+                continue
+            size = f" that begins with {first} rows" * bool(first)
+            text = (
+                f"rows that are added to a kept table{size}{words} are numbered from 0 again, not "
+                "from its length: results depend on earlier calls"
+            )
+            yield Mistake("state", text, partial(_predicted, first, growth), _REMEDY)
+
+
+def _predicted(first: int, growth: Callable[[int, int], int], call: _Call) -> Truth:
+    rows = _rows(call, first, growth)
+    return call.rotated_to(rows if rows.ndim == 1 else rows[:, None])
+
+
+def _rows(call: _Call, first: int, growth: Callable[[int, int], int]) -> np.ndarray:
+    starts = bounds(call.needed, first, growth)
+    numbered: np.ndarray = (
+        call.positions - starts[np.searchsorted(starts, call.positions, side="right") - 1]
+    )
+    return numbered
+
+
+def _is_modulo(call: _Call, first: int, growth: Callable[[int, int], int]) -> bool:
+    return np.array_equal(_rows(call, first, growth), call.positions % first)
+
+
+def bounds(needed: Sequence[int], first: int, growth: Callable[[int, int], int]) -> np.ndarray:
+    """Return the first row of every part of a table that was enlarged for ``needed`` rows."""
+    starts = [0, first]
+    for rows in needed:
+        if rows > starts[-1]:
+            starts.append(max(growth(starts[-1], rows), rows))
+    return np.array(starts)

@@ -29,7 +29,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
-from .grown import grown_from_zero
+from .diagnose_state import grown_from_zero
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
@@ -203,7 +203,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if several:
         return on_axes(run, encoding, calls)
     more = partial(_calls, run, encoding, FURTHER)
-    if match(run, calls, grown_from_zero(), parts=False, whole=True, further=more):
+    if match(
+        run, calls, grown_from_zero([c.facts for c in calls]), parts=False, whole=True, further=more
+    ):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
     return name_positions(run, calls, code, lambda: _calls(run, encoding, again))

@@ -13,7 +13,7 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref.accuracy import ROUNDOFF, TINY
-from posenc_ref.conformance.phases.exponents import other_exponents
+from posenc_ref.conformance.phases.fitted_parameters import other_exponents
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 
 from .blend import blends

@@ -7,7 +7,7 @@ from posenc_ref import RoPE
 from posenc_ref.conformance import identify
 from posenc_ref.conformance.phases.declaration import declare
 from posenc_ref.conformance.phases.explain import explain
-from posenc_ref.conformance.phases.exponents import is_rounded, other_exponents
+from posenc_ref.conformance.phases.fitted_parameters import is_rounded, other_exponents
 
 K = np.arange(32)
 DECLARED = declare(RoPE(64, layout="half")).schedule

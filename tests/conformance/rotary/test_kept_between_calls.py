@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance import check
 from posenc_ref.conformance.harness.driver import Driver
-from posenc_ref.conformance.rotary.grown import bounds, grown_from_zero
+from posenc_ref.conformance.rotary.diagnose_state import bounds, grown_from_zero
 from posenc_ref.conformance.rotary.turned import Turned
 
 ROPE = pr.RoPE(8, layout="half")
@@ -55,10 +56,18 @@ def test_the_prediction_of_a_table_that_grew():
     fn, x = FromZero(), np.ones((1, 2, 12, 8))
     for n in (3, 7, 12):
         y = fn(x[:, :, :n], np.arange(n))
-    mistake = next(iter(grown_from_zero()))
+    call = Turned(ROPE, x, np.arange(12), needed=(3, 7, 12))
+    mistake = next(iter(grown_from_zero([call])))
     assert mistake.code == "state"
-    found = mistake.predict(Turned(ROPE, x, np.arange(12), needed=(3, 7, 12)))
-    assert np.abs(found.value - y).max() < 2.0**-40
+    error = np.abs(mistake.predict(call).value - y).max()
+    assert error <= BUDGET["float64"] * ROUNDOFF["float64"]
+
+
+def test_positions_modulo_one_number_need_no_table():
+    call = Turned(ROPE, np.ones((1, 2, 12, 8)), np.arange(500, 512) + 12, needed=(524,))
+    found = [m.message for m in grown_from_zero([call])]
+    assert found
+    assert not [text for text in found if "begins with 512 rows" in text]
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ from posenc_ref.backends import backend
 from posenc_ref.conformance import load_vectors, registry, vectors
 from posenc_ref.conformance.adapters import library
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
-from posenc_ref.conformance.surveys import progress, show, verify
+from posenc_ref.conformance.surveys import show, verify
 from posenc_ref.conformance.surveys.own import judge_entry
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.tables import TextTable
@@ -291,25 +291,6 @@ main()
     assert said[0] == f"posenc {command}: starting"
     assert "imports typer" in said[1:]
     assert run.stdout == ""
-
-
-def test_progress_is_plain_lines_in_a_pipe(capsys, monkeypatch):
-    def printed(*calls):
-        now = iter([0.0, *(at for at, *_ in calls)])
-        monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-        show_progress = progress.lines()
-        for _, name, done in calls:
-            show_progress(name, done, 2)
-        return capsys.readouterr().err.splitlines()
-
-    assert printed((0.0, "", 0), (1.0, "a", 1), (1.5, "b", 2)) == []
-    assert printed(
-        (0.0, "", 0), (3.0, "", 0), (4.0, "a", 0), (13.0, "b", 1), (14.0, "c", 1), (15.0, "d", 2)
-    ) == [
-        "posenc: 0 of 2 parts done after 3 s",
-        "posenc: 1 of 2 parts done after 13 s, last: b",
-        "posenc: 2 of 2 parts done after 15 s, last: d",
-    ]
 
 
 # --- the golden vectors, and rotary encodings on every library ------------------------------------
