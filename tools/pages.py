@@ -5,7 +5,8 @@ file that it writes is compared with the committed one. Dates and durations are 
 numbers, such as scores, may differ between machines: they are counted, with the largest difference.
 Any other difference is printed, and the exit code is then 1. `--write` keeps the new files.
 
-All pages take about an hour on two cores. The pages in LEFT_OUT are named with the reason.
+The sweep of transformers alone takes half an hour of processor time. The pages in LEFT_OUT are
+named with the reason.
 """
 
 import argparse
