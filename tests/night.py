@@ -4,6 +4,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,6 @@ import pytest
 
 #: The processor time that the cases of one test function may take together in a pull request.
 SECONDS = 0.75
-#: The processor time that one case may take, if no other case of the function runs by day.
-ALONE = 1.5
 #: The processor time of the cases of longer functions in seconds, measured by tools/seconds.py.
 MEASURED = Path(__file__).with_name("seconds.csv")
 
@@ -38,14 +37,12 @@ def longer(seconds: Mapping[str, float]) -> dict[str, dict[str, float]]:
 def by_night(functions: Mapping[str, Mapping[str, float]]) -> set[str]:
     """Return the tests that do not fit: the cheapest cases of a function run by day.
 
-    A function whose cheapest case takes more than ALONE runs by night only.
+    A function whose cheapest case takes more than SECONDS runs by night only.
     """
     night = set()
     for cases in functions.values():
-        total = 0.0
-        for test, seconds in cases.items():
-            first, total = not total, total + seconds
-            if total > (ALONE if first else SECONDS):
+        for test, total in zip(cases, accumulate(cases.values()), strict=True):
+            if total > SECONDS:
                 night.add(test)
     return night
 

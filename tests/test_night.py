@@ -11,8 +11,8 @@ TOOL = tool("seconds")
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(7)}
 LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2)}
-ALONE = {"tests/test_a.py::A::test_alone": 1.6}
-FIRST = {"tests/test_a.py::test_first[1]": 1.4, "tests/test_a.py::test_first[2]": 1.5}
+ALONE = {"tests/test_a.py::A::test_alone": 0.8}
+FIRST = {"tests/test_a.py::test_first[1]": 0.7, "tests/test_a.py::test_first[2]": 0.8}
 
 
 def test_the_cheapest_cases_run_by_day_until_the_time_is_used():

@@ -142,6 +142,7 @@ def test_tensor_layouts(name, layout):
     assert report.passed, report
 
 
+@pytest.mark.day
 def test_queries_and_keys_in_one_call(rng):
     for encoding in (ROTARY["half"], ROTARY["dynamic"]):
         q = rng.standard_normal((1, 4, 3, D)).astype(np.float32)

@@ -95,6 +95,7 @@ def test_lengths_in_a_graph(rng):
         whole(lambda q, k: fast.qk(q, k, range(297, 300), range(300)))(some, x)
 
 
+@pytest.mark.day
 def test_out_and_in_place(rng):
     fast, x = fused(ROTARY["half-trailing"]), tensor(rng, 2, 3, 5, D)
     ready, expected = fast.prepare(range(5), like=x), fast(x, range(5))

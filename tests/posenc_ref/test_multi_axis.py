@@ -181,6 +181,7 @@ def encodings(draw):
     )
 
 
+@pytest.mark.day
 @given(encodings(), st.integers(0, 99))
 def test_properties_of_rotations(encoding, seed):
     """Orthogonality, relative logits on every axis, composition, inverse, shift, JSON."""

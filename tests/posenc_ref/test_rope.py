@@ -192,6 +192,7 @@ def test_matrices_are_rotations(drawn, a, b):
     assert (rope.replace(sign=-rope.sign).matrix(a) == m.T).all()
 
 
+@pytest.mark.day
 @given(ropes(), NUMBERS, NUMBERS, st.integers(0, 9))
 def test_inverse_and_shift(drawn, p, delta, seed):
     rope, _ = drawn
@@ -224,6 +225,7 @@ def test_an_absolute_table_does_not_have_relative_logits():
     assert abs(here @ k.T - there @ k.T).max() > 0.01
 
 
+@pytest.mark.day
 @given(ropes(), st.integers(-(2**20), 2**20))
 def test_linear_scaling_divides_positions(drawn, p):
     rope, _ = drawn

@@ -59,6 +59,7 @@ def check(encoding, positions, **fields):
     assert score <= 1, (encoding, positions)
 
 
+@pytest.mark.day
 @given(
     dim=st.integers(1, 33),
     base=st.floats(1.001, 1e8),
