@@ -145,7 +145,8 @@ def _place(fn: Any) -> tuple[ModuleType, str] | None:
     """Return the module of ``fn`` and its name there, or None if it has none."""
     if inspect.ismethod(fn) and not inspect.isclass(fn.__self__):
         owner = _place(fn.__self__)
-        return None if owner is None else (owner[0], f"{owner[1]}.{fn.__name__}")
+        if owner is not None:
+            return owner[0], f"{owner[1]}.{fn.__name__}"
     module = sys.modules.get(getattr(fn, "__module__", None) or "__main__")
     module = sys.modules["__main__"] if module is None else module
     path = getattr(fn, "__qualname__", "")

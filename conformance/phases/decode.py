@@ -35,14 +35,18 @@ class Decoder:
     def position(self, cos: np.ndarray, sin: np.ndarray) -> tuple[int, float]:
         """Return the nearest position for cos and sin (pairs,), and the largest misfit."""
         seen = (cos + 1j * sin)[self.chosen]
-        misfit = np.abs(self.table - seen).max(axis=1)
+        misfit = self._misfit(self.table - seen)
         at = int(np.argmin(misfit))
         return int(self.candidates[at]), float(misfit[at])
 
     def rotated(self, before: np.ndarray, after: np.ndarray) -> int:
         """Return the position whose rotation maps ``before`` to ``after``, complex (pairs,)."""
         x, y = before[self.chosen], after[self.chosen]
-        return int(self.candidates[np.argmin(np.abs(self.table * x - y).max(axis=1))])
+        return int(self.candidates[np.argmin(self._misfit(self.table * x - y))])
+
+    def _misfit(self, off: np.ndarray) -> np.ndarray:
+        """Return the largest error of each candidate; without pairs, none fits."""
+        return np.asarray(np.abs(off).max(axis=1, initial=0.0 if self.chosen.size else np.inf))
 
     def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return :meth:`position` for every token of cos and sin (..., pairs)."""

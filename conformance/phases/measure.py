@@ -122,7 +122,7 @@ class Measured:
         if not self.pairs:
             if self.odd:
                 return f"{len(self.odd)} channels are changed, no two of them as a pair"
-            return "no channel pairs are rotated"
+            return f"no channel pairs are rotated at positions {self.positions.tolist()}"
         names = {"interleaved": "interleaved pairs", "half": "half-split pairs", "": "other pairs"}
         text = f"{len(self.pairs)} {names[self.layout()]}"
         phases = self.whole or self.phases

@@ -317,10 +317,10 @@ def decode(run: Run, one: JudgedCall, reach: int) -> np.ndarray | None:
     whole = bool((wrong == wrong[:, :1]).all())
     if whole:
         where = where[where[:, 1] == 0]
-    if not np.isfinite(one.actual).all():
-        return None
     encoding = call.encoding
     turning = encoding.frequencies() != 0
+    if not np.isfinite(one.actual).all() or not turning.any():
+        return None
     (a, b), (c, d) = encoding.pairs(), encoding.output_pairs()
     x, m = call.rotated(), encoding.attention_factor()
     raw = x[..., a[turning]] + 1j * x[..., b[turning]]

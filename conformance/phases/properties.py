@@ -87,16 +87,18 @@ def composition(twice: np.ndarray, once: np.ndarray, angle: float, m: np.ndarray
 
 def judge(run: Run, access: Access, measured: Measured) -> None:
     """Judge every property, and check that each rejects a perturbed output."""
-    if measured.odd or not measured.pairs:
+    turning = run.encoding is None or bool(run.encoding.frequencies().any())
+    if measured.odd or (turning and not measured.pairs):
         run.failed("properties", "channels in pairs", np.inf, measured.describe())
-    if not measured.pairs:
+    if turning and not measured.pairs:
         return
     m = measured.amplitude
-    blocks = with_zeros(measured.blocks, m, run.coarse)
-    _case(run, "orthogonality", lambda t: orthogonality(blocks * t, m))
-    _case(run, "determinant", lambda t: determinant(blocks * t, m))
+    if measured.pairs:
+        blocks = with_zeros(measured.blocks, m, run.coarse)
+        _case(run, "orthogonality", lambda t: orthogonality(blocks * t, m))
+        _case(run, "determinant", lambda t: determinant(blocks * t, m))
 
-    dim, fastest = access.dim, float(np.abs(measured.frequencies).max())
+    dim, fastest = access.dim, float(np.abs(measured.frequencies).max(initial=0.0))
     trained = one_schedule(run.encoding)
     for at, shift in _PROBES:
         if max(2 * at.max(), at.max() + shift) < trained:
@@ -116,7 +118,8 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     for pair, w in zip(measured.pairs, np.abs(measured.frequencies), strict=True):
         total[[pair.out_a, pair.out_b]] = 2 * w * float(2 * at.max() + shift)
     _case(run, "relative offset", lambda t: relative((q1, k1), (q2 * t, k2), total))
-    _case(run, "pair norm", lambda t: pair_norm(q, q1 * t, measured))
+    if measured.pairs:
+        _case(run, "pair norm", lambda t: pair_norm(q, q1 * t, measured))
 
     offset = 0.0 if run.encoding is None else run.encoding.offset
     elsewhere = run.encoding is None and not _upright(run, measured)

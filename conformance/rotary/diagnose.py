@@ -67,6 +67,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
     if not structure(run, encoding, measured):
+        if not run.report.findings and not run.settings.reduced:
+            turned.judged_again(run, encoding)
         return
     if encoding.num_axes > 1 and diagnose_axes.diagnose(run, encoding, measured):
         return

@@ -20,14 +20,16 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from .judge_length import lengths_of, positions_of
 
 #: Numbers of rows that a table may begin with.
-_FIRST = (0, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+FIRST = (0, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 #: How a table grows that is too short: its new length, from the old one and the one needed.
-_GROWTH: dict[str, Callable[[int, int], int]] = {
+GROWTH: dict[str, Callable[[int, int], int]] = {
     "": lambda old, needed: needed,
     ", which doubles its length": lambda old, needed: max(2 * old, needed),
     ", whose length is a power of 2": lambda old, needed: 1 << (needed - 1).bit_length(),
 }
-_REMEDY = (
+#: Returns the positions that a table has at some rows, given the rows that calls needed so far.
+Rows = Callable[[Sequence[int], np.ndarray], np.ndarray]
+NUMBERED = (
     "Number the rows that are added to a table from the rows that it has: arange(old, new), or "
     "build the whole table anew."
 )
@@ -78,44 +80,61 @@ class _Call(Protocol):
     def rotated_to(self, positions: np.ndarray) -> Truth: ...
 
 
+def grown_rows() -> Iterator[tuple[str, int, Rows]]:
+    """Yield what a kept table that grows can have been, if added rows are numbered from 0 again.
+
+    That is, in words, its first or least number of rows, and the position of each row.
+    """
+    for words, growth in GROWTH.items():
+        for first in FIRST:
+            for begins, least in (("begins with", 0), ("has at least", first))[: 1 + bool(first)]:
+                size = f" that {begins} {first} rows" * bool(first)
+                text = (
+                    f"rows that are added to a kept table{size}{words} are numbered from 0 again, "
+                    "not from its length"
+                )
+                yield text, first, partial(_numbered, 0 if least else first, least, growth)
+
+
 def grown_from_zero(calls: Sequence[_Call]) -> Iterator[Mistake]:
     """Yield tables whose added rows are numbered from 0 again, not from their length.
 
     Those that take all positions of ``calls`` modulo one number are left out: that needs no table.
     """
-    for words, growth in _GROWTH.items():
-        for first in _FIRST:
-            if first and all(_is_modulo(call, first, growth) for call in calls):
-                continue
-            size = f" that begins with {first} rows" * bool(first)
-            text = (
-                f"rows that are added to a kept table{size}{words} are numbered from 0 again, not "
-                "from its length: results depend on earlier calls"
-            )
-            yield Mistake("state", text, partial(_predicted, first, growth), _REMEDY)
+    for text, first, rows in grown_rows():
+        if first and all(
+            np.array_equal(rows(one.needed, one.positions), one.positions % first) for one in calls
+        ):
+            continue
+        text += ": results depend on earlier calls"
+        yield Mistake("state", text, partial(_predicted, rows), NUMBERED)
 
 
-def _predicted(first: int, growth: Callable[[int, int], int], call: _Call) -> Truth:
-    rows = _rows(call, first, growth)
-    return call.rotated_to(rows if rows.ndim == 1 else rows[:, None])
+def _predicted(rows: Rows, call: _Call) -> Truth:
+    used = rows(call.needed, call.positions)
+    return call.rotated_to(used if used.ndim == 1 else used[:, None])
 
 
-def _rows(call: _Call, first: int, growth: Callable[[int, int], int]) -> np.ndarray:
-    starts = bounds(call.needed, first, growth)
-    numbered: np.ndarray = (
-        call.positions - starts[np.searchsorted(starts, call.positions, side="right") - 1]
-    )
-    return numbered
+def _numbered(
+    first: int,
+    least: int,
+    growth: Callable[[int, int], int],
+    needed: Sequence[int],
+    rows: np.ndarray,
+) -> np.ndarray:
+    starts = bounds(needed, first, growth, least)
+    return np.asarray(rows - starts[np.searchsorted(starts, rows, side="right") - 1])
 
 
-def _is_modulo(call: _Call, first: int, growth: Callable[[int, int], int]) -> bool:
-    return np.array_equal(_rows(call, first, growth), call.positions % first)
+def bounds(
+    needed: Sequence[int], first: int, growth: Callable[[int, int], int], least: int = 0
+) -> np.ndarray:
+    """Return the first row of every part of a table that was enlarged for ``needed`` rows.
 
-
-def bounds(needed: Sequence[int], first: int, growth: Callable[[int, int], int]) -> np.ndarray:
-    """Return the first row of every part of a table that was enlarged for ``needed`` rows."""
+    It begins with ``first`` rows, and is never enlarged to fewer than ``least``.
+    """
     starts = [0, first]
     for rows in needed:
         if rows > starts[-1]:
-            starts.append(max(growth(starts[-1], rows), rows))
+            starts.append(max(growth(starts[-1], rows), rows, least))
     return np.array(starts)

@@ -145,8 +145,9 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     still = declared == 0
     if (theta[still] != 0).any():
         k = int(np.flatnonzero(still & (theta != 0))[0])
-        turning, declared_ones = (ranges(np.flatnonzero(x).tolist()) for x in (theta, ~still))
-        text = f"pairs {turning} turn, declared pairs {declared_ones}: the others have frequency 0"
+        turning, some = (ranges(np.flatnonzero(x).tolist()) for x in (theta, ~still))
+        wanted = f"pairs {some}" if some else "none"
+        text = f"pairs {turning} turn, declared {wanted}: the others have frequency 0"
         evidence = f"frequency {k} is {theta[k]:.9g}, declared 0"
         run.add("proportional", text, evidence, remedy=stand_still(encoding))
         return
@@ -162,9 +163,8 @@ def stand_still(encoding: Rotary) -> str:
     """Return which pairs do not turn, as an instruction."""
     still = np.flatnonzero(encoding.frequencies() == 0)
     others = encoding.frequencies().size - still.size
-    return (
-        f"Set the frequencies of pairs {ranges(still.tolist())} to 0 (cos 1, sin 0): only the "
-        f"other {others} pairs turn."
+    return f"Set the frequencies of pairs {ranges(still.tolist())} to 0 (cos 1, sin 0): " + (
+        f"only the other {others} pairs turn." if others else "no pair turns."
     )
 
 

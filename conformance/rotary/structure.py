@@ -53,6 +53,22 @@ def _token_index(run: Run, encoding: Rotary) -> bool:
     return True
 
 
+def _turns_elsewhere(run: Run, encoding: Rotary) -> bool:
+    """Return whether a call of several rows, heads or far tokens returns another array than x."""
+    highest = run.ledger.highest
+    for n, (size, start) in enumerate((((2, 3, 70), 1), ((1, 1, 9), highest - 8), ((1, 1, 1), 0))):
+        at = np.arange(start or highest // 3, (start or highest // 3) + size[2])
+        x = run.random((*size, encoding.head_dim), 33 + n)
+        if encoding.num_axes > 1:
+            at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2]))
+        try:
+            if not np.array_equal(run.driver.apply(x, at), x):
+                return True
+        except (Refused, Malformed):
+            continue
+    return False
+
+
 def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Diagnose pairs, slice and rotation; return whether frequencies can be compared."""
     first, second = live(encoding, encoding.pairs())
@@ -61,8 +77,8 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     found = {(p.a, p.b) for p in measured.pairs}
     rotated = {c for pair in found for c in pair} | set(measured.odd)
     wanted = {c for pair in declared for c in pair}
-    if not rotated and not measured.scaled:
-        if _token_index(run, encoding):
+    if wanted and not rotated and not measured.scaled:
+        if _token_index(run, encoding) or _turns_elsewhere(run, encoding):
             return False
         run.add(
             "frequency-spacing",

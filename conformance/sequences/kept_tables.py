@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.rotary.diagnose_state import (
+    FIRST,
+    GROWTH,
+    NUMBERED,
+    Rows,
+    grown_rows,
+)
 
 #: One call: the sizes (B, H, S), and the position of the first token.
 Call = tuple[tuple[int, int, int], int]
 #: Returns the position that a table has in each of its rows, for every token of the last call.
 Positions = Callable[[Sequence[Call]], np.ndarray]
-
-#: Numbers of rows that a table may begin with.
-_FIRST = (0, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-#: How a table grows that is too short: its new length, from the old one and the one needed.
-_GROWTH: dict[str, Callable[[int, int], int]] = {
-    "": lambda old, needed: needed,
-    ", which doubles its length": lambda old, needed: max(2 * old, needed),
-    ", whose length is a power of 2": lambda old, needed: 1 << (needed - 1).bit_length(),
-}
 
 
 def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
@@ -40,21 +39,9 @@ def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> 
 
 def grown_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
     """Yield tables whose added rows are numbered from 0 again; as `kept_tables`."""
-    remedy = (
-        "Number the rows that are added to a table from the rows that it has: arange(old, new), or "
-        "build the whole table anew."
-    )
-    for words, growth in _GROWTH.items():
-        for first in _FIRST:
-            for begins, least in (("begins with", 0), ("has at least", first)):
-                size = f" that {begins} {first} rows" * bool(first)
-                text = (
-                    f"rows that are added to a kept table{size}{words} are numbered from 0 again, "
-                    "not from its length"
-                )
-                positions = _grown(0 if least else first, least, growth)
-                for whole in (False, True):
-                    yield Mistake("state", text, predict(positions, whole), remedy)  # type: ignore[arg-type]
+    for text, _, rows in grown_rows():
+        for whole in (False, True):
+            yield Mistake("state", text, predict(partial(_numbered, rows), whole), NUMBERED)  # type: ignore[arg-type]
 
 
 def moved_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
@@ -63,8 +50,8 @@ def moved_tables(predict: Callable[[Positions, bool], Callable[..., object]]) ->
         "Number the rows that are added to a table from the rows that it has: arange(old, new)."
     )
     for by, words in ((1, "late"), (-1, "early")):
-        for text, growth in _GROWTH.items():
-            for first in _FIRST:
+        for text, growth in GROWTH.items():
+            for first in FIRST:
                 size = f" that begins with {first} rows" * bool(first)
                 said = f"rows that are added to a kept table{size}{text} are one position {words}"
                 for whole in (False, True):
@@ -101,16 +88,6 @@ def _added(first: int, growth: Callable[[int, int], int], by: int) -> Positions:
     return positions
 
 
-def _grown(first: int, least: int, growth: Callable[[int, int], int]) -> Positions:
-    """Return the rows of a table of ``first`` rows that grows to ``least`` rows at least."""
-
-    def positions(calls: Sequence[Call]) -> np.ndarray:
-        starts = [0, first]  # the table is made of ranges from 0; these are their bounds
-        for (_, _, n), offset in calls:
-            if offset + n > starts[-1]:
-                starts.append(max(growth(starts[-1], offset + n), offset + n, least))
-        bounds = np.array(starts)
-        own = _own(calls[-1])
-        return np.asarray(own - bounds[np.searchsorted(bounds, own, side="right") - 1])
-
-    return positions
+def _numbered(rows: Rows, calls: Sequence[Call]) -> np.ndarray:
+    """Return the positions of the last call, as the rows of a table that grew for all calls."""
+    return rows([offset + n for (_, _, n), offset in calls], _own(calls[-1]))

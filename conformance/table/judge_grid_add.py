@@ -170,6 +170,9 @@ def judge_grid(run: Run) -> None:
         if not run.floats_only():
             return
         seen += [judge_call(run, "grids", call) for call in found]
+    if not seen and not asked:
+        run.limit(f"no grid is judged: each that is tried has more than {longest(encoding)} rows")
+        return
     if not seen:
         run.add("raises", "all grids are refused", run.report.limits[-1])
         return

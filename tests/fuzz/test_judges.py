@@ -127,3 +127,33 @@ def test_pairs_that_never_turn_have_no_error_of_angles():
     assert report.passed, str(report)
     moved = lambda p: tuple(t + 0.01 * (np.arange(4) == 3) for t in e.cos_sin(p))  # noqa: E731
     assert check(moved, e, "cos_sin", max_position=2048).verdict == "deviates"
+
+
+STILL = pr.RoPE(8, layout="half", scaling=pr.GivenFrequencies((0.0,) * 4))
+
+
+@pytest.mark.parametrize("surface", ["apply", "apply_vjp", "apply_offset", "calls", "shift_keys"])
+def test_a_declaration_without_a_turning_pair_is_judged(surface):
+    """Functions that rotate nothing were accused, and the judging of others broke off."""
+    right, wrong = (
+        check(SURFACES[surface].own(e, "float32"), STILL, surface, max_position=2048)
+        for e in (STILL, STILL.replace(scaling=None))
+    )
+    assert right.verdict == "conforms", str(right)
+    assert wrong.findings[0].message == "8 channels are rotated (0..7), declared 0 (none) of 8"
+    assert not [text for text in wrong.limits if "please report" in text]
+
+
+def test_frequencies_declared_zero_leave_no_other_pairs():
+    report = check(STILL.replace(scaling=None).frequencies, STILL, "frequencies")
+    said = "pairs 0-3 turn, declared none: the others have frequency 0"
+    assert report.findings[0].message == said
+    assert report.findings[0].remedy.endswith("no pair turns.")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_table_too_small_for_any_grid_has_no_verdict(rows):
+    e = pr.Learned(np.ones((rows, 4)))
+    report = check(SURFACES["grid"].own(e, "float32"), e, "grid")
+    assert report.verdict == "inconclusive"
+    assert report.limits[0] == f"no grid is judged: each that is tried has more than {rows} rows"

@@ -1,6 +1,7 @@
 """The lines that reproduce a failure do: they run, and print what the report says."""
 
 import io
+import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -14,6 +15,7 @@ from posenc_ref.conformance import bind, check
 from posenc_ref.conformance.cli.options.loading import load_target
 from posenc_ref.conformance.harness.implementation import Implementation
 from tests.mutants import WRONG
+from tests.night import by_day
 
 HALF = RoPE(32, layout="half", base=500000.0)
 
@@ -247,6 +249,37 @@ def test_long_lists_of_an_encoding_are_written_in_full():
     report = check(RoPE(32, layout="half").apply, declared, "apply", max_position=255)
     lines = report.findings[0].reproduce
     assert [float(f"{v:.7g}") for v in run(lines, fn=RoPE(32, layout="half").apply)] == said(lines)
+
+
+FILE = """
+from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref.conformance.harness.signatures import SURFACES
+
+own = SURFACES[{surface!r}].own
+one = own(RoPE(32, layout="half"), "float32")
+axes = own(MultiAxisRoPE(32, sections=(8, 8), layout="interleaved"), "float32")
+"""
+RUNNING = [
+    *(f"{s} one" for s in ("apply_offset", "decode", "key_cache")),
+    *(f"{s} {n}" for s in ("apply", "apply_qk", "apply_vjp", "calls", "shift_keys")
+      for n in ("one", "axes")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", by_day(RUNNING, ["apply one", "apply_vjp one"]))
+def test_they_run_in_a_new_process(case, tmp_path, monkeypatch):
+    surface, name = case.split()
+    declared = HALF if name == "one" else MultiAxisRoPE(32, sections=(8, 8), layout="half")
+    (tmp_path / "my_rope.py").write_text(FILE.format(surface=surface), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_rope", raising=False)
+    fn = load_target(f"my_rope.py:{name}")
+    lines = check(fn, declared, surface, max_position=2048).findings[0].reproduce
+    command = [sys.executable, "-c", lines]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [float(f"{float(v):.7g}") for v in made.stdout.split()] == said(lines)
+    monkeypatch.delitem(sys.modules, "my_rope")
 
 
 class Stale:

@@ -63,6 +63,18 @@ def test_the_prediction_of_a_table_that_grew():
     assert error <= BUDGET["float64"] * ROUNDOFF["float64"]
 
 
+def test_a_table_with_a_least_number_of_rows_is_known():
+    """Calls of ``apply`` had a list of their own, without it."""
+    call = Turned(ROPE, np.ones((1, 2, 40, 8)), np.arange(40), needed=(5, 40))
+    found = {
+        m.message.partition(" are numbered")[0]: m.predict(call).value
+        for m in grown_from_zero([call])
+    }
+    rows = ROPE.apply(call.x, np.r_[:16, :24])
+    least = found["rows that are added to a kept table that has at least 16 rows"]
+    assert np.abs(least - rows).max() <= BUDGET["float64"] * ROUNDOFF["float64"]
+
+
 def test_positions_modulo_one_number_need_no_table():
     call = Turned(ROPE, np.ones((1, 2, 12, 8)), np.arange(500, 512) + 12, needed=(524,))
     found = [m.message for m in grown_from_zero([call])]

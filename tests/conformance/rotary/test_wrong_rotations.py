@@ -125,6 +125,24 @@ def test_pairs_of_which_one_channel_is_returned_as_passed(kept, said, remedy):
     assert "no channel pairs are rotated" not in str(report)
 
 
+@pytest.mark.parametrize(
+    ("used", "said"),
+    [
+        (lambda p: np.asarray(p, np.int64) // 4096, "another position than declared: 0 for 37"),
+        (lambda p: np.where(np.asarray(p) < 5000, 0, p), "not rotated, as at position 0, where"),
+        (np.zeros_like, "nothing is rotated: every frequency is 0"),
+    ],
+    ids=["whole blocks", "far tokens only", "nothing"],
+)
+def test_what_turns_far_tokens_does_not_rotate_nothing(used, said):
+    """Nothing but near tokens was tried, and every frequency was said to be 0."""
+    declared = pr.RoPE(8, layout="half")
+    report = check(lambda x, p: declared.apply(x, used(p)), declared, "apply")
+    assert said in report.findings[0].message
+    where = "no channel pairs are rotated at positions [0, 1, 37, 211, 1021]"
+    assert report.measured == where
+
+
 def test_every_library_takes_the_positions():
     """PyTorch refuses arrays with negative strides; the diagnosis would end there."""
     for _, positions, *_ in (*turned.CALLS, *turned.FURTHER):
