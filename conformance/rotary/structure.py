@@ -56,8 +56,9 @@ def _token_index(run: Run, encoding: Rotary) -> bool:
 def _turns_elsewhere(run: Run, encoding: Rotary) -> bool:
     """Return whether a call of several rows, heads or far tokens returns another array than x."""
     highest = run.ledger.highest
-    for n, (size, start) in enumerate((((2, 3, 70), 1), ((1, 1, 9), highest - 8), ((1, 1, 1), 0))):
-        at = np.arange(start or highest // 3, (start or highest // 3) + size[2])
+    calls = (((2, 3, 70), 1), ((1, 1, 9), max(highest - 8, 0)), ((1, 1, 1), highest // 3))
+    for n, (size, start) in enumerate(calls):
+        at = start + np.arange(size[2])
         x = run.random((*size, encoding.head_dim), 33 + n)
         if encoding.num_axes > 1:
             at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2]))
