@@ -161,12 +161,17 @@ class Facts:
         known.taken_by(made)
         return made
 
-    def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
+    def described(
+        self,
+        function: Callable[..., Any],
+        asked: tuple[str, ...] = (),
+        only_required: tuple[str, ...] = (),
+    ) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
         shown = []
         signature = signature_of(function).parameters
         also = dict.fromkeys((*asked, "dtype", "device"), ...)
-        given = self.arguments(function, also, ("dtype", "device"), spare=...)
+        given = self.arguments(function, also, ("dtype", "device", *only_required), spare=...)
         for name, value in given.items():
             plain = role_of(name) == "config" or value is ...
             shown.append(

@@ -21,6 +21,7 @@ from posenc_ref.conformance.identify.card import Card
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
+from .ids import documents, streams
 from .points import boxes
 from .tables import grids, lengths, one_length, own_grids, patches, points
 
@@ -104,7 +105,7 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [grids, lengths, patches, matrices, boxes, own_grids, one_length]
+    makers = [documents, streams, grids, lengths, patches, matrices, boxes, own_grids, one_length]
     if axes > 1:
         makers = [grids, lambda fn: points(fn, axes), patches, own_grids]
         makers += [boxes] if axes == 4 else []

@@ -12,6 +12,7 @@ import numpy as np
 
 from posenc_ref.conformance.calling.grid_search import sides_of
 from posenc_ref.conformance.calling.grids import MOST_TOKENS
+from posenc_ref.conformance.calling.roles import Unbound
 from posenc_ref.conformance.harness.foreign import OwnLimit, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.images.windows import TOKENS
@@ -36,6 +37,8 @@ _GRID, _SQUARE = (5, 7), (6, 6)
 _LARGE = ((16, 16), (14, 14), (12, 12))
 #: The sides of grids that a function may have without being asked for any.
 _OWN = tuple((n, n) for n in (*range(2, 33), 37, 48, 64))
+#: What a function raises that minds another thing than the number of tokens.
+_NO_SIZE = (Unbound, TypeError, AttributeError, IndexError, KeyError)
 #: Returns the arrays for the sizes of a grid, or for coordinates (A, S), as (tokens, ...).
 Table = Callable[..., Parts]
 _NO_LAYOUT = (
@@ -183,10 +186,15 @@ def one_length(fn: Foreign) -> Iterator[Implementation]:
     for channels, tokens in itertools.product(CHANNELS, TOKENS):
         x = np.zeros((1, tokens, channels))
         try:
-            parts = tokens_of(fn(x, x=x), (tokens,))
-        except (Refused, ValueError):
+            found = fn(x, x=x)
+        except Refused as error:
+            if isinstance(error.cause, _NO_SIZE):
+                return
             continue
-        one = parts[0]
+        try:
+            one = tokens_of(found, (tokens,))[0]
+        except ValueError:
+            return
         if (
             not same(fn(x, x=x), fn(x, x=x))
             or one.ndim != 2
