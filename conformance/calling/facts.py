@@ -43,7 +43,10 @@ from .signatures import signature_of
 #: The number of heads of objects that need one.
 HEADS = 4
 #: What required parameters get if nothing states it, as for the identification of a function.
-ASSUMED: Mapping[str, Any] = {"base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0}
+ASSUMED: Mapping[str, Any] = {
+    "base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0,
+    "bidirectional": True, "num_buckets": 32, "max_distance": 128,
+}  # fmt: skip
 #: The name of each scaling in a configuration of Hugging Face.
 _ROPE_TYPES = {
     LinearScaling: "linear",

@@ -18,6 +18,7 @@ Call = Callable[..., Any]
 
 def frequencies(function: Call, facts: Facts) -> Call:
     """Return ``function`` as the surface ``frequencies``."""
+    _require("num_heads" not in parameters(function), "frequencies: it takes a number of heads")
 
     def call(seq_len: int | None = None) -> Any:
         also = {} if seq_len is None else {"length": seq_len}

@@ -106,8 +106,8 @@ ROLES: dict[str, str] = {
 
 #: Roles of numbers that say how large something is, or of settings: never of a vector or a table.
 _NUMBERS = {
-    "base", "bidirectional", "factor", "grid", "grid_height", "grid_width", "head_dim", "image_size",
-    "max_distance", "num_buckets", "num_heads", "rotary_dim", "side", "width",
+    "base", "bidirectional", "factor", "grid", "grid_height", "grid_width", "head_dim",
+    "image_size", "max_distance", "num_buckets", "num_heads", "rotary_dim", "side", "width",
 }  # fmt: skip
 
 

@@ -85,7 +85,6 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
-
     unbound: list[NoConvention] = []
     undeclared = surface is None and not isinstance(fn, Implementation)
 

@@ -132,13 +132,17 @@ def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
 
 
 def _works(run: Run, surface: str, dim: int, **settings: Any) -> bool:
-    """Return whether a call with usual arguments succeeds; ``apply`` must return finite values."""
+    """Return whether a call with usual arguments succeeds.
+
+    ``apply`` must return finite values, and ``scores`` logits of all queries and keys.
+    """
     driver = replace(run.driver, out_dtypes=set(), **settings)
     try:
         if surface == "apply":
             return bool(np.isfinite(driver.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)).all())
         if surface == "scores":
-            driver.call(dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
+            q, k = dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1)
+            return driver.array(driver.call(q, k)).shape[-2:] == (3, 3)
         else:
             driver.call(np.arange(5))
     except (Refused, Malformed):

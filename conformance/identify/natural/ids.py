@@ -70,7 +70,7 @@ def streams(fn: Foreign) -> Iterator[Implementation]:
         if len(found) < 2 or (found != found[:1]).any():
             raise ValueError("the axes have other positions")
         axes = len(found)
-        return found[0]
+        return np.asarray(found[0])
 
     try:
         one(_MASK)
