@@ -44,7 +44,8 @@ def others(
     except Refused as error:
         subject.request.tried.append(f"{convention.name}: {error}")
         return
-    how = f"{subject.words}({subject.facts.described(subject.function, asked)})"
+    kept = functions.own_length(subject.function) if kind in ("bias", "bucket") else ()
+    how = f"{subject.words}({subject.facts.described(subject.function, asked, kept)})"
     yield PERFECT, subject.implementation(library, call, kind, "bhsd", how)
 
 

@@ -21,14 +21,14 @@ from .grid_search import grids_of, sides_by_trial
 from .grids import SIZES, Grid
 from .libraries import Library
 from .positions import FLAT
-from .roles import Unbound, role_of
+from .roles import Unbound, is_number, role_of
 from .rotations import ONE_TOKEN, SETTINGS, VECTORS, Rotation
 from .signatures import takes_anything, with_parameters
 from .sources import sources_of
 from .subject import Subject, same_call
 from .table_search import NoTable
 from .tables import Source
-from .trial import ALIKE, MOVES, PERFECT, driver_of, score, works_in_place
+from .trial import ALIKE, MANY, MANY_UNNAMED, MOVES, PERFECT, driver_of, score, works_in_place
 from .trial import SIZES as TRIED
 from .ways import grid_ways, roles_in_call, ways
 
@@ -202,13 +202,15 @@ def _scored(
     driver = driver_of(
         library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
     )
+    named = any(role_of(name) in VECTORS for name in subject.signature)
     begin = time.monotonic()
     try:
         if works_in_place(driver, subject.dim, subject.sizes):
             way = replace(way, inplace=True)
     except Refused as error:  # the score would make the same call
         request.tried.append(str(error))
-        request.refusals.add(error, time.monotonic() - begin)
+        most = MANY if named else MANY_UNNAMED
+        request.refusals.add(error, time.monotonic() - begin, most)
         return
     request.refusals.clear()
     points, why = _points(subject, library, library.wrapped(way), way.layout)
@@ -217,7 +219,7 @@ def _scored(
     if points and doubtful and points < ALIKE + MOVES:
         points, why = 0, "rows or heads get different angles, or all tokens get the same ones"
     least = PERFECT if way.positions == ONE_TOKEN else 1
-    if not any(role_of(name) in VECTORS for name in subject.signature):
+    if not named:
         least = max(least, ALIKE + MOVES)  # the parameters were taken in order
     points = points if points >= least else 0
     if not points:
@@ -251,6 +253,9 @@ def _order(subject: Subject, convention: Convention) -> tuple[dict[str, str], di
             f"{plural(len(convention.roles), 'required argument', 'required arguments')}; "
             f"{subject.words} takes {len(needed)}"
         )
+    for name, role in zip(needed, convention.roles, strict=True):
+        if is_number(name) and role_of(name) != role:
+            raise Unbound(f"{subject.words} takes {name!r}, which is no {role}")
     known = {n: subject.facts.value(n, role_of(n)) for n in subject.signature if n not in needed}
     fixed = {n: v for n, v in known.items() if role_of(n) in SETTINGS and v is not None}
     return dict(zip(needed, convention.roles, strict=True)), fixed

@@ -43,7 +43,10 @@ from .signatures import signature_of
 #: The number of heads of objects that need one.
 HEADS = 4
 #: What required parameters get if nothing states it, as for the identification of a function.
-ASSUMED: Mapping[str, Any] = {"base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0}
+ASSUMED: Mapping[str, Any] = {
+    "base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0,
+    "bidirectional": True, "num_buckets": 32, "max_distance": 128,
+}  # fmt: skip
 #: The name of each scaling in a configuration of Hugging Face.
 _ROPE_TYPES = {
     LinearScaling: "linear",
@@ -161,12 +164,17 @@ class Facts:
         known.taken_by(made)
         return made
 
-    def described(self, function: Callable[..., Any], asked: tuple[str, ...] = ()) -> str:
+    def described(
+        self,
+        function: Callable[..., Any],
+        asked: tuple[str, ...] = (),
+        only_required: tuple[str, ...] = (),
+    ) -> str:
         """Return the arguments of ``function`` as text; roles in ``asked`` by name alone."""
         shown = []
         signature = signature_of(function).parameters
         also = dict.fromkeys((*asked, "dtype", "device"), ...)
-        given = self.arguments(function, also, ("dtype", "device"), spare=...)
+        given = self.arguments(function, also, ("dtype", "device", *only_required), spare=...)
         for name, value in given.items():
             plain = role_of(name) == "config" or value is ...
             shown.append(

@@ -18,6 +18,7 @@ Call = Callable[..., Any]
 
 def frequencies(function: Call, facts: Facts) -> Call:
     """Return ``function`` as the surface ``frequencies``."""
+    _require("num_heads" not in parameters(function), "frequencies: it takes a number of heads")
 
     def call(seq_len: int | None = None) -> Any:
         also = {} if seq_len is None else {"length": seq_len}
@@ -47,11 +48,22 @@ def slopes(function: Call, facts: Facts) -> Call:
     return call
 
 
+def own_length(function: Call) -> tuple[str, ...]:
+    """Return the role of a length whose default a function keeps: other arguments say it.
+
+    It may be the distance from which keys share a bucket.
+    """
+    named = {*parameters(function)}
+    stated = "relative_position" in named or {"query_length", "key_length"} <= named
+    return ("length",) if stated else ()
+
+
 def bucket(function: Call, facts: Facts, like: Any) -> Call:
     """Return ``function`` as the surface ``bucket``."""
 
     def call(relative_position: Any) -> Any:
-        return function(**facts.arguments(function, {"relative_position": relative_position}))
+        also = {"relative_position": relative_position}
+        return function(**facts.arguments(function, also, own_length(function)))
 
     _require(call(like).shape == like.shape, "one bucket for each offset")
     return call
@@ -68,7 +80,7 @@ def bias(function: Call, facts: Facts, xp: Any) -> Call:
         also["tokens"] = xp.ones((1, k_len), dtype=xp.int64)
         also["dtype"] = xp.float32
         square = not {"query_length", "start", "offset"} & named
-        found = function(**facts.arguments(function, also, ("device",)))
+        found = function(**facts.arguments(function, also, ("device", *own_length(function))))
         found = found.reshape(found.shape[-3:]) if found.ndim > 3 else found
         if square and found.shape[-2] not in (1, q_len):
             raise ValueError(f"q_len and k_len must be equal, got {q_len} and {k_len}: the "
@@ -77,6 +89,7 @@ def bias(function: Call, facts: Facts, xp: Any) -> Call:
 
     found = call(5, 5)
     _require(found.ndim == 3 and found.shape[-1] == 5, "a bias (H, q_len, k_len)")
+    _require(to_host(found).dtype.kind not in "iu", "a bias, not integers such as positions")
     return call
 
 

@@ -65,6 +65,8 @@ ROLES: dict[str, str] = {
     "length": r"(max_?)?seq(uence)?_?len(gth)?|max_(length|len|pos(itions?)?)|end|seqlen|"
     r"max_position(s|_embeddings)|n_positions?|num_(positions|pos|embeddings)|max_seq_length|"
     r"length|ctx_len(gth)?|n_ctx|block_size|context_length|max_seqlen|size",
+    "cu_seqlens": r"cu_?seq_?len(gth)?s?(_[qk])?|cumulative_seq_?lens?|document_bounds",
+    "segments": r"(segment|seg|document|doc|sequence|seq)_ids?|segmentation",
     "start": r"past_key_values_length|past_seen_tokens",
     "dtype": r"dtype|params_dtype",
     "device": r"device",
@@ -97,9 +99,16 @@ ROLES: dict[str, str] = {
     "bidirectional": r"bidirectional",
     "num_buckets": r"num_buckets|n_buckets",
     "max_distance": r"max_distance",
-    "query_length": r"(query|q|tgt)_?len(gth)?|qlen|real_seq_length|rows",
-    "key_length": r"(key|k|src)_?len(gth)?|klen|columns",
+    "query_length": r"(query|q|tgt)_?(len(gth)?|size)|qlen|real_seq_length|rows",
+    "key_length": r"(key|k|src)_?(len(gth)?|size)|klen|columns",
 }
+
+
+#: Roles of numbers that say how large something is, or of settings: never of a vector or a table.
+_NUMBERS = {
+    "base", "bidirectional", "factor", "grid", "grid_height", "grid_width", "head_dim",
+    "image_size", "max_distance", "num_buckets", "num_heads", "rotary_dim", "side", "width",
+}  # fmt: skip
 
 
 class Unbound(ValueError):
@@ -109,6 +118,11 @@ class Unbound(ValueError):
 def role_of(parameter: str) -> str | None:
     """Return the role that a parameter's name indicates, or None."""
     return next((role for role, names in ROLES.items() if re.fullmatch(names, parameter)), None)
+
+
+def is_number(parameter: str) -> bool:
+    """Return whether a parameter's name says that it is a number, as no single letter does."""
+    return len(parameter) > 1 and role_of(parameter) in _NUMBERS
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

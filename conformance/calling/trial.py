@@ -24,8 +24,8 @@ ALIKE = MOVES = 4
 #: The score of a way that passes every test.
 PERFECT = ALIKE + MOVES + 2
 #: A function is not called any more after so many trial calls that raise at one place, if they
-#: took so many seconds together.
-SAME, SECONDS = 64, 10.0
+#: took so many seconds together; or after so many, fewer if no parameter has the name of a vector.
+SAME, SECONDS, MANY, MANY_UNNAMED = 64, 10.0, 4096, 512
 
 
 class Hopeless(Exception):
@@ -42,14 +42,14 @@ class Refusals:
         """Begin again: a call returned."""
         self._places.clear()
 
-    def add(self, error: Refused, seconds: float) -> None:
+    def add(self, error: Refused, seconds: float, most: int = MANY) -> None:
         """Count a call that raised; raise :class:`Hopeless` if there is no use in another one."""
         trace = BaseException.__traceback__.__get__(error.cause)  # type: ignore[union-attr]
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
         place = (type(error.cause), *frames[-1:])
         count, before = self._places.get(place, (0, 0.0))
         self._places[place] = count, seconds = count + 1, before + seconds
-        if count >= SAME and seconds > SECONDS:
+        if count >= most or (count >= SAME and seconds > SECONDS):
             raise Hopeless(f"no other way was tried, because {count} calls raised {error}")
 
 

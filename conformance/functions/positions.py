@@ -322,10 +322,9 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
             )  # fmt: skip
 
     if padding:
-        text = f"tokens below the padding id are taken for padding: ids > {padding} is tested"
         yield written(
             "padding",
-            text,
+            f"tokens below the padding id are taken for padding: ids > {padding} is tested",
             lambda ids: np.cumsum(ids > padding, axis=-1) * (ids > padding) + padding - offset,
             f"{rows} Test ids != {padding}.",
         )
@@ -340,8 +339,7 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("padding", "the real tokens are taken to come first: the first tokens of a row are "
          "numbered, as many as are real", first, rows),
         ("padding", "positions are 0 .. S-1: they start at row 0, and padding is counted",
-         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
-         rows),
+         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape), rows),
         ("padding", "padding gets the position of the last real token",
          lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset, rows),
         ("padding", "real tokens are counted down the rows of the batch (axis 0), not along the "
@@ -355,8 +353,10 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
          f"{rows} A padding token between real ones does not end the count."),
         ("padding", "padding tokens do not get the padding row",
          lambda ids: np.where(real(ids) == 1, own(ids), 0), rows),
-        ("table-offset", "the first token that is not padding gets the padding row",
-         lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids)), rows),
+        ("table-offset", "real tokens are counted from padding_idx, not from padding_idx + 1: the "
+         "first one gets the padding row", lambda ids: own(ids) - real(ids), rows),
+        ("table-offset", "real tokens are counted from padding_idx + 2, not from padding_idx + 1",
+         lambda ids: own(ids) + real(ids), rows),
         ("table-offset", "the first token that is not padding gets row 0",
          lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)), rows),
         ("table-offset",

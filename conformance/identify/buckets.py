@@ -25,7 +25,7 @@ _MOST = 2**31
 #: The share of the distances that a rule with one wrong boundary gets wrong at most.
 _FEW = 0.05
 _NO_TABLE = "the function returns no biases: the table of the encoding is set to zeros"
-#: Values of DeBERTa's max_position to try.
+#: Values of DeBERTa's max_position to try, if no bucket shows it.
 _POSITIONS = (512, 256, 1024, 2048, 128, 4096, 384, 768)
 #: The most buckets of one direction.
 _LARGEST = 512
@@ -64,30 +64,44 @@ def identify(run: Run, card: Card) -> None:
 def _deberta(r: np.ndarray, b: np.ndarray, card: Card) -> str:
     """Return DeBERTa's log buckets with the measured sizes, or an empty string."""
     sign = int(b[r == 1][0])
-    exact = np.flatnonzero(b[r > 0] != sign * r[r > 0])
-    if abs(sign) != 1 or not exact.size or (b[::-1] != -b).any():
+    if abs(sign) != 1 or (b[::-1] != -b).any():
         return ""
-    last = int(r[r > 0][exact[0]]) - 1
+    e = log_rule(r, sign * b)
+    if e is None or e.max_position is None:
+        return ""
+    way = "query minus key" if sign > 0 else "key minus query"
+    if np.abs(r).max() >= e.max_position:
+        clipped = np.array_equal(e.bucket(r), sign * b)
+        card.facts["beyond"] = (
+            f"distances from {e.max_position} on share a bucket" if clipped
+            else f"buckets go on past {e.buckets}: the caller has to clip them"
+        )  # fmt: skip
+    return (
+        f"DeBERTa's bucket, with buckets={e.buckets} and max_position={e.max_position}, of its "
+        f"argument (DeBERTa passes {way})"
+    )
+
+
+def log_rule(r: np.ndarray, b: np.ndarray) -> DeBERTa | None:
+    """Return DeBERTa with the log buckets ``b`` of query minus key, or None.
+
+    Beyond its ``max_position``, buckets may be anything. Its table is of zeros.
+    """
+    later = np.flatnonzero((r > 0) & (b != r))
+    if not later.size:
+        return None
+    last = int(r[later].min()) - 1
     for mid in (m for m in (last, *range(last, 1, -1)) if m & (m - 1) == 0 or m == last):
         table = np.zeros((1, 4 * mid, 1))
-        for most in _POSITIONS:
-            if most < mid + 2:
+        ends = np.abs(r)[np.abs(b) == 2 * mid]  # the first one is max_position
+        for most in (*ends[ends.argsort()][:1].tolist(), *_POSITIONS):
+            near = np.abs(r) < most
+            if most < mid + 2 or np.abs(r[near]).max() <= last:
                 continue
             e = DeBERTa(table, None, buckets=2 * mid, max_position=most)
-            near = np.abs(r) < most
-            if near.sum() > 2 * last and np.array_equal(e.bucket(r[near]), sign * b[near]):
-                way = "query minus key" if sign > 0 else "key minus query"
-                if np.abs(r).max() >= most:
-                    clipped = np.array_equal(e.bucket(r), sign * b)
-                    card.facts["beyond"] = (
-                        f"distances from {most} on share a bucket" if clipped
-                        else f"buckets go on past {2 * mid}: the caller has to clip them"
-                    )  # fmt: skip
-                return (
-                    f"DeBERTa's bucket, with buckets={2 * mid} and max_position={most}, of its "
-                    f"argument (DeBERTa passes {way})"
-                )
-    return ""
+            if np.array_equal(e.bucket(r[near]), b[near]):
+                return e
+    return None
 
 
 def _near_miss(r: np.ndarray, b: np.ndarray) -> T5Bias | None:

@@ -85,9 +85,14 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
+    unbound: list[NoConvention] = []
+    undeclared = surface is None and not isinstance(fn, Implementation)
 
     def one(surface: str | None) -> Card:
-        return _card(fn, surface, head_dim, axes, to, options, defects=True)
+        return _card(
+            fn, surface, head_dim, axes, to, options,
+            defects=True, unbound=unbound, guess=undeclared,
+        )  # fmt: skip
 
     target: Any = copied(tame(fn))
     if isinstance(fn, Implementation):
@@ -105,7 +110,7 @@ def identify(
             return Called()
         return called(target, another, head_dim, axes, declared)
 
-    if surface is None and not isinstance(fn, Implementation):
+    if undeclared:
         fn = tame(fn)
         return best(fn, one, SURFACES if head_dim is None else _CHANNELS, others)
     if surface == "cos_sin" and axes > 1:  # the surface has one axis: only the rotation has more
@@ -144,9 +149,17 @@ def _card(
     options: dict[str, Any],
     *,
     defects: bool,
+    unbound: list[NoConvention] | None = None,
+    guess: bool = False,
 ) -> Card:
+    """Return the card of a function on a surface.
+
+    ``unbound`` gets the error if no convention fits on any surface, and spares the next search.
+    With ``guess``, the usual sizes of heads are tried for logits, whose sizes nobody declared.
+    """
     from . import hints, names  # slow to import
 
+    unbound = [] if unbound is None else unbound
     fn = tame(fn)
     bound = fn if isinstance(fn, Implementation) else None
     if surface not in (None, *SURFACES):
@@ -156,8 +169,12 @@ def _card(
         names_of = ("tensor_layout", "backend", "dtype", "name")
         given = {name: options[name] for name in names_of if options.get(name) is not None}
         try:
+            if unbound:
+                raise unbound[0]
             found = bind(fn, None, surface, head_dim=head_dim, axes=axes, **given)
-        except NoConvention:
+        except NoConvention as error:
+            if surface is None:
+                unbound.append(error)
             if surface is None and not takes(fn, "apply"):
                 raise
         else:
@@ -172,6 +189,9 @@ def _card(
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
     if surface == "add" and head_dim is None:
         head_dim = hints.width(run)
+        run = replace(run, settings=replace(run.settings, head_dim=head_dim))
+    if guess and surface == "scores" and head_dim is None:
+        head_dim = next(iter(hints.head_dims(run, surface)), None)
         run = replace(run, settings=replace(run.settings, head_dim=head_dim))
     if surface in _CHANNELS and head_dim is None:
         raise ValueError(hints.no_head_dim(run, surface))

@@ -34,7 +34,7 @@ def no_head_dim(run: Run, surface: str) -> str:
         f"{'q and k' if surface == 'scores' else 'x'}: "
         "pass head_dim=64, for example, or --head-dim 64 on the command line"
     )
-    taken = [d for d in _HEAD_DIMS if _works(run, surface, d)]
+    taken = head_dims(run, surface)
     if taken:
         return (
             f"{text}; of the usual sizes, this function takes {', '.join(map(str, sorted(taken)))}"
@@ -42,6 +42,11 @@ def no_head_dim(run: Run, surface: str) -> str:
     fn = run.driver.fn
     found = for_apply(run, _HEAD_DIMS[0]) if surface == "apply" else arguments(fn, surface)
     return "; ".join([text, *found])
+
+
+def head_dims(run: Run, surface: str) -> list[int]:
+    """Return the usual sizes of a head that a function accepts, likely ones first."""
+    return [d for d in _HEAD_DIMS if _works(run, surface, d)]
 
 
 def width(run: Run) -> int | None:
@@ -127,13 +132,17 @@ def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
 
 
 def _works(run: Run, surface: str, dim: int, **settings: Any) -> bool:
-    """Return whether a call with usual arguments succeeds; ``apply`` must return finite values."""
+    """Return whether a call with usual arguments succeeds.
+
+    ``apply`` must return finite values, and ``scores`` logits of all queries and keys.
+    """
     driver = replace(run.driver, out_dtypes=set(), **settings)
     try:
         if surface == "apply":
             return bool(np.isfinite(driver.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)).all())
         if surface == "scores":
-            driver.call(dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
+            q, k = dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1)
+            return driver.array(driver.call(q, k)).shape[-2:] == (3, 3)
         else:
             driver.call(np.arange(5))
     except (Refused, Malformed):

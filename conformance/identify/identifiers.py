@@ -40,8 +40,14 @@ def identifier(surface: str) -> Identifier:
 
 #: Surfaces that are judged against a rule, which :func:`check` compares and nothing identifies.
 _RULES = {name for name, row in SURFACES.items() if row.families == ("positions",)} - set(_OWN)
+#: Plain functions of the declared encoding, which nothing measures.
+_OF_ENCODING = {
+    name for name, row in SURFACES.items()
+    if row.needs_encoding and name in positions.EVERY
+    and not row.identify and name not in {*_OWN, *viewed.EVERY}
+}  # fmt: skip
 #: The surfaces whose functions can be identified: the others of ``check``, and visual positions.
-IDENTIFIED = (*(name for name in SURFACES if name not in _RULES), *VISION)
+IDENTIFIED = (*(name for name in SURFACES if name not in _RULES | _OF_ENCODING), *VISION)
 
 
 def measured_as(surface: str) -> str:

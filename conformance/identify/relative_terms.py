@@ -14,6 +14,7 @@ from posenc_ref import DeBERTa, ESPnetLegacy, Score, Shaw, Sinusoidal, Transform
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 
+from .buckets import log_rule
 from .logits import Logits
 
 #: Numbers of tokens of the calls that show the offsets, the first one that is accepted.
@@ -65,7 +66,7 @@ class Vectors:
             for y in (bias, *parts)
         ]
         with suppress(Refused, Malformed):
-            if logits.short:
+            if logits.short and logits.at_end():
                 far = [logits.bias(1, _FAR)[:, 0]]
                 far += [logits.last(a, b, _FAR) - far[0] for a, b in channels]
                 rows = [
@@ -83,7 +84,7 @@ def found(logits: Logits, scale: float, shapes: dict[str, str]) -> Score | None:
     ``shapes`` says of each term "all" if it is the same everywhere, else "offsets".
     """
     terms = set(shapes)
-    if shapes.get("query") != "offsets":
+    if "offsets" not in (shapes.get("query"), shapes.get("key") if len(terms) == 1 else ""):
         return None
     seen = Vectors.of(logits, scale, _LENGTHS)
     if seen is None:
@@ -92,13 +93,14 @@ def found(logits: Logits, scale: float, shapes: dict[str, str]) -> Score | None:
         rough = ROUNDOFF[logits.run.coarse]
         three = abs(scale / (2 * logits.dim) ** -0.5 - 1) < 64 * rough
         return (
-            (deberta(seen, three, None) if three else None)
+            (deberta(logits, seen, scale, three, None) if three else None)
             or shaw(seen)
             or relative_sinusoids(seen, logits.run.dtype)
             or longest(logits, scale)
         )
     if shapes.get("key") == "offsets":
-        return deberta(seen, True, seen.key) if terms == {"query", "key"} else None
+        both = terms == {"query", "key"}
+        return deberta(logits, seen, scale, both, seen.key) if both or len(terms) == 1 else None
     return relative_sinusoids(seen, logits.run.dtype)
 
 
@@ -130,16 +132,46 @@ def shaw(seen: Vectors) -> Shaw | None:
     return Shaw(table.astype(np.float32), before=before)
 
 
-def deberta(seen: Vectors, keys: bool, queries: np.ndarray | None) -> DeBERTa | None:
-    """Return the tables by query minus key, clipped without buckets, or None."""
+def deberta(
+    logits: Logits, seen: Vectors, scale: float, keys: bool, queries: np.ndarray | None
+) -> DeBERTa | None:
+    """Return the tables by query minus key, clipped or in log buckets, or None."""
     parts = [seen.query if keys else None, queries]
     whole = np.concatenate([p for p in parts if p is not None], axis=2)
     first, last = _ends(whole)
     span = int(seen.r[last])  # the offset key - query from which all keys share row 0
     if first == 0 or last == seen.r.size - 1 or int(-seen.r[first]) != span - 1 or span < 1:
-        return None
+        return _in_buckets(logits, seen, scale, keys, queries is not None)
     tables = [None if p is None else p[:, last : first - 1 or None : -1] for p in parts]
     return DeBERTa(*(None if t is None else t.astype(np.float32) for t in tables))
+
+
+def _in_buckets(
+    logits: Logits, seen: Vectors, scale: float, keys: bool, queries: bool
+) -> DeBERTa | None:
+    """Return the tables of DeBERTa's log buckets, or None.
+
+    A longer call shows the rows of the later keys that are past its ``max_position``.
+    """
+    parts = [seen.query] * keys + [seen.key] * queries
+    whole = np.concatenate(parts, axis=2)[:, ::-1]
+    apart = -seen.r[::-1]  # query minus key
+    slack = 64 * ROUNDOFF["float32"] * np.abs(whole).max()
+    other = (np.abs(np.diff(whole, axis=1)) > slack).any(axis=(0, 2))
+    number = np.cumsum(np.r_[0, other])
+    rule = log_rule(apart, number - number[apart == 0])
+    if rule is None or rule.max_position is None:
+        return None
+    if apart[0] > -rule.max_position:
+        more = Vectors.of(logits, scale, (rule.max_position + 1,)) if seen.later else None
+        longer = more is not None and more.r[-1] > seen.r[-1]
+        return _in_buckets(logits, more, scale, keys, queries) if more and longer else None
+    rows, at = np.unique(np.asarray(rule.row(apart)), return_index=True)
+    if rows.size < 2 * rule.span:  # no call shows the others
+        return None
+    tables = [p[:, ::-1][:, at].astype(np.float32) for p in parts]
+    found = [tables.pop(0) if given else None for given in (keys, queries)]
+    return DeBERTa(*found, buckets=rule.buckets, max_position=rule.max_position)
 
 
 def relative_sinusoids(seen: Vectors, dtype: str) -> TransformerXL | None:

@@ -92,7 +92,7 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
         return near
     if first is None:
         assert failed is not None
-        raise failed
+        raise type(failed)("\n".join([str(failed), *called.words, *broken]))
     if len(tried) > 1:
         first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
     first.unknown += called.words if called.tried else []

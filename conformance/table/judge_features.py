@@ -21,6 +21,7 @@ from posenc_ref import (
     Time2Vec,
 )
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.calling.grids import MOST_TOKENS
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import fits, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
@@ -189,8 +190,9 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
         end = min(last, 2**17)
         yield "values", "the last positions", np.arange(max(end - 9, 0), end)
         return
+    side = round(MOST_TOKENS ** (1 / axes))  # some functions make whole grids
     for n in _SIZES:
-        at = rng.integers(0, min(last, 64), (axes, n))
+        at = rng.integers(0, min(last, side), (axes, n))
         at[:, 0] = 0
         yield "required inputs", f"{n} places", at
     for axis in range(axes):

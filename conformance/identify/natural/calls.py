@@ -20,6 +20,8 @@ ROWS, MOST_ROWS = 11, 2**14
 CHANNELS = (64, 32, 16, 128, 256, 3, 768)
 #: Returns the arrays of a call for a grid, in any shape.
 GridCall = Callable[[int, int], Parts]
+#: Returns the arrays of a call for a video of frames, height and width, in any shape.
+VolumeCall = Callable[[int, int, int], Parts]
 #: Returns the arrays of a call for positions (S,), or for coordinates (A, S).
 RowCall = Callable[[np.ndarray], Parts]
 
@@ -121,6 +123,44 @@ def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
                 return fn(x, x=x, image=x)
 
             yield f"an image {shape}".replace("'", ""), image
+
+
+def volume_calls(fn: Foreign) -> Iterator[tuple[str, VolumeCall]]:
+    """Yield the ways to ask for the table of a video or of a volume."""
+
+    def three(t: int, h: int, w: int) -> Parts:
+        named = {"x": t} if "t" in signature_of(fn.function).parameters else {}
+        return fn(t, frames=t, grid_height=h, grid_width=w, **named)
+
+    yield "frames, height and width", three
+    for kind in (tuple, list):
+
+        def triple(t: int, h: int, w: int, kind: type = kind) -> Parts:
+            sizes = kind((t, h, w))
+            return fn(sizes, grid=sizes, image_size=sizes, grid_thw=sizes)
+
+        yield "one triple (frames, height, width)", triple
+
+    def pair(t: int, h: int, w: int) -> Parts:
+        return fn(t, frames=t, grid=(h, w), image_size=(h, w))
+
+    yield "frames and one pair (height, width)", pair
+
+    def square(t: int, h: int, w: int) -> Parts:
+        if h != w:
+            raise ValueError("the function takes one side")
+        return fn(t, frames=t, grid=h, image_size=h, side=h)
+
+    yield "frames and the side of a square", square
+    for channels in CHANNELS[:4]:
+        for shape in ((1, channels, "t", "h", "w"), (1, "t", "h", "w", channels)):
+
+            def video(t: int, h: int, w: int, shape: tuple[Any, ...] = shape) -> Parts:
+                side = {"t": t, "h": h * fn.patch, "w": w * fn.patch}
+                x = np.zeros([side.get(n, n) for n in shape])
+                return fn(x, x=x, image=x)
+
+            yield f"a video {shape}".replace("'", ""), video
 
 
 def patch_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:

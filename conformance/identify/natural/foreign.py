@@ -17,6 +17,7 @@ from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.calling.facts import Facts, facts_of
 from posenc_ref.conformance.calling.instances import main_call, make
 from posenc_ref.conformance.calling.libraries import Library, libraries_of
+from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.calling.signatures import is_function, signature_of
 from posenc_ref.conformance.calling.subject import calling, name_of
 from posenc_ref.conformance.harness.foreign import Refused, refusals
@@ -37,6 +38,12 @@ class Foreign:
     facts: Facts
     name: str
     patch: int = 1  #: the side of a patch in pixels, if the object of the function states it
+    least: int = 2  #: the fewest axes of an array that is part of a result
+
+    @property
+    def roles(self) -> set[str | None]:
+        """The roles of the parameters."""
+        return {role_of(name) for name in signature_of(self.function).parameters}
 
     def __call__(self, spare: Any = None, /, **by_role: Any) -> tuple[np.ndarray, ...]:
         """Return the arrays of the result; ``spare`` is for the only unknown parameter.
@@ -50,7 +57,7 @@ class Foreign:
         only = tuple(role for role in _OPTIONAL if role not in also)
         with refusals():
             arguments = self.facts.arguments(self.function, also, only, spare=self._given(spare))
-            found = tuple(_arrays(self.function(**arguments)))
+            found = tuple(_arrays(self.function(**arguments), self.least))
             if not found or len(found) > _MOST:
                 raise ValueError(f"expected 1 to {_MOST} arrays, got {len(found)}")
         return found
@@ -119,12 +126,12 @@ def _bare(given: functools.partial[Any]) -> Callable[..., Any]:
     return call
 
 
-def _arrays(raw: Any) -> Iterator[np.ndarray]:
+def _arrays(raw: Any, least: int) -> Iterator[np.ndarray]:
     """Yield the arrays of a result, those of tuples, lists and generators one by one."""
     if isinstance(raw, tuple | list | GeneratorType):
         for part in raw:
-            yield from _arrays(part)
-    elif hasattr(raw, "shape") and len(raw.shape) > 1:
+            yield from _arrays(part, least)
+    elif hasattr(raw, "shape") and len(raw.shape) >= least:
         yield np.asarray(to_host(raw.detach() if hasattr(raw, "detach") else raw))
 
 

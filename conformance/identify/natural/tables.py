@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from posenc_ref.conformance.calling.grid_search import sides_of
 from posenc_ref.conformance.calling.grids import MOST_TOKENS
+from posenc_ref.conformance.calling.roles import Unbound
 from posenc_ref.conformance.harness.foreign import OwnLimit, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.images.windows import TOKENS
@@ -19,25 +21,31 @@ from posenc_ref.conformance.identify.images.windows import TOKENS
 from .calls import (
     CHANNELS,
     ROWS,
-    GridCall,
     RowCall,
     grid_calls,
     patch_calls,
     point_calls,
     require_rows,
     row_calls,
+    volume_calls,
 )
 from .foreign import Foreign
 from .rows import Parts, Turn, same, tokens_of, turned, turns
 
 #: A grid with sides that no other axis has, and a square for functions of one side.
 _GRID, _SQUARE = (5, 7), (6, 6)
+#: Videos of such grids.
+_VIDEOS = ((3, *_GRID), (3, *_SQUARE))
 #: The grids to measure if rows depend on the size of the grid.
 _LARGE = ((16, 16), (14, 14), (12, 12))
 #: The sides of grids that a function may have without being asked for any.
 _OWN = tuple((n, n) for n in (*range(2, 33), 37, 48, 64))
+#: What a function raises that minds another thing than the number of tokens.
+_NO_SIZE = (Unbound, TypeError, AttributeError, IndexError, KeyError)
 #: Returns the arrays for the sizes of a grid, or for coordinates (A, S), as (tokens, ...).
 Table = Callable[..., Parts]
+#: A call for the sizes of a grid of two axes, or of three.
+Call = Callable[..., Parts]
 _NO_LAYOUT = (
     "one column per pair does not show which channels form a pair: half-split pairs are taken"
 )
@@ -46,6 +54,11 @@ _NO_LAYOUT = (
 def grids(fn: Foreign) -> Iterator[Implementation]:
     """Yield a function of a whole grid as a table of its patches, or as a rotation."""
     yield from _of_grid(fn, grid_calls(fn))
+
+
+def volumes(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of the sizes of a video or volume as a table of axes, or as a rotation."""
+    yield from _of_grid(fn, volume_calls(fn), _VIDEOS)
 
 
 def patches(fn: Foreign) -> Iterator[Implementation]:
@@ -58,7 +71,7 @@ def own_grids(fn: Foreign) -> Iterator[Implementation]:
     yield from _of_grid(fn, filter(_fixed, grid_calls(fn)), _OWN)
 
 
-def _fixed(call: tuple[str, GridCall]) -> bool:
+def _fixed(call: tuple[str, Call]) -> bool:
     """Return whether the shape of the result is the same for every grid."""
     shapes = []
     for sizes in (_GRID, _SQUARE):
@@ -69,44 +82,38 @@ def _fixed(call: tuple[str, GridCall]) -> bool:
 
 def _of_grid(
     fn: Foreign,
-    calls: Iterator[tuple[str, GridCall]],
-    sizes_to_try: tuple[tuple[int, int], ...] = (_GRID, _SQUARE),
+    calls: Iterator[tuple[str, Call]],
+    sizes_to_try: tuple[tuple[int, ...], ...] = (_GRID, _SQUARE),
 ) -> Iterator[Implementation]:
+    """Yield what gives rows for the cells of a grid of two or three axes."""
     answered = _answered(list(calls), sizes_to_try)
     if answered is None:
         return
     words, ask, sizes, parts = answered
 
     @functools.lru_cache(maxsize=8)
-    def table(height: int, width: int) -> Parts:
-        return tokens_of(ask(height, width), (height, width))
+    def table(*sizes: int) -> Parts:
+        return tokens_of(ask(*sizes), sizes)
 
-    if parts[0].dtype.kind in "iu" and len(parts) == 1:
+    axes = len(sizes)
+    if parts[0].dtype.kind in "iu" and len(parts) == 1 and axes == 2:
         yield from _indices(fn, table, sizes, words, parts[0])
         return
-    one = parts[0] if len(parts) == 1 and parts[0].dtype.kind == "f" else np.zeros(0)
-    if one.ndim == 2 and one.shape[1] != math.prod(sizes):
-        yield Implementation(
-            lambda h, w: table(h, w)[0], "grid", fn.name, how=words, limits=_limits(fn)
-        )
-    turn = turns(parts)
-    if turn is None:
-        return
     only = _one_size(table, sizes)
-    words += f"; a grid of {only[0]} x {only[1]}" if only else ""
 
     def at(positions: np.ndarray) -> Parts:
         if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
             raise ValueError("positions must be cells of a grid: integers from 0")
         ends = tuple(max(int(axis.max(initial=0)) + 1, 2) for axis in positions)
-        for height, width in [only] if only else _around(ends, sizes):
-            if height < ends[0] or width < ends[1] or height * width > MOST_TOKENS:
+        for shape in [only] if only else _around(ends, sizes):
+            if any(map(operator.lt, shape, ends)) or math.prod(shape) > MOST_TOKENS:
                 continue
             try:
-                found = table(height, width)
+                found = table(*shape)
             except (Refused, ValueError):
                 continue
-            return tuple(part[positions[0] * width + positions[1]] for part in found)
+            cells = np.ravel_multi_index(tuple(positions), shape)
+            return tuple(part[cells] for part in found)
         cell = tuple(end - 1 for end in ends)
         if math.prod(ends) > MOST_TOKENS:
             raise OwnLimit(
@@ -114,7 +121,19 @@ def _of_grid(
             )
         raise ValueError(f"no grid with the cell {cell} is taken")
 
-    yield rotation(fn, at, turn, parts, 2, words)
+    one = parts[0] if len(parts) == 1 and parts[0].dtype.kind == "f" else np.zeros(0)
+    if one.ndim == 2 and one.shape[1] != math.prod(sizes):
+        yield (
+            Implementation(
+                lambda h, w: table(h, w)[0], "grid", fn.name, how=words, limits=_limits(fn)
+            )
+            if axes == 2
+            else Implementation(lambda p: at(p)[0], "table", fn.name, axes=axes, how=words)
+        )
+    turn = turns(parts)
+    if turn is not None:
+        words += f"; a grid of {' x '.join(map(str, only))}" if only else ""
+        yield rotation(fn, at, turn, parts, axes, words)
 
 
 def points(fn: Foreign, axes: int) -> Iterator[Implementation]:
@@ -183,10 +202,15 @@ def one_length(fn: Foreign) -> Iterator[Implementation]:
     for channels, tokens in itertools.product(CHANNELS, TOKENS):
         x = np.zeros((1, tokens, channels))
         try:
-            parts = tokens_of(fn(x, x=x), (tokens,))
-        except (Refused, ValueError):
+            found = fn(x, x=x)
+        except Refused as error:
+            if isinstance(error.cause, _NO_SIZE):
+                return
             continue
-        one = parts[0]
+        try:
+            one = tokens_of(found, (tokens,))[0]
+        except ValueError:
+            return
         if (
             not same(fn(x, x=x), fn(x, x=x))
             or one.ndim != 2
@@ -244,8 +268,8 @@ def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Imp
 
 
 def _answered(
-    calls: list[tuple[str, GridCall]], every: tuple[tuple[int, int], ...]
-) -> tuple[str, GridCall, tuple[int, int], Parts] | None:
+    calls: list[tuple[str, Call]], every: tuple[tuple[int, ...], ...]
+) -> tuple[str, Call, tuple[int, ...], Parts] | None:
     """Return the first call that gives rows for a grid, the grid, and its arrays (tokens, ...)."""
     for sizes in every:
         for words, ask in calls:
@@ -261,30 +285,31 @@ def _answered(
     return None
 
 
-def _one_size(table: Table, sizes: tuple[int, int]) -> tuple[int, int] | None:
+def _one_size(table: Table, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return one grid if the rows of a cell depend on the size of the grid, else None."""
-    for other in _LARGE:
+    for sides in _LARGE:
+        other = (*sizes[:-2], *sides)
         try:
             a, b = table(*sizes), table(*other)
         except (Refused, ValueError):
             continue
-        one, two = sizes[1] + 1, other[1] + 1  # row 1, column 1
+        one, two = sizes[-1] + 1, other[-1] + 1  # row 1, column 1
         same = all(np.array_equal(x[one], y[two]) for x, y in zip(a, b, strict=True))
         return None if same else other
     return None
 
 
-def _around(ends: tuple[int, ...], own: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def _around(ends: tuple[int, ...], own: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield grids that have all cells: of unequal sides, a square, and the only one."""
-    height, width = ends
-    if height <= own[0] and width <= own[1]:
+    *frames, height, width = ends
+    if all(map(operator.le, ends, own)):
         yield own
-    yield height, width + (height == width)
-    yield max(ends), max(ends)
+    yield *frames, height, width + (height == width)
+    yield *frames, max(height, width), max(height, width)
 
 
 def _indices(
-    fn: Foreign, table: Table, sizes: tuple[int, int], words: str, found: np.ndarray
+    fn: Foreign, table: Table, sizes: tuple[int, ...], words: str, found: np.ndarray
 ) -> Iterator[Implementation]:
     """Yield a function of integers as one of window offsets, or of the positions of a grid."""
     count = int(np.prod(sizes))

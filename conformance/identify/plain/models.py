@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import product
@@ -28,6 +30,8 @@ _PERIODS = range(2, 13)
 #: Weights of YaRN's factor in published configurations.
 _WEIGHTS = (1.0, 0.707, 0.8)
 _HEAD_DIMS = (*range(8, 513, 8), 576, 4, 2)
+#: The names of a parameter that says which token id is padding.
+_PADDING_NAME = re.compile(r"pad(ding)?(_token)?_(idx|index|id)")
 #: Token ids to try as padding: those of usual vocabularies, and small ones.
 _PADDING = (0, 1, 2, 3, 4, 5, 100, 50256, 50257, 128001, 151643)
 
@@ -165,7 +169,7 @@ def ids_from_tokens(run: Run, card: Card) -> None:
     every = np.array([[7, *_PADDING, 7, 9]])
     ids = _ids(run, every)
     require_same(ids, _ids(run, every))
-    stopped = [t for t in _PADDING if _stops(run, t)]
+    stopped = [t for t in _PADDING if _stops(run, t)] or _named_padding(run.driver.fn)
     if not stopped:
         raise Unidentified(
             f"none of the token ids {', '.join(map(str, _PADDING))} counts as padding"
@@ -175,11 +179,21 @@ def ids_from_tokens(run: Run, card: Card) -> None:
     one = _ids(run, np.array([[7, padding, 8, padding, 9]]))[0]
     card.facts["padding"] = f"token {padding} has position {one[1]:g}"
     card.facts["origin"] = f"the first real token has position {plain[0]:g}"
-    rows = padding + 2**17
-    offset = int(padding + 1 - plain[0])
-    weight = np.zeros((rows, 1), np.float32)
-    card.encoding = Learned(weight, padding_idx=padding, offset=offset)
+    weight = np.zeros((padding + 2**17, 1), np.float32)
+    # Another offset is the rule only if it numbers padding too: else the usual rule has a defect.
+    usual = Learned(weight, padding_idx=padding)
+    moved = usual.replace(offset=int(padding + 1 - plain[0]))
+    card.encoding = moved if np.array_equal(moved.ids_from_tokens(every), ids) else usual
     card.unknown.append("the function returns no rows: the table of the encoding is set to zeros")
+
+
+def _named_padding(fn: Callable[..., Any]) -> list[int]:
+    """Return the default of a parameter that is named as the id of padding, as a list."""
+    try:
+        every = inspect.signature(fn).parameters.items()
+    except (TypeError, ValueError):
+        return []
+    return [p.default for n, p in every if _PADDING_NAME.fullmatch(n) and type(p.default) is int]
 
 
 def _ids(run: Run, tokens: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from posenc_ref.conformance.bias.cases import Ruler
 from posenc_ref.conformance.functions.function import Plain
 from posenc_ref.conformance.functions.judge import NO_CAUSE, ROWS
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card, Unidentified, require_same
@@ -61,12 +62,12 @@ def identify(run: Run, card: Card) -> None:
     """Fill in the identity card of a plain function."""
     surface = run.report.surface
     calls = list(_answered(run, card))
-    if not calls:
-        raise Unidentified("every call is refused")
+    if not any(call.result.size for call in calls):
+        raise Unidentified("every call is refused, or gives nothing")
     first = calls[0]
     require_same(first.result, _result(run, first.arguments))
     ruler = Ruler.of(run)
-    card.facts["compared"] = f"{len(calls)} calls"
+    card.facts["compared"] = plural(len(calls), "call", "calls")
     if surface == "mrope_positions":  # the merge size of the first accepted call with an image
         size = next((c.name[-1] for c in calls if not c.name.startswith("text")), "2")
         calls = [c for c in calls if c.name.endswith(size)]
@@ -147,6 +148,10 @@ def _candidates(surface: str, calls: list[Call]) -> Iterator[Candidate]:
     match surface:
         case "position_ids":
             yield of("position_ids", "attention_mask", **_padding(calls))
+            yield Candidate(  # the rows of OPT's table, whose row 1 is that of padding
+                "posenc_ref.position_ids(attention_mask, padding=-1) + 2",
+                lambda mask: pr.position_ids(mask, padding=-1) + 2,
+            )
         case "permute_weights":
             yield of("permute_weights", "w, n_heads")
             yield of("permute_weights", "w, n_heads", source="interleaved", target="half")
@@ -227,8 +232,8 @@ def _facts(surface: str, calls: list[Call], card: Card) -> None:
     """Note what the comparison leaves out."""
     if surface == "relative_index":
         card.facts["numbers"] = _numbering(calls)
-    if surface == "position_ids":
-        values = np.unique(np.concatenate([_of_padding(c) for c in calls])).tolist()
+    values = np.unique(np.concatenate([_of_padding(c) for c in calls])).tolist()
+    if surface == "position_ids" and values:
         shown = ", ".join(f"{v:g}" for v in values[:8])
         card.facts["padding"] = (
             f"padding has position {shown}" if len(values) == 1

@@ -58,3 +58,37 @@ def test_fast_refusals_do_not_end_the_trials(monkeypatch):
     monkeypatch.setattr(trial, "SECONDS", -1.0)  # so this function could be lost
     with pytest.raises(NoConvention, match="112 channels"):
         bind(rotate)
+
+
+def test_many_fast_refusals_end_the_trials_if_no_name_tells_a_vector():
+    calls = []
+
+    def other(name, mode):
+        calls.append(name)
+        raise ValueError("no")
+
+    with pytest.raises(NoConvention, match=f"because {trial.MANY_UNNAMED} calls raised"):
+        bind(other)
+    assert len(calls) < 2 * trial.MANY_UNNAMED
+
+
+def test_a_named_number_is_not_taken_for_a_vector():
+    calls = []
+
+    def table(embed_dim, grid_size, cls_token):
+        calls.append(embed_dim)
+        raise ValueError("no")
+
+    with pytest.raises(NoConvention):
+        bind(table, surface="apply")
+    assert not calls
+
+
+def test_single_letters_may_be_vectors():
+    def rotate(h, at):
+        angle = at[:, None] / 10000.0 ** (np.arange(4) / 4)
+        cos, sin = np.cos(angle).astype(h.dtype), np.sin(angle).astype(h.dtype)
+        a, b = np.split(h, 2, axis=-1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    assert bind(rotate, HALF).surface == "apply"

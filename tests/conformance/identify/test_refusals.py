@@ -200,6 +200,19 @@ def test_arguments_that_fit_no_convention_are_refused(fn, words):
         identify(fn, head_dim=8)
 
 
+def test_the_refusal_says_which_calls_were_tried():
+    """The search was repeated for each surface and each number of tokens, for half a minute."""
+    calls = []
+
+    def other(embed_dim, grid):
+        calls.append(grid)
+        return grid[1, 0]
+
+    with pytest.raises(ValueError, match="no call with positions, a length, a grid"):
+        identify(other)
+    assert len(calls) < 700
+
+
 def test_a_wrong_surface_is_refused_with_the_right_ones():
     with pytest.raises(ValueError, match="surface must be one of apply, apply_qk, apply_vjp"):
         identify(PLAIN.apply, "rotate", head_dim=8)

@@ -232,6 +232,29 @@ def test_terms_by_offset_are_read_with_their_values(name):
     assert near(card.softmax_scale, encoding.own_scale(DIM))
 
 
+IN_BUCKETS = RANDOM.normal(size=(1, 16, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize("terms", by_day(["both", "c2p", "p2c"], ["p2c"]))
+def test_log_buckets_of_deberta(terms):
+    """Rows of distant keys are shared, and the last ones are seen in a longer call."""
+    given = terms in ("both", "c2p"), terms in ("both", "p2c")
+    tables = [IN_BUCKETS if one else None for one in given]
+    encoding = DeBERTa(*tables, buckets=8, max_position=23)
+    card = identify(logits(encoding), "scores", head_dim=8)
+    assert card.exact, str(card)
+    assert (card.encoding.buckets, card.encoding.max_position) == (8, 23)
+    for name, table in zip(("relative_keys", "relative_queries"), tables, strict=True):
+        mine = getattr(card.encoding, name)
+        assert mine is None if table is None else near(mine, table)
+
+
+def test_the_size_of_a_head_is_tried_without_a_surface():
+    card = identify(logits(DeBERTa(IN_BUCKETS, None, buckets=8, max_position=23)))
+    assert card.exact, str(card)
+    assert card.surface == "scores"
+
+
 def test_relative_sinusoids_without_a_sign_are_those_of_earlier_keys(rng):
     """SpeechBrain's layer gives later keys the sinusoids of earlier ones."""
     r = np.arange(-64, 65)
