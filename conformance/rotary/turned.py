@@ -67,6 +67,8 @@ _AGAIN, _LONG = 20, 4
 PLACED = "only in"
 #: Codes of mistakes in numbers, which keep their code wherever they are made.
 _PARAMETERS = ("base", "position-scale")
+#: If calls of so many sizes are wrong, and none is right, the mistake does not depend on the call.
+_MANY = 12
 #: The most tokens of a call that is made again.
 _LARGEST = 2**12
 
@@ -175,7 +177,7 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     With ``early``, nothing is reported if all calls are wrong: then the mistake does not depend on
     the call.
     """
-    if encoding.depends_on_length:
+    if encoding.depends_on_length or (early and _every_size_wrong(run)):
         return False
     code, several = _code(run), encoding.num_axes > 1
     far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
@@ -223,6 +225,20 @@ def judged_again(run: Run, encoding: Rotary) -> bool:
         return False
     calls = list(_calls(run, encoding, tuple(_judged(run))))
     return bool(failed(run, calls)) and name_positions(run, calls, "wrong-row")
+
+
+def _every_size_wrong(run: Run) -> bool:
+    """Return whether every judged call with a position above 0 is wrong, in many sizes.
+
+    Then :data:`CALLS`, which are of the same kinds, would be wrong too.
+    """
+    sizes, right = set(), False
+    for record in run.ledger.evidence.records:
+        call = record.call
+        if call is not None and call.sizes and call.positions is not None and call.positions.any():
+            sizes.add(call.sizes)
+            right = right or not record.failed
+    return not right and len(sizes) >= _MANY
 
 
 def _code(run: Run) -> str:

@@ -143,6 +143,24 @@ def test_what_turns_far_tokens_does_not_rotate_nothing(used, said):
     assert report.measured == where
 
 
+@pytest.mark.parametrize("right_for", [None, 257], ids=["no call right", "one size right"])
+def test_what_is_wrong_in_every_size_needs_no_more_sizes(right_for):
+    """A compiler takes its time for each; where one size is right, others show the rule."""
+    sizes = set()
+
+    def minus(x, positions):
+        sizes.add(x.shape[:3])
+        sign = 1 if x.shape[2] == right_for else -1
+        return HALF.apply(x, sign * np.asarray(positions))
+
+    report = check(minus, HALF, "apply")
+    only_here = {(1, 2, 55), (1, 1, 1100)}
+    assert only_here < {size for size, *_ in turned.CALLS}
+    assert bool(sizes & only_here) == (right_for is not None)
+    if right_for is None:
+        assert report.codes[0] == "sign"
+
+
 def test_every_library_takes_the_positions():
     """PyTorch refuses arrays with negative strides; the diagnosis would end there."""
     for _, positions, *_ in (*turned.CALLS, *turned.FURTHER):
