@@ -34,8 +34,8 @@ class Prepared:
     """
 
     # jax.jit needs a weak reference to the function that it traces.
-    __slots__ = ("__weakref__", "_dtype", "_kind", "_layout", "_library", "_name", "_plain",
-                 "_rows", "_tables", "_threads")  # fmt: skip
+    __slots__ = ("__weakref__", "_dtype", "_kind", "_last", "_layout", "_library", "_name",
+                 "_plain", "_rows", "_tables", "_threads")  # fmt: skip
 
     def __init__(
         self, name: str, layout: str, tables: Tables, like: Array, threads: int | None
@@ -46,6 +46,7 @@ class Prepared:
         self._kind = tensor_type() if self._library == "torch" else type(like)
         self._rows = tables.rows
         self._plain = layout == "bhsd"
+        self._last: tuple[tuple[int, int], Tables] = (0, self._rows), tables
 
     def __repr__(self) -> str:
         kind = f"{self._library} {_names(self._dtype)}"
@@ -94,7 +95,11 @@ class Prepared:
                 f"start must be at least 0 and start + S at most {self._rows}, the number of "
                 f"prepared rows, got start = {start} and S = {count}"
             )
-        tables = tables.window(start, start + count)
+        # The queries and keys of every layer have the same positions.
+        last = self._last
+        if last[0] != (start, count):
+            self._last = last = (start, count), tables.window(start, start + count)
+        tables = last[1]
         if isinstance(x, np.ndarray) and x.strides[-1] != x.itemsize:
             raise ValueError("x must be contiguous along its last axis, got other strides")
         return rotate(x, view, tables, self._layout, out, self._threads)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Learned, ModelEncoding, PRoPE, Score
+from posenc_ref import Bias, ModelEncoding, PRoPE, Score, Table
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
@@ -29,6 +29,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.conformance.table.reference import longest
 from posenc_ref.rotary_score import RotaryScore
 
 from .capped import CAPPED, capped
@@ -242,7 +243,7 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
         encoding = None if all(e is None for e in model.encodings.values()) else model.only
     if isinstance(encoding, Bias):
         h = encoding.num_heads
-    if isinstance(encoding, Learned) and n_k > encoding.rows - max(encoding.offset, 0):
+    if isinstance(encoding, Table) and n_k > longest(encoding):
         return None
     if (one := span(run, encoding)) is not None:
         if b == 1 and (one.whole or n_q == n_k):  # a larger batch of the same size is judged

@@ -171,7 +171,8 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
     at: np.ndarray
     axes = encoding.num_axes
     last = run.settings.up_to(longest(encoding) - 1) + 1
-    if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
+    counted = run.driver.view  # the calls are sums with the rows of positions 0 .. S-1
+    if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine) and not counted:
         top = 2 * np.pi if isinstance(encoding, DETRSine) else 1.0
         for n in _SIZES:
             at = rng.uniform(0, top, (axes, n))
@@ -184,6 +185,8 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
     if axes == 1:
         for at in (np.arange(min(n, last)) for n in _SIZES):
             yield "required inputs", f"positions 0..{at.size - 1}", at
+        if counted:
+            yield "values", "positions 0..511", np.arange(min(512, last))
         for case, at in {"small positions": ONE_HOT, "generic positions": GENERIC}.items():
             if (at < last).any():
                 yield "values", case, at[at < last]

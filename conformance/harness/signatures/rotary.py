@@ -14,6 +14,12 @@ from .surface import ROWS, Function, Surface, X, method
 _LEAST = 128
 
 
+def _from(e: Any, offset: np.ndarray, tokens: int) -> np.ndarray:
+    """Return the positions of consecutive tokens, the same on all axes, from ``offset`` (B,) on."""
+    at = np.asarray(offset)[:, None] + np.arange(tokens)
+    return at if e.num_axes == 1 else np.broadcast_to(at, (e.num_axes, *at.shape))
+
+
 def _in_chunks(e: Any, dtype: str) -> Function:
     """Return a function that rotates a sequence chunk by chunk, at consecutive positions."""
 
@@ -60,7 +66,12 @@ ROTARY = (
     Surface(
         "apply_qk",
         "fn(q, k, q_positions, k_positions) -> (q', k')",
-        lambda e, dtype: lambda q, k, q_at, k_at: (e.apply(q, q_at), e.apply(k, k_at)),
+        lambda e, dtype: (
+            lambda q, k, q_at, k_at: (
+                getattr(e, "apply_queries", e.apply)(q, q_at),
+                getattr(e, "apply_keys", e.apply)(k, k_at),
+            )
+        ),
         ("q", "k", "q_positions", "k_positions"),
         ("rotary",),
         "sequences.judge_qk:judge",
@@ -85,7 +96,7 @@ ROTARY = (
     Surface(
         "apply_offset",
         "fn(x, offset (B,)) -> like x; row b starts at offset[b]",
-        lambda e, dtype: lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2])),
+        lambda e, dtype: lambda x, offset: e.apply(x, _from(e, offset, x.shape[-2])),
         ("x", "offset"),
         ("rotary",),
         "sequences.judge_offsets:judge",

@@ -129,7 +129,9 @@ TABLES_AND_BIASES = (
         "scores",
         "fn(q, k) -> logits (B, H, Q, K) before the mask; query i has position K - Q + i",
         lambda e, dtype: (
-            lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
+            lambda q, k: posenc_ref.scores(
+                e, q, k, np.arange(k.shape[-2] - q.shape[-2], k.shape[-2]), range(k.shape[-2])
+            )
         ),
         ("q", "k"),
         ("rotary", "table", "bias", "score", "model"),
