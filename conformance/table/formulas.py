@@ -46,7 +46,14 @@ Formula = Callable[[Any, Any, Steps], np.ndarray]
 
 def formula_of(declared: Any) -> Formula | None:
     """Return the formula of the class of a table, or None if there is none here."""
-    return next((of for form, of in _FORMS if isinstance(declared, form)), None)
+    found = next((of for form, of in _FORMS if isinstance(declared, form)), None)
+    if found is None or found in _OF_GRIDS:
+        return found
+
+    def at_positions(e: Any, at: Any, s: Steps) -> np.ndarray:
+        return found(e, e.grid_positions(*at) if isinstance(at, tuple) else at, s)
+
+    return at_positions
 
 
 def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
@@ -195,3 +202,5 @@ _FORMS: tuple[tuple[Any, Formula], ...] = (
     (Hybrid, other_formulas.hybrid),
     (StandardizedSinusoidal, other_formulas.standardized),
 )
+#: The formulas that number the patches of a grid in steps of their own.
+_OF_GRIDS = (wave_formulas.of_axes, other_formulas.axial)

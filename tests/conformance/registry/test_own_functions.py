@@ -36,6 +36,7 @@ def test_every_surface_conforms(example):
         ("rope-mixed-16", "apply_offset"),  # two axes
         ("xpos-16-interleaved-queries", "apply_qk"),  # queries and keys have methods of their own
         ("axial-flat", "add"),  # the rows in another order cannot be asked for
+        ("learned-6-offset-2", "grid"),  # a grid is no pair of positions
         ("time2vec", "add"),  # nor can fractions
     ],
 )
