@@ -35,6 +35,14 @@ def _deviation(v: np.ndarray, eps: float) -> np.ndarray:
     return np.asarray(centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps))
 
 
+def _stacked(v: np.ndarray, columns: tuple[int, int], two: int) -> np.ndarray:
+    """Return a table (..., S, D) whose columns are split in two, which come before the rows."""
+    if v.shape[-1] % 2:
+        return v
+    parts = v.reshape(*v.shape[:-1], *columns)
+    return np.moveaxis(parts, two, -3).reshape(v.shape)
+
+
 #: Functions of every value.
 EACH: tuple[Row, ...] = (
     ("goes through tanh", np.tanh),
@@ -67,6 +75,19 @@ OF_ROWS: tuple[Row, ...] = (
     ("has its columns moved by one: column i is taken from i - 1", lambda v: np.roll(v, 1, -1)),
     ("has its columns moved by one: column i is taken from i + 1", lambda v: np.roll(v, -1, -1)),
     ("is moved from [-1, 1] to [0, 1]: (value + 1) / 2", lambda v: (v + 1) / 2),
+)
+_VIEWED = "and viewed as (rows, columns), not permuted: rows are mixed"
+#: Functions of a whole table that a view of its numbers mixes.
+MIXED: tuple[Row, ...] = (
+    (f"is made as (columns, rows) {_VIEWED}", lambda v: np.swapaxes(v, -1, -2).reshape(v.shape)),
+    (
+        f"is made as (2, rows, columns / 2), first and second half, {_VIEWED}",
+        lambda v: _stacked(v, (2, -1), -2),
+    ),
+    (
+        f"is made as (2, rows, columns / 2), even and odd columns, {_VIEWED}",
+        lambda v: _stacked(v, (-1, 2), -1),
+    ),
 )
 #: Functions of a bias (H, Q, K).
 OF_BIAS: tuple[Row, ...] = (
@@ -112,7 +133,8 @@ def whole_values(
 
         remedy = f"Return {what} itself, as it is declared."
         if "not permuted" in words:
-            remedy = f"Permute {what} to (H, Q, K), heads first: a view of its numbers mixes them."
+            axes = "(rows, columns)" if _VIEWED in words else "(H, Q, K), heads first"
+            remedy = f"Permute {what} to {axes}: a view of its numbers mixes them."
         yield Mistake(code, f"{what} {words}", predict, remedy)
 
 

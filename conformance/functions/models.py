@@ -20,6 +20,7 @@ from posenc_ref.conformance.diagnosis.match import likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.diagnosis.whole_values import MIXED, whole_values
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
@@ -29,7 +30,8 @@ from posenc_ref.schedules.yarn import mscale
 
 from .function import Arguments, Function, Plain, several, written
 
-LENGTHS = (5, 1, 2, 16, 64)
+#: Numbers of tokens, also such as leave every remainder of small powers of two.
+LENGTHS = (5, 1, 2, 16, 64, 7, 45, 127, 200)
 
 
 def _longest(encoding: Any) -> int:
@@ -66,6 +68,8 @@ def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
             yield written(code, text, _rows_at(encoding, clamped))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
+    declared = _rows_at(encoding, lambda at: at)
+    yield from whole_values(lambda call: declared(*call.arguments), "the table", "layout", MIXED)
 
 
 def _rows_at(encoding: Any, positions: Function) -> Function:
@@ -98,12 +102,16 @@ def _row_suggestions(
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the rows as surface ``table``, in calls up to the longest judged length."""
     from posenc_ref.conformance.table.judge import judge_table  # slow; only failures need it
+    from posenc_ref.conformance.table.rows_used import SeenRows, name_part
 
     if not isinstance(run.encoding, Sinusoidal | Learned):
         from posenc_ref.conformance.table.formulas import changed_steps
 
         steps = (_of_rows(one) for one in changed_steps(run, np.arange(8)))
         match(run, seen, likely(run, seen, steps))
+        return
+    asked = [(one, np.arange(one.facts.arguments[0])) for one in seen]
+    if name_part(run, [SeenRows(c.case, c.actual, np.zeros(1), at) for c, at in asked]):
         return
     fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
 

@@ -236,15 +236,21 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
 
 def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
     if d.factor != 1.0:
-        scaling = f"the declared scaling by {d.factor:g} is"
+        said = f"scaling by {d.factor:g}" if d.factor > 1 else f"factor {1 / d.factor:g}"
+        scaling = f"the declared {said} is"
         product = f"positions are multiplied by the scaling factor {d.factor:g}, not divided"
+        if d.factor < 1:
+            product = f"positions are divided by the factor {1 / d.factor:g}, not multiplied"
         for code, text, factor in (
             ("scaling-missing", f"{scaling} missing", 1.0),
             ("position-scale", f"{scaling} applied twice", d.factor**2),
             ("position-scale", product, 1 / d.factor),
         ):
             values = {"declared": d.factor, "measured": factor}
-            remedy = f"Divide the frequencies, or the positions, by {d.factor:g} exactly once."
+            by = f"Divide the frequencies, or the positions, by {d.factor:g}"
+            if d.factor < 1:
+                by = f"Multiply the positions by {1 / d.factor:g}"
+            remedy = f"{by} exactly once."
             yield FrequencyMistake(code, text, d.values(factor=factor), values, remedy=remedy)
     for name, n in d.denominators.items():
         if n > 0 and n != d.n:

@@ -33,7 +33,12 @@ _INTEGERS = {
 
 
 def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Decode the positions used, and report the map from declared positions to them."""
+    """Decode the positions used, and report the map from declared positions to them.
+
+    Nothing is reported if equal positions are right in one call and wrong in another.
+    """
+    if run.ledger.evidence.beyond_positions():
+        return
     decoder = Decoder.of(declared.frequencies)
     at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
     at = at[at <= max(run.ledger.highest, 8)]
@@ -158,6 +163,8 @@ def far_positions(run: Run, tables: Tables, declared: Declaration) -> None:
     """Report positions that wrap round or stop beyond those of :func:`position_map`."""
     at = np.unique(np.r_[TELLING, *(error_window(n) for n in REPORTED)])
     at = at[at <= run.ledger.highest]
+    if run.ledger.evidence.beyond_positions():
+        return
     cos, sin = unit_size(tables, at, declared)
 
     def meets(positions: np.ndarray) -> np.ndarray:

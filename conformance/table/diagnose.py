@@ -318,6 +318,8 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
     fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
     misfit = np.abs(around - fit * middle).max(axis=0)
     if (misfit > 0.05).mean() > 0.5:
+        if _displaced(run, access, encoding):
+            return
         run.add(
             "uninitialised",
             f"{int((misfit > 0.05).sum())} of {misfit.size} columns follow no sinusoid",
@@ -355,6 +357,29 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
         remedy=of_step(encoding, "the exponent"),
         equivalent=("frequency-spacing",),
     )
+
+
+def _displaced(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report a table that holds the declared numbers in other places; return whether it does.
+
+    Tables of several lengths could refute it: each holds its own numbers.
+    """
+    tables = [(access.rows(at), encoding.truth(at)) for at in map(np.arange, (5, 16, 64))]
+    for rows, truth in tables:
+        value = np.broadcast_to(truth.value, rows.shape)
+        order, own = np.argsort(value, axis=None), np.argsort(rows, axis=None)
+        placed = np.empty(rows.size)
+        placed[order] = rows.ravel()[own]
+        if not (run.scores(placed.reshape(rows.shape), truth) <= run.budget).all():
+            return False
+    run.add(
+        "layout",
+        "the table holds the declared numbers, in other places",
+        "positions 0..4, 0..15 and 0..63: the same numbers, in another order",
+        remedy="Put every number into its declared row and column: a view (reshape) where axes "
+        "must be exchanged (transpose) mixes them.",
+    )
+    return True
 
 
 def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:

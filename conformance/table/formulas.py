@@ -31,7 +31,7 @@ from posenc_ref.conformance.diagnosis.steps import (
     computed,
     plain_steps,
 )
-from posenc_ref.conformance.diagnosis.whole_values import HALVES, OF_ROWS, whole_values
+from posenc_ref.conformance.diagnosis.whole_values import HALVES, MIXED, OF_ROWS, whole_values
 from posenc_ref.conformance.harness.run import Run
 
 from . import other_formulas, wave_formulas
@@ -82,6 +82,7 @@ def changed_steps(run: Run, first: Any) -> Iterator[Mistake]:
     ordered = hasattr(declared, "first")
     functions = tuple(row for row in OF_ROWS if not (ordered and row[0] == HALVES))
     yield from whole_values(truth, "the table", "amplitude", functions)
+    yield from whole_values(truth, "the table", "layout", MIXED)
 
 
 def _after_class_token(truth: Callable[[Any], Truth]) -> Iterator[Mistake]:

@@ -33,11 +33,14 @@ from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 from . import diagnose as diagnose_table
 from . import diagnose_lookup, diagnose_rows, judge_features
 from .judge_features import read_rows
+from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
-from .rows_used import SeenRows, name_rows, rule_of
+from .rows_used import SeenRows, name_part
 
 _LENGTHS = (5, 1, 64)
+#: Numbers of rows that leave a remainder in every block.
+_TAILS = (7, 45, 127, 200)
 #: Positions of rows that could refute a rule of 0 .. 519: their order is not that of the numbers.
 _MIXED = np.array([4097, 515, 2049, 700, 63, 1023, 8, 520, 4095, 3000, 511, 1024, 33, 2048, 129])
 
@@ -175,7 +178,9 @@ def judge_table(run: Run) -> None:
             run, access, encoding.truth
         ):
             return
-        if _rows_by_rule(run, access) or diagnose_rows.accumulated(run, access, encoding):
+        if name_kind(run, access, encoding) or _rows_by_rule(run, access):
+            return
+        if diagnose_rows.accumulated(run, access, encoding):
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
@@ -186,16 +191,12 @@ def judge_table(run: Run) -> None:
 def _rows_by_rule(run: Run, access: TableAccess) -> bool:
     """Report a rule with a condition or a quotient; others are measured from the angles."""
     seen = []
-    for at in map(access.within, (np.arange(520), _MIXED, GENERIC)):
+    for at in map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC)):
         rows, case = access.rows(at), f"positions {at.min()}..{at.max()}"
         seen.append(SeenRows(case, rows, np.zeros(1), at))
     # Rounding may add up, and of large positions the rows are not told apart.
-    parts = [(seen, "")] + [(seen[:n], f"at {seen[n - 1].case}, ") for n in (2, 1)]
-    for some, only in parts:
-        found = rule_of(run, some)
-        if found and not found[0].code and (found[0].where or "//" in found[0].text):
-            return name_rows(run, some, only)
-    return False
+    parts = [(seen, "")] + [(seen[:-n], f"at {seen[-n - 1].case}, ") for n in (1, 2)]
+    return any(name_part(run, some, only) for some, only in parts)
 
 
 def _judge_lookup(run: Run) -> None:

@@ -65,6 +65,11 @@ def changed_tables(declared: Table) -> Iterator[Changed]:
     return _valid(declared, chain.from_iterable(forms))
 
 
+def placed_otherwise(declared: Sinusoidal) -> Iterator[Changed]:
+    """Yield tables with another offset, or another factor on the positions or the rows."""
+    return _valid(declared, _placed(declared))
+
+
 def changed_twice(declared: Table) -> Iterator[Changed]:
     """Yield tables with exchanged axes and one more mistake."""
     orders = [

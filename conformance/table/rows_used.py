@@ -82,6 +82,13 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     return True
 
 
+def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
+    """Call :func:`name_rows` for a rule with a condition or a quotient, and no other."""
+    found = rule_of(run, seen)
+    partly = found and not found[0].code and (found[0].where or "//" in found[0].text)
+    return bool(partly) and name_rows(run, seen, only)
+
+
 def remedy_of(rule: Rule) -> str:
     """Return what to change."""
     where = f", also where {rule.where}" if rule.where else ""

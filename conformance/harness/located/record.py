@@ -96,6 +96,22 @@ class Evidence:
             self.held += record.wrong.size
             self.records.append(record)
 
+    def beyond_positions(self) -> bool:
+        """Return whether the same position is wrong in one place and right everywhere in another.
+
+        Then no rule of positions alone explains the failures.
+        """
+        right, wrong = set[float](), set[float]()
+        for one in self.records:
+            if one.positions is None or one.positions.ndim != 1:
+                continue
+            others = tuple(range(one.wrong.ndim - 1))
+            off = one.wrong.any(axis=others)
+            live = True if one.live is None else one.live.all(axis=others)
+            wrong.update(one.positions[off].tolist())
+            right.update(one.positions[~off & live].tolist())
+        return not right.isdisjoint(wrong)
+
 
 def recorded(
     case: str,
