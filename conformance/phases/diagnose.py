@@ -131,7 +131,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
             _bounded(run, tables, declared, found, phases)
-    elif fits and not run.report.codes:
+    elif fits and not run.report.codes and not run.ledger.evidence.beyond_positions():
         far_positions(run, tables, seen)
 
 

@@ -163,8 +163,6 @@ def far_positions(run: Run, tables: Tables, declared: Declaration) -> None:
     """Report positions that wrap round or stop beyond those of :func:`position_map`."""
     at = np.unique(np.r_[TELLING, *(error_window(n) for n in REPORTED)])
     at = at[at <= run.ledger.highest]
-    if run.ledger.evidence.beyond_positions():
-        return
     cos, sin = unit_size(tables, at, declared)
 
     def meets(positions: np.ndarray) -> np.ndarray:
