@@ -17,7 +17,7 @@ from .run import Run
 #: The most elements of x in one call from position 0; larger inputs are split over the batch.
 _CHUNK = 2**24
 #: The numbers of tokens of measuring calls of JAX, which compiles every operation for each shape.
-_COMPILED = (10, 20, 4096)
+_COMPILED = (16, 4096)
 #: The same for calls that start at position 0.
 _FROM_ZERO = (64, 1024, 2**15)
 #: The most rows and heads of a call that gets many more tokens.
@@ -195,15 +195,15 @@ class Access(Reach):
 
     def touch(self, position: int) -> None:
         """Evaluate one token."""
-        self.rows(np.ones((1, 1, 1, self.dim)), np.array([position]))
+        self.rows(np.ones((1, 2, 1, self.dim)), np.array([position]))
 
     def learn(self) -> None:
         """Find out which forms of positions are accepted.
 
         The calls are short, because a long call may change the state of the function.
         """
-        x = np.ones((1, 2, 3, self.dim))
-        tries = {"any": [3, 1, 7], "contiguous": [7, 8, 9], "single": [7]}
+        x = np.ones((1, 2, 4, self.dim))
+        tries = {"any": [3, 1, 7, 2], "contiguous": [7, 8, 9, 10], "single": [7]}
         for mode, positions in ((mode, np.array(at)) for mode, at in tries.items()):
             try:
                 self.run.driver.apply(x[:, :, : positions.size], positions)
@@ -305,13 +305,15 @@ class Access(Reach):
     def _padded(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Call the function; where each shape is compiled, with one of a few numbers of tokens."""
         apply, n = self.run.driver.apply, positions.size
-        few = x.shape[0] * x.shape[1] <= _FEW_ROWS
-        size = next((size for size in _COMPILED[: 3 if few else 2] if size >= n), n)
-        if self.run.driver.backend_name != "jax" or self.mode != "any" or n in (1, size):
+        if self.run.driver.backend_name != "jax" or self.mode != "any":
             return apply(x, positions)
-        index = np.minimum(np.arange(size), n - 1)
+        rows = x.shape[0] * x.shape[1]
+        sizes = (1, *(_COMPILED if rows <= _FEW_ROWS else _COMPILED[:1]))
+        index = np.minimum(np.arange(next((size for size in sizes if size >= n), n)), n - 1)
+        # A single row is given twice: most calls have two.
+        padded = np.repeat(x[:, :, index], 2 if rows == 1 else 1, axis=1)
         try:
-            return apply(x[:, :, index], positions[index])[:, :, :n]
+            return apply(padded, positions[index])[:, : x.shape[1], :n]
         except Refused:  # the last position is repeated
             return apply(x, positions)
 

@@ -47,7 +47,8 @@ from . import (
 from .judge_inputs import optional_inputs, required_inputs
 
 #: The tokens of the first calls that are longer than all before, and far single positions.
-_GROWTH, _SINGLE = (8, 16, 64, 128), (101, 4095, 32767)
+_GROWTH = ((1, 2, 8), (1, 2, 16), (2, 8, 64), (1, 32, 128))
+_SINGLE = (101, 4095, 32767)
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
 
 
@@ -61,7 +62,7 @@ def judge(run: Run) -> None:
     dim = run.settings.head_dim
     if not required_inputs(run, dim):
         return
-    x = run.random((2, 3, SHORT.size, dim), 0)
+    x = run.random((4, 2, SHORT.size, dim), 0)
     first = run.driver.apply(x, SHORT)
     _same_for_every_row(run, dim)
     _growing(run, dim)
@@ -143,7 +144,7 @@ def _one_length_each(run: Run, access: Access) -> bool:
 
 def _same_for_every_row(run: Run, dim: int) -> None:
     """Judge that equal tokens give equal results in every batch row and head."""
-    x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
+    x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (5, 3, 5, dim))
     y = run.driver.apply(np.array(x), np.arange(5))
     run.count("required inputs")
     if not np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
@@ -158,16 +159,16 @@ def _growing(run: Run, dim: int) -> None:
     """
     if run.encoding is None or run.settings.reduced or run.driver.axes > 1:
         return
-    for n in _GROWTH:
-        x = run.random((1, 1, n, dim), n)
+    for size in _GROWTH:
+        x, at = run.random((*size, dim), size[-1]), np.arange(size[-1])
         try:
-            y = run.driver.apply(x, np.arange(n))
+            y = run.driver.apply(x, at)
         except Refused:  # the larger calls that follow say so
             return
-        case = f"B, H, S = {(1, 1, n)}"
-        run.judge("required inputs", case, y, apply_truth(run.encoding, x, np.arange(n)))
+        case = f"B, H, S = {size}"
+        run.judge("required inputs", case, y, apply_truth(run.encoding, x, at))
     if run.encoding.depends_on_length or run.failures:
-        state.twice(run, lambda: run.driver.apply(x, np.arange(n)), y, case)
+        state.twice(run, lambda: run.driver.apply(x, at), y, case)
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:
@@ -213,14 +214,14 @@ def _values(run: Run, access: Access, dim: int) -> tuple[int, bool]:
             truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
             run.judge("values", case, access.rows(x, positions), truth, at=positions)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
-        x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
+        x, positions = run.random((3, 2, 1, dim), 6), np.array([37])
         y, truth = run.driver.apply(x, positions), apply_truth(run.encoding, x, positions)
-        first = np.arange(2)[:, None, None, None] == 0
+        first = np.arange(3)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
         far = {min(p, highest) for p in (*_SINGLE, int(GENERIC[-1]))}
         for p in sorted(far) if not run.settings.reduced else ():
-            x, at = run.random((2, 2, 1, dim), 7), np.array([p])
+            x, at = run.random((3, 2, 1, dim), 7), np.array([p])
             y, truth = run.driver.apply(x, at), apply_truth(run.encoding, x, at)
             run.judge("values", f"{FAR_TOKEN} {p}", y, truth, at=at)
     return longest, quick
