@@ -22,7 +22,7 @@ CHANNELS = (64, 32, 16, 128, 256, 3, 768)
 GridCall = Callable[[int, int], Parts]
 #: Returns the arrays of a call for a video of frames, height and width, in any shape.
 VolumeCall = Callable[[int, int, int], Parts]
-#: Returns the arrays of a call for positions (S,), or for coordinates (A, S).
+#: Returns the arrays of a call for positions (S,).
 RowCall = Callable[[np.ndarray], Parts]
 
 
@@ -80,22 +80,6 @@ def _at_positions(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
                 return fn(p, positions=p, **x)
 
             yield f"positions {words}", ask
-
-
-def point_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
-    """Yield the ways to ask for rows at coordinates (A, S)."""
-    forms: tuple[tuple[str, Callable[[np.ndarray], Any]], ...] = (
-        ("(1, S, A)", lambda p: p.T[None]),
-        ("(S, A)", lambda p: p.T),
-        ("(A, S)", lambda p: p),
-        ("(A, 1, S)", lambda p: p[:, None]),
-    )
-    for words, form in forms:
-
-        def ask(p: np.ndarray, form: Callable[[np.ndarray], Any] = form) -> Parts:
-            return fn(form(p), positions=form(p), x=np.zeros((1, 1, 64)))
-
-        yield f"coordinates {words}", ask
 
 
 def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:

@@ -22,8 +22,8 @@ from posenc_ref.conformance.identify.card import Card
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
 from .ids import documents, streams
-from .points import boxes
-from .tables import grids, lengths, one_length, own_grids, patches, points, volumes
+from .points import coordinates
+from .tables import grids, lengths, one_length, own_grids, patches, volumes
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
 _BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
@@ -105,12 +105,11 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [documents, streams, grids, volumes, lengths, patches, matrices, boxes, own_grids]
-    makers += [one_length]
+    makers = [documents, streams, grids, volumes, lengths, patches, matrices, coordinates]
+    makers += [own_grids, one_length]
     if axes > 1:
         whole = [volumes] if axes == 3 else [grids]
-        makers = [*whole, lambda fn: points(fn, axes), patches, own_grids]
-        makers += [boxes] if axes == 4 else []
+        makers = [*whole, lambda fn: coordinates(fn, axes), patches, own_grids]
     for maker in makers:
         for fn in foreigners(copied(target), head_dim or _DIM):
             yield from maker(fn)

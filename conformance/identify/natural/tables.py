@@ -24,7 +24,6 @@ from .calls import (
     RowCall,
     grid_calls,
     patch_calls,
-    point_calls,
     require_rows,
     row_calls,
     volume_calls,
@@ -134,25 +133,6 @@ def _of_grid(
     if turn is not None:
         words += f"; a grid of {' x '.join(map(str, only))}" if only else ""
         yield rotation(fn, at, turn, parts, axes, words)
-
-
-def points(fn: Foreign, axes: int) -> Iterator[Implementation]:
-    """Yield a function of coordinates on several axes as the rotation by its cos and sin."""
-    given = np.stack([(np.arange(ROWS) * (a + 1)) % ROWS for a in range(axes)])
-    for words, ask in point_calls(fn):
-        try:
-            parts = tokens_of(ask(given), (ROWS,))
-        except (Refused, ValueError):
-            continue
-        turn = turns(parts)
-        if turn is None:
-            continue
-
-        def at(positions: np.ndarray, ask: RowCall = ask) -> Parts:
-            return tokens_of(ask(positions), (positions.shape[1],))
-
-        yield rotation(fn, at, turn, parts, axes, words)
-        return
 
 
 def rotation(
