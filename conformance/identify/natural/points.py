@@ -57,8 +57,8 @@ def _seen(
 
     def inverted(positions: np.ndarray) -> np.ndarray:
         p = np.asarray(positions, np.float64)
-        if p.size and not (0 <= p.min() and p.max() < 1):
-            raise ValueError("coordinates must be in 0 .. 1: the function takes their logits")
+        if p.size and not (p.min() >= 0 and p.max() <= 1):
+            raise ValueError("coordinates must be from 0 to 1: the function takes their logits")
         with np.errstate(divide="ignore"):
             return ask((np.log(p) - np.log1p(-p)).astype(np.float32))[0]
 
