@@ -18,6 +18,7 @@ from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
+from posenc_ref.conformance.identify.precision import looked_up
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
@@ -64,7 +65,10 @@ def called(
     axes: int,
     surface: str | None,
 ) -> Called:
-    """Return the card of the first call that is identified exactly, and what was tried."""
+    """Return the card of the first call that is identified exactly, and what was tried.
+
+    A learned table may have any rows, so that a formula which another call shows is preferred.
+    """
     seen = Called()
     for found in naturals(target, head_dim, axes, surface):
         seen.tried += [found.surface] if found.surface not in seen.tried else []
@@ -74,11 +78,13 @@ def called(
         except (ValueError, TypeError):
             continue
         seen.broken += [text for text in card.broken if text not in seen.broken]
-        if card.found and card.rule and card.exact:
+        if not (card.found and card.rule):
+            continue
+        if seen.card is None or (card.exact and not seen.card.exact):
+            seen.card = card
+        if card.exact and not looked_up(card.encoding):
             seen.card = card
             break
-        if card.found and card.rule and seen.card is None:
-            seen.card = card
     return seen
 
 

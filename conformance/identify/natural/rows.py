@@ -116,8 +116,12 @@ def _forms(parts: tuple[np.ndarray, ...]) -> list[str]:
 
 
 def _zero(table: np.ndarray) -> bool:
-    """Return whether the first row is 0, and no other is: those of angles from position 0."""
-    return not table[0].any() and bool(table[1:].any(axis=1).all())
+    """Return whether the first row is 0, and no other is: those of angles from position 0.
+
+    Whole numbers in all columns are positions.
+    """
+    other = not table[0].any() and bool(table[1:].any(axis=1).all())
+    return other and not np.array_equal(table, np.rint(table))
 
 
 def _pair(form: str, parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -95,7 +95,7 @@ def _of_grid(
         return tokens_of(ask(*sizes), sizes)
 
     axes = len(sizes)
-    if parts[0].dtype.kind in "iu" and len(parts) == 1 and axes == 2:
+    if len(parts) == 1 and axes == 2 and _whole(parts[0]):
         yield from _indices(fn, table, sizes, words, parts[0])
         return
     only = _one_size(table, sizes)
@@ -120,9 +120,10 @@ def _of_grid(
             )
         raise ValueError(f"no grid with the cell {cell} is taken")
 
+    found = []
     one = parts[0] if len(parts) == 1 and parts[0].dtype.kind == "f" else np.zeros(0)
     if one.ndim == 2 and one.shape[1] != math.prod(sizes):
-        yield (
+        found.append(
             Implementation(
                 lambda h, w: table(h, w)[0], "grid", fn.name, how=words, limits=_limits(fn)
             )
@@ -132,7 +133,10 @@ def _of_grid(
     turn = turns(parts)
     if turn is not None:
         words += f"; a grid of {' x '.join(map(str, only))}" if only else ""
-        yield rotation(fn, at, turn, parts, axes, words)
+        turning = rotation(fn, at, turn, parts, axes, words)
+        # Repeated columns are those of a rotation; others may be sinusoids that are added.
+        found.insert(0 if turn.layout else len(found), turning)
+    yield from found
 
 
 def rotation(
@@ -288,6 +292,11 @@ def _around(ends: tuple[int, ...], own: tuple[int, ...]) -> Iterator[tuple[int, 
     yield *frames, max(height, width), max(height, width)
 
 
+def _whole(array: np.ndarray) -> bool:
+    """Return whether an array holds whole numbers, such as positions, of any dtype."""
+    return array.dtype.kind in "iu" or (array.dtype.kind == "f" and same((array,), (np.rint(array),)))
+
+
 def _indices(
     fn: Foreign, table: Table, sizes: tuple[int, ...], words: str, found: np.ndarray
 ) -> Iterator[Implementation]:
@@ -300,6 +309,6 @@ def _indices(
         def positions(height: int, width: int, merge: int) -> np.ndarray:
             if merge != 1:
                 raise ValueError("the function takes no merge size")
-            return np.asarray(table(height, width)[0].T)
+            return np.asarray(table(height, width)[0].T, np.int64)
 
         yield Implementation(positions, "grid_positions", fn.name, how=words)
