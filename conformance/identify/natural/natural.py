@@ -24,6 +24,7 @@ from .biases import matrices
 from .foreign import Foreign, copied, foreigners
 from .ids import documents, streams
 from .points import coordinates
+from .relative import decomposed, indices
 from .tables import grids, lengths, one_length, own_grids, patches, volumes
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
@@ -111,7 +112,7 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [documents, streams, grids, volumes, lengths, patches, matrices, coordinates]
+    makers = [documents, streams, indices, decomposed, grids, volumes, lengths, patches, matrices, coordinates]
     makers += [own_grids, one_length]
     if axes > 1:
         whole = [volumes] if axes == 3 else [grids]

@@ -54,6 +54,13 @@ def same(found: Parts, again: Parts) -> bool:
     return len(found) == len(again) and all(map(np.array_equal, found, again))
 
 
+def whole(array: np.ndarray) -> bool:
+    """Return whether an array holds whole numbers, such as positions, of any dtype."""
+    return array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and np.array_equal(array, np.rint(array))
+    )
+
+
 @dataclass(frozen=True)
 class Turn:
     """How cos and sin (tokens, pairs) are read from the arrays of a result."""
@@ -121,7 +128,7 @@ def _zero(table: np.ndarray) -> bool:
     Whole numbers in all columns are positions.
     """
     other = not table[0].any() and bool(table[1:].any(axis=1).all())
-    return other and not np.array_equal(table, np.rint(table))
+    return other and not whole(table)
 
 
 def _pair(form: str, parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:

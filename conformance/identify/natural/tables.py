@@ -29,7 +29,7 @@ from .calls import (
     volume_calls,
 )
 from .foreign import Foreign
-from .rows import Parts, Turn, same, tokens_of, turned, turns
+from .rows import Parts, Turn, same, tokens_of, turned, turns, whole
 
 #: A grid with sides that no other axis has, and a square for functions of one side.
 _GRID, _SQUARE = (5, 7), (6, 6)
@@ -95,7 +95,7 @@ def _of_grid(
         return tokens_of(ask(*sizes), sizes)
 
     axes = len(sizes)
-    if len(parts) == 1 and axes == 2 and _whole(parts[0]):
+    if len(parts) == 1 and axes == 2 and whole(parts[0]):
         yield from _indices(fn, table, sizes, words, parts[0])
         return
     only = _one_size(table, sizes)
@@ -238,7 +238,7 @@ def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Imp
     if len(parts) == 1 and parts[0].ndim == 2 and parts[0].dtype.kind == "f":
         yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words, limits=_limits(fn))
     turn = turns(parts)
-    if turn is None:
+    if turn is None or (turn.form == "angles" and "num_heads" in fn.roles):  # slopes by heads
         return
 
     def cos_sin(positions: np.ndarray) -> Parts:
@@ -292,19 +292,12 @@ def _around(ends: tuple[int, ...], own: tuple[int, ...]) -> Iterator[tuple[int, 
     yield *frames, max(height, width), max(height, width)
 
 
-def _whole(array: np.ndarray) -> bool:
-    """Return whether an array holds whole numbers, such as positions, of any dtype."""
-    return array.dtype.kind in "iu" or (array.dtype.kind == "f" and same((array,), (np.rint(array),)))
-
-
 def _indices(
     fn: Foreign, table: Table, sizes: tuple[int, ...], words: str, found: np.ndarray
 ) -> Iterator[Implementation]:
-    """Yield a function of integers as one of window offsets, or of the positions of a grid."""
+    """Yield a function of whole numbers as one of the positions of a grid."""
     count = int(np.prod(sizes))
-    if found.shape == (count, count):
-        yield Implementation(lambda window: table(*window)[0], "relative_index", fn.name, how=words)
-    elif found.shape == (count, 2):
+    if found.shape == (count, 2):
 
         def positions(height: int, width: int, merge: int) -> np.ndarray:
             if merge != 1:
