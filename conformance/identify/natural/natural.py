@@ -117,6 +117,8 @@ def _every(
     if axes > 1:
         whole = [volumes] if axes == 3 else [grids]
         makers = [*whole, lambda fn: coordinates(fn, axes), patches, own_grids]
+    if "num_heads" in _required(target):  # as a builder of biases asks for it
+        makers = [matrices, *(maker for maker in makers if maker is not matrices)]
     for maker in makers:
         for fn in foreigners(copied(target), head_dim or _DIM):
             yield from maker(fn)
@@ -129,12 +131,17 @@ def states_width(fn: Callable[..., Any]) -> bool:
 
     Another surface of two numbers would ask for that many columns, and for large arrays.
     """
+    roles = _required(fn)
+    return "width" in roles and len(roles) == 2 and bool(roles & _SIZES)
+
+
+def _required(fn: Callable[..., Any]) -> set[str | None]:
+    """Return the roles of the required parameters."""
     try:
         every = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
-        return False
-    roles = {role_of(p.name) for p in every if p.default is p.empty}
-    return "width" in roles and len(roles) == 2 and bool(roles & _SIZES)
+        return set()
+    return {role_of(p.name) for p in every if p.default is p.empty}
 
 
 def _with_tables(target: Any, head_dim: int, axes: int) -> Iterator[Implementation]:

@@ -78,7 +78,7 @@ def decomposed(fn: Foreign) -> Iterator[Implementation]:
         if q.shape[2] != h * w or k.shape[2] != h * w:
             raise ValueError(f"q and k must have the {h * w} tokens of the grid")
         flat = q.reshape(-1, h * w, q.shape[-1])
-        product = (q @ np.swapaxes(k, -1, -2)).reshape(-1, h * w, h * w)
+        product = (q @ np.swapaxes(k, -1, -2)).reshape(-1, h * w, h * w) / np.sqrt(q.shape[-1])
         (found,) = fn(
             query=flat, rows_height=rows, rows_width=columns, logits=product,
             query_length=_GRID, key_length=_GRID, grid=_GRID,
@@ -93,6 +93,6 @@ def decomposed(fn: Foreign) -> Iterator[Implementation]:
         return
     how = (
         f"q (B * H, S, {_DIM}), the {h} x {w} patches of an image, and tables of random numbers; "
-        f"its result is {'the logits' if 'logits' in fn.roles else 'added to q . k'}"
+        f"its result {'has' if 'logits' in fn.roles else 'is added to'} q . k / sqrt({_DIM})"
     )
     yield Implementation(logits, "scores", fn.name, head_dim=_DIM, how=how)

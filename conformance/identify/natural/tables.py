@@ -130,7 +130,7 @@ def _of_grid(
             if axes == 2
             else Implementation(lambda p: at(p)[0], "table", fn.name, axes=axes, how=words)
         )
-    turn = turns(parts)
+    turn = _turn(fn, parts)
     if turn is not None:
         words += f"; a grid of {' x '.join(map(str, only))}" if only else ""
         turning = rotation(fn, at, turn, parts, axes, words)
@@ -237,8 +237,8 @@ def _rows_by(ask: RowCall, relative: bool) -> Table:
 def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Implementation]:
     if len(parts) == 1 and parts[0].ndim == 2 and parts[0].dtype.kind == "f":
         yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words, limits=_limits(fn))
-    turn = turns(parts)
-    if turn is None or (turn.form == "angles" and "num_heads" in fn.roles):  # slopes by heads
+    turn = _turn(fn, parts)
+    if turn is None:
         return
 
     def cos_sin(positions: np.ndarray) -> Parts:
@@ -249,6 +249,12 @@ def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Imp
         return np.repeat(cos, 2, axis=1), np.repeat(sin, 2, axis=1)
 
     yield Implementation(cos_sin, "cos_sin", fn.name, how=words)
+
+
+def _turn(fn: Foreign, parts: Parts) -> Turn | None:
+    """Return how the arrays hold cos and sin; columns for a number of heads are no angles."""
+    turn = turns(parts)
+    return None if turn and turn.form == "angles" and "num_heads" in fn.roles else turn
 
 
 def _answered(
