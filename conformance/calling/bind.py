@@ -21,6 +21,7 @@ from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.foreign import said
 from posenc_ref.conformance.harness.implementation import Declared, Implementation
+from posenc_ref.conformance.harness.pace import SECONDS, watch
 from posenc_ref.conformance.harness.rope_index import SURFACE as ROPE_INDEX
 from posenc_ref.conformance.harness.rope_index import named_otherwise, rope_index
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -140,10 +141,19 @@ def bind(
         target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
-    for dim in _head_dims(encoding, head_dim):
+    limit = watch()
+    for n, dim in enumerate(_head_dims(encoding, head_dim)):
+        if n and limit.searched > SECONDS:
+            request.tried.insert(
+                0,
+                f"vectors of {dim} and more sizes were not tried: the search "
+                f"for a way of calling the function took {limit.searched:.0f} s",
+            )
+            break
         known_facts = facts_of(encoding, init, config, dim, layer_type)
         try:
-            found, facts = _best_facts(request, known_facts, dim)
+            with limit.searching():
+                found, facts = _best_facts(request, known_facts, dim)
         except Hopeless as error:
             request.tried.insert(0, str(error))
             break

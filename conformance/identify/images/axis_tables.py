@@ -125,7 +125,9 @@ def _shells(count: int, dim: int, moving: np.ndarray) -> Iterator[AxisSinusoids]
                     Sinusoidal2D(dim, **settings) if sections is None
                     else Sinusoidal3D(sections, **settings)
                 )  # fmt: skip
-    if count in (4, 6) and moving.any(axis=1).all():  # each axis has columns of its own, in one block
+    if (
+        count in (4, 6) and moving.any(axis=1).all()
+    ):  # each axis has columns of its own, in one block
         letters = COORDINATES_OF[count]
         order = "".join(letters[axis] for axis in np.argsort(moving.argmax(axis=1)))
         with suppress(ValueError):

@@ -112,7 +112,18 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [documents, streams, indices, decomposed, grids, volumes, lengths, patches, matrices, coordinates]
+    makers = [
+        documents,
+        streams,
+        indices,
+        decomposed,
+        grids,
+        volumes,
+        lengths,
+        patches,
+        matrices,
+        coordinates,
+    ]
     makers += [own_grids, one_length]
     if axes > 1:
         whole = [volumes] if axes == 3 else [grids]

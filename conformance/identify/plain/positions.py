@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-
 import numpy as np
 
 import posenc_ref as pr
@@ -247,6 +246,7 @@ def _facts(surface: str, calls: list[Call], card: Card) -> None:
 
 def _numbering(calls: list[Call]) -> str:
     """Say how indices are numbered, which does not matter to the specification."""
+
     def usual(window: tuple[int, int], result: np.ndarray) -> bool:
         cls_token = len(result) != math.prod(window)
         return np.array_equal(result, pr.relative_index(window, cls_token=cls_token))
