@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,6 @@ from typing import Any
 from posenc_ref import (
     Attention,
     ConvPositions,
-    Encoding,
     ModelEncoding,
     PositionRule,
     Rotary,
@@ -36,12 +37,16 @@ from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .signatures import signature_of
+from .size_order import is_size, named_size, stated_sizes
 from .subject import Request, Subject, subjects_of
 from .table_search import NoTable
 from .trial import PERFECT, SIZES, Hopeless
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 24, 40, 48, 72, 112, 160, 192, 8)
+#: The most sizes to try that the code of the function has, and that its exceptions have.
+_STATED = 12
+_NUMBER = re.compile(r"\b\d{1,4}\b")
 #: The surfaces that conventions are bound to.
 BOUND = tuple(dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfaces))
 
@@ -142,7 +147,7 @@ def bind(
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
     limit = watch()
-    for n, dim in enumerate(_head_dims(encoding, head_dim)):
+    for n, (dim, stated) in enumerate(_head_dims(request, head_dim)):
         if n and limit.searched > SECONDS:
             request.tried.insert(
                 0,
@@ -155,8 +160,10 @@ def bind(
             with limit.searching():
                 found, facts = _best_facts(request, known_facts, dim)
         except Hopeless as error:
-            request.tried.insert(0, str(error))
-            break
+            if not stated:
+                request.tried.insert(0, str(error))
+                break
+            request.refusals.clear()
         finally:
             request.restore()
         if found is not None:
@@ -287,10 +294,32 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     return False
 
 
-def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ...]:
-    if isinstance(encoding, Rotary):
-        return (encoding.head_dim,)
-    return (head_dim,) if head_dim is not None else HEAD_DIMS
+def _head_dims(request: Request, head_dim: int | None) -> Iterator[tuple[int, bool]]:
+    """Yield the sizes of a head to try, and whether others follow that something states.
+
+    These are in the code of the function, and in the messages of its exceptions.
+    """
+    if isinstance(request.encoding, Rotary):
+        head_dim = request.encoding.head_dim
+    if head_dim is not None:
+        yield head_dim, False
+        return
+    target = request.target
+    known = (
+        getattr(target.owner, target.name, target.owner) if isinstance(target, MethodOf) else target
+    )
+    stated = list(dict.fromkeys(stated_sizes(known)))[:_STATED]
+    named = [n for n in stated[:1] if n == named_size(known)]
+    seen = {*named, HEAD_DIMS[0]}
+    yield from ((dim, True) for dim in (*named, HEAD_DIMS[0]))
+    texts = " ".join(request.tried)
+    said = [int(n) for n in _NUMBER.findall(texts)]
+    common = [n for n, _ in Counter(said).most_common(_STATED) if is_size(n)]
+    every = [
+        n for n in dict.fromkeys((*stated, *common, *(2 * n for n in common))) if n not in seen
+    ]
+    yield from ((dim, n + 1 < len(every)) for n, dim in enumerate(every))
+    yield from ((dim, False) for dim in HEAD_DIMS if dim not in {*seen, *every})
 
 
 def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation | None]:

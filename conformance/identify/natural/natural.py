@@ -17,6 +17,7 @@ from posenc_ref.conformance.calling import NoConvention, bind
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.pace import watch
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.precision import looked_up
 
@@ -48,7 +49,7 @@ class Called:
     @property
     def words(self) -> list[str]:
         """What was tried, for the reader of a card without an encoding, and what helps."""
-        if self.broken:
+        if self.broken or watch().left:
             return []
         if self.calls:
             return [f"calls that gave a result, but no known encoding: {'; '.join(self.calls)}"]

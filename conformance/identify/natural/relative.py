@@ -1,4 +1,4 @@
-"""Functions of the relative positions of a grid: window indices, rows by offset and their logits."""
+"""Functions of relative positions in a grid: window indices, rows by offset and their logits."""
 
 from __future__ import annotations
 
