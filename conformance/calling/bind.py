@@ -146,8 +146,10 @@ def bind(
         target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
-    limit = watch()
+    limit, hopeless = watch(), list[str]()
     for n, (dim, stated) in enumerate(_head_dims(request, head_dim)):
+        if hopeless and not stated:
+            break
         if n and limit.searched > SECONDS:
             request.tried.insert(
                 0,
@@ -160,10 +162,9 @@ def bind(
             with limit.searching():
                 found, facts = _best_facts(request, known_facts, dim)
         except Hopeless as error:
-            if not stated:
-                request.tried.insert(0, str(error))
-                break
+            hopeless.append(f"vectors of {dim}: {error}")
             request.refusals.clear()
+            found = None
         finally:
             request.restore()
         if found is not None:
@@ -183,6 +184,7 @@ def bind(
                 factory=fresh,
                 bound={"target": target} | made_by,
             )
+    request.tried[:0] = hopeless[:1]
     own = as_named(request, head_dim)
     if own is not None:
         return replace(own, name=name or own.name)
@@ -295,9 +297,9 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
 
 
 def _head_dims(request: Request, head_dim: int | None) -> Iterator[tuple[int, bool]]:
-    """Yield the sizes of a head to try, and whether others follow that something states.
+    """Yield the sizes of a head to try, and whether a size is the usual one, or stated.
 
-    These are in the code of the function, and in the messages of its exceptions.
+    The code of the function states sizes, and so do the messages of its exceptions.
     """
     if isinstance(request.encoding, Rotary):
         head_dim = request.encoding.head_dim
@@ -305,21 +307,17 @@ def _head_dims(request: Request, head_dim: int | None) -> Iterator[tuple[int, bo
         yield head_dim, False
         return
     target = request.target
-    known = (
-        getattr(target.owner, target.name, target.owner) if isinstance(target, MethodOf) else target
-    )
+    known = target.owner if isinstance(target, MethodOf) else target
     stated = list(dict.fromkeys(stated_sizes(known)))[:_STATED]
     named = [n for n in stated[:1] if n == named_size(known)]
     seen = {*named, HEAD_DIMS[0]}
     yield from ((dim, True) for dim in (*named, HEAD_DIMS[0]))
-    texts = " ".join(request.tried)
-    said = [int(n) for n in _NUMBER.findall(texts)]
-    common = [n for n, _ in Counter(said).most_common(_STATED) if is_size(n)]
-    every = [
-        n for n in dict.fromkeys((*stated, *common, *(2 * n for n in common))) if n not in seen
-    ]
-    yield from ((dim, n + 1 < len(every)) for n, dim in enumerate(every))
-    yield from ((dim, False) for dim in HEAD_DIMS if dim not in {*seen, *every})
+    said = Counter(int(n) for text in request.tried for n in _NUMBER.findall(text))
+    common = [n for n, _ in said.most_common(_STATED) if is_size(n)]
+    every = dict.fromkeys((*stated, *common, *(2 * n for n in common)))
+    left = [n for n in every if n not in seen]
+    yield from ((dim, True) for dim in left)
+    yield from ((dim, False) for dim in HEAD_DIMS if dim not in {*seen, *left})
 
 
 def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation | None]:

@@ -33,7 +33,7 @@ from .natural.foreign import copied, made_from
 from .natural.natural import Called, called
 from .plain.positions import confirm
 from .precision import half_precision, half_result, looked_up
-from .undeclared import best
+from .undeclared import best, or_table
 
 #: The surfaces whose functions can be identified.
 SURFACES = IDENTIFIED
@@ -147,6 +147,9 @@ def _identified(
         if seen.card is not None:
             return seen.card
     card = one(surface)
+    if declared is None and target is not None:  # bound, but nobody said as what
+        card = or_table(card, lambda: _card(target, "table", head_dim, axes, to, _own(options),
+                                            defects=True))  # fmt: skip
     if card.found or card.broken or (card.answered and inspect.isroutine(fn)):
         return card
     seen = others()
