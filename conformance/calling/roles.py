@@ -36,6 +36,7 @@ ROLES: dict[str, str] = {
     r"[hH](eight)?_(len(gth)?|size|patches)|(len|win)_h|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
     "grid_width": r"w|W|ww|pw|nx|(grid|patch|num|n|feat|img|image|latent)_?(w|width|cols|columns)|"
     r"[wW](idth)?_(len(gth)?|size|patches)|(len|win)_w|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
+    "crop": r"crops?_coords",
     "grid_of_each": r"grid_sizes",
     "grid": r"(feat(ure)?|grid|patch(es)?|spatial|latent|tokens?|win(dow)?)_?"
     r"(shapes?|sizes|dims|resolution|hw|size(?<!patch_size))|hw|HW|shape|size_hw|hw_size|grid",

@@ -23,7 +23,7 @@ from posenc_ref.conformance.identify.precision import looked_up
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
-from .ids import documents, streams
+from .ids import documents, of_tokens, streams
 from .points import coordinates
 from .relative import decomposed, indices
 from .tables import grids, lengths, one_length, own_grids, patches, volumes
@@ -115,6 +115,7 @@ def _every(
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
     makers = [
         documents,
+        of_tokens,
         streams,
         indices,
         decomposed,
@@ -192,4 +193,9 @@ def single(dim: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-_TABLES = (halves, adjacent, single)
+def angles(dim: int, end: int) -> np.ndarray:
+    """Return the angles of base 10000, both halves of the columns alike."""
+    return np.tile(_angles(dim, end), 2).astype(np.float32)
+
+
+_TABLES = (halves, adjacent, single, angles)

@@ -26,10 +26,12 @@ def tokens_first(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     count = int(np.prod(sizes))
     shape = array.shape
     axis = shape.index(count) if count in shape else None
-    for at in range(len(shape) - len(sizes) + 1) if len(sizes) > 1 else ():
-        if shape[at : at + len(sizes)] == sizes:
-            array = array.reshape((*shape[:at], count, *shape[at + len(sizes) :]))
-            axis = at  # even if there are as many columns as tokens
+    flat = (sizes[0], count // sizes[0]) if len(sizes) > 2 else sizes  # frames, and their patches
+    for sides in dict.fromkeys((sizes, flat)) if len(sizes) > 1 else ():
+        places = [at for at in range(len(shape)) if shape[at : at + len(sides)] == sides]
+        if places:
+            axis = places[0]  # even if there are as many columns as tokens
+            array = array.reshape((*shape[:axis], count, *shape[axis + len(sides) :]))
             break
     if axis is None:
         raise ValueError(f"expected an axis of {count} tokens, got shape {shape}")

@@ -8,6 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from posenc_ref.conformance.identify.images.windows import TOKENS
 
 from .calls import (
     CHANNELS,
+    PAIRS,
     ROWS,
     RowCall,
     grid_calls,
@@ -58,6 +60,13 @@ def grids(fn: Foreign) -> Iterator[Implementation]:
 def volumes(fn: Foreign) -> Iterator[Implementation]:
     """Yield a function of the sizes of a video or volume as a table of axes, or as a rotation."""
     yield from _of_grid(fn, volume_calls(fn), _VIDEOS)
+
+
+def turned_grids(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of a pair of sizes in the other order than its names say."""
+    if fn.roles & {*PAIRS}:
+        yield from volumes(replace(fn, turned=True))
+        yield from grids(replace(fn, turned=True))
 
 
 def patches(fn: Foreign) -> Iterator[Implementation]:
@@ -253,9 +262,16 @@ def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Imp
 
 
 def _turn(fn: Foreign, parts: Parts) -> Turn | None:
-    """Return how the arrays hold cos and sin; columns for a number of heads are no angles."""
+    """Return how the arrays hold cos and sin; columns for a number of heads are no angles.
+
+    Columns of one array that are not repeated may be any sines and cosines: those of a rotation
+    begin with the angle 0.
+    """
     turn = turns(parts)
-    return None if turn and turn.form == "angles" and "num_heads" in fn.roles else turn
+    if turn is None or (turn.form == "angles" and "num_heads" in fn.roles):
+        return None
+    begins = turn.form != "joined" or turn.layout or not turn.read(parts)[1][0].any()
+    return turn if begins else None
 
 
 def _answered(

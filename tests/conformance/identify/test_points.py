@@ -6,7 +6,7 @@ import pytest
 from posenc_ref import BoxSine, Sinusoidal2D
 from posenc_ref.conformance.identify.function import identify
 from posenc_ref.conformance.identify.natural.foreign import foreigners
-from posenc_ref.conformance.identify.natural.points import boxes
+from posenc_ref.conformance.identify.natural.points import coordinates
 
 BOX = BoxSine(32)
 
@@ -19,8 +19,8 @@ def test_boxes_are_rows_of_four_numbers():
         return BOX.table(b.reshape(-1, 4).T).astype(np.float32)
 
     (fn,) = foreigners(sines, 64)
-    (found,) = boxes(fn)
-    assert found.how == "boxes (N, 4)"
+    found = next(coordinates(fn))
+    assert found.how == "4 coordinates (N, 4)"
     card = identify(found, "table", axes=4)
     assert card.encoding == BOX, str(card)
     assert card.exact
