@@ -26,7 +26,7 @@ from .foreign import Foreign, copied, foreigners
 from .ids import documents, of_tokens, streams
 from .points import coordinates
 from .relative import decomposed, indices
-from .tables import grids, lengths, one_length, own_grids, patches, volumes
+from .tables import grids, lengths, one_length, own_grids, patches, turned_grids, volumes
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
 _BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
@@ -113,20 +113,8 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [
-        documents,
-        of_tokens,
-        streams,
-        indices,
-        decomposed,
-        grids,
-        volumes,
-        lengths,
-        patches,
-        matrices,
-        coordinates,
-    ]
-    makers += [own_grids, one_length]
+    makers = [documents, of_tokens, streams, indices, decomposed, grids, volumes, lengths]
+    makers += [patches, matrices, coordinates, turned_grids, own_grids, one_length]
     if axes > 1:
         whole = [volumes] if axes == 3 else [grids]
         makers = [*whole, lambda fn: coordinates(fn, axes), patches, own_grids]
