@@ -180,3 +180,23 @@ def test_a_table_with_rounded_frequencies_is_a_published_one(kind):
     card = identify(table, "table")
     assert card.encoding == Sinusoidal(48), card
     assert [f.code for f in card.deviations] == ["angle-precision"]
+
+
+def test_sines_and_cosines_of_one_array_are_a_table_that_may_turn():
+    def get_embedding(embed_dim, pos):
+        return Sinusoidal(embed_dim, layout="concat").table(pos)
+
+    card = identify(get_embedding, max_position=128)
+    assert card.encoding == Sinusoidal(64, layout="concat"), str(card)
+    assert card.relations == ("as cos and sin of a rotation, it is RoPE(64, layout='half')",)
+
+
+def test_a_table_is_no_rotation_with_another_denominator():
+    declared = Sinusoidal(64, layout="concat", denominator="half-1")
+
+    def get_embedding(embed_dim, pos):
+        return declared.table(pos)
+
+    card = identify(get_embedding, max_position=128)
+    assert card.encoding == declared, str(card)
+    assert card.exact
