@@ -135,7 +135,7 @@ def _identified(
         return _card(found, found.surface, size, found.axes, to, _own(options), defects=True)
 
     def others() -> Called:
-        if target is None:
+        if target is None or watch().left:
             return Called()
         return called(target, another, head_dim, axes, declared)
 

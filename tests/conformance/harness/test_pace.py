@@ -117,7 +117,8 @@ def test_identify_ends_with_what_was_found():
         return RoPE(8, layout="half").apply(x, positions)
 
     card = identify(rope, "apply", head_dim=8, seconds=0.0)
-    assert not calls and not card.found
+    assert not calls
+    assert not card.found
     assert any(text.startswith("the 0 s for its calls were over") for text in card.limits)
     assert not any("no call" in text for text in card.unknown)
 
@@ -126,5 +127,6 @@ def test_calls_that_measure_a_slow_function_are_calls_of_its_check():
     shared = Pace(slow=True, spent=100.0)
     with watched() as limit, limit.doing("the check", shared):
         run = make_run(lambda x, positions: x, RoPE(8, layout="half"), "apply")
-    assert run.driver.pace is shared and run.settings.reduced
+    assert run.driver.pace is shared
+    assert run.settings.reduced
     assert make_run(lambda x, p: x, RoPE(8, layout="half"), "apply").driver.pace is not shared

@@ -52,7 +52,8 @@ def test_boxes_whose_logits_are_passed():
     with np.errstate(over="ignore"):
         card = _found(get_proposal_pos_embed, 1)
     assert card.encoding == box, str(card)
-    assert card.exact and "takes their sigmoid" in card.facts["called"]
+    assert card.exact
+    assert "takes their sigmoid" in card.facts["called"]
 
 
 @pytest.mark.parametrize("axes", ["xyz", "xyzwhd"])

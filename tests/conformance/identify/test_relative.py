@@ -22,7 +22,8 @@ def test_the_index_of_beit_has_three_rows_of_the_class_token():
         h, w = window_size
         found = pr.relative_index((h, w), cls_token=True)
         n = (2 * h - 1) * (2 * w - 1) + 3
-        assert (found[0, 1:] == n - 3).all() and (found[1:, 0] == n - 2).all()
+        assert (found[0, 1:] == n - 3).all()
+        assert (found[1:, 0] == n - 2).all()
         assert found[0, 0] == n - 1
         return found
 
