@@ -66,6 +66,8 @@ def pairs_of(run: Run, layouts: list[str]) -> Callable[[Any, int], np.ndarray]:
             if table.ndim != 2 or table.shape[0] != rows:
                 raise Malformed(f"expected shape ({rows}, d), got {table.shape}")
             parts.append(_single(table, layouts))
+        if parts[0].shape != parts[1].shape:
+            raise Malformed(f"cos has shape {parts[0].shape}, and sin {parts[1].shape}")
         return np.stack(parts, axis=1)
 
     return read

@@ -200,3 +200,10 @@ def test_a_table_is_no_rotation_with_another_denominator():
     card = identify(get_embedding, max_position=128)
     assert card.encoding == declared, str(card)
     assert card.exact
+
+
+def test_cos_and_sin_of_different_shapes_break_nothing_off():
+    card = identify(lambda p: (np.ones((len(p), 4)), np.ones((len(p), 5))), "cos_sin")
+    assert not card.found
+    assert not card.broken, str(card)
+    assert any("cos has shape" in text for text in card.unknown)
