@@ -6,6 +6,9 @@ import pytest
 
 from posenc_ref import DynamicNTK, Learned, Llama3Scaling, RoPE, Sinusoidal, YaRN
 from posenc_ref.conformance import identify
+from posenc_ref.conformance.check import make_run
+from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.identify.table import open_table, pairs_of
 from posenc_ref.conformance.phases.precision import rounded
 from tests.conformance.handwritten import sinusoid
 
@@ -203,7 +206,9 @@ def test_a_table_is_no_rotation_with_another_denominator():
 
 
 def test_cos_and_sin_of_different_shapes_break_nothing_off():
-    card = identify(lambda p: (np.ones((len(p), 4)), np.ones((len(p), 5))), "cos_sin")
-    assert not card.found
-    assert not card.broken, str(card)
-    assert any("cos has shape" in text for text in card.unknown)
+    def parts(positions):
+        return np.ones((len(positions), 4)), np.ones((len(positions), 8))
+
+    run = make_run(parts, None, "cos_sin")
+    with pytest.raises(Malformed, match="cos has shape"):
+        open_table(run, pairs_of(run, []))
