@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import BoxSine, MultiAxisRoPE, Sinusoidal2D
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.identify.function import identify
 from posenc_ref.conformance.identify.natural.foreign import foreigners
 from posenc_ref.conformance.identify.natural.points import coordinates
@@ -95,4 +96,5 @@ def test_ids_of_three_axes_turn_their_parts_of_a_head():
     assert (found.surface, found.axes) == ("apply", 3)
     at = np.array([[[3]], [[1]], [[2]]])
     x = np.ones((1, 1, 1, 16))
-    assert np.allclose(found.call(x, at), declared.apply(x, at))
+    slack = BUDGET["float32"] * ROUNDOFF["float32"]
+    assert np.abs(found.call(x, at) - declared.apply(x, at)).max() <= slack
