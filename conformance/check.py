@@ -21,7 +21,7 @@ from .harness.foreign import of_caller, said, tame
 from .harness.implementation import DECLARED, Implementation
 from .harness.ledger import Ledger
 from .harness.nearest import did_you_mean
-from .harness.pace import Pace
+from .harness.pace import Pace, watch
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
@@ -273,7 +273,7 @@ def make_run(
 
     ``pace`` measures the seconds of a call, and says from which on a function is slow.
     """
-    pace = pace or Pace()
+    pace = pace or watch().pace or Pace()
     encoding = on_host(encoding)
     fn = fn if isinstance(fn, Implementation) else tame(fn)
     own_name = str(getattr(fn, "__name__", None) or type(fn).__name__)

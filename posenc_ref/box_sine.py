@@ -12,12 +12,12 @@ from .axis_sinusoids import AxisSinusoids
 from .detr_sine import TWO_PI
 
 #: The accepted sets of coordinates, one letter for each.
-COORDINATES = ("xywh", "xy")
+COORDINATES = ("xywh", "xy", "xyz", "xyzwhd")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoxSine(AxisSinusoids):
-    """Sinusoidal encoding of reference points (x, y) or boxes (x, y, w, h) between 0 and 1.
+    """Sinusoidal encoding of points (x, y), (x, y, z) or boxes (x, y, w, h) between 0 and 1.
 
     Formula
         Each of the n coordinates c has F = dim/n columns: for k < F/2,
@@ -30,7 +30,9 @@ class BoxSine(AxisSinusoids):
         of DAB-DETR, section 4, writes x, y, w, h.  Grounding DINO, LW-DETR, RF-DETR and SAM 3 have
         the same function.  The two-stage variant of Zhu et al. 2020, *Deformable DETR*,
         arXiv:2010.04159 (``get_proposal_pos_embed``), has ``axis_order="xywh"``.
-        For points, use ``BoxSine(dim, axes="xy", axis_order="yx")``.
+        For points, use ``BoxSine(dim, axes="xy", axis_order="yx")``; for the points in space of
+        Liu et al. 2022, *PETR*, arXiv:2203.05625 (``pos2posemb3d``),
+        ``BoxSine(dim, axes="xyz", axis_order="yxz")``.
     Traps
         The columns of y come before those of x, but those of w before those of h. The caller passes
         the coordinates: unlike :class:`DETRSine`, this class neither counts the pixels of a mask
@@ -44,7 +46,7 @@ class BoxSine(AxisSinusoids):
     ----------
     dim : int
         The number of columns, a multiple of 2n.
-    axes : {"xywh", "xy"}
+    axes : {"xywh", "xy", "xyz", "xyzwhd"}
         The coordinates in the order in which positions (n, ...) have them.
     axis_order : str
         The coordinates in the order of their columns, a permutation of ``axes``.

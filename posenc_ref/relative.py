@@ -34,24 +34,30 @@ def relative_row(dy: Array, dx: Array, h: int, w: int) -> Array:
     return (dy + h - 1) * (2 * w - 1) + dx + w - 1
 
 
-def relative_index(window: Any) -> np.ndarray:
+def relative_index(window: Any, *, cls_token: bool = False) -> np.ndarray:
     """Return the row of the relative bias table for every pair of tokens in a window.
 
     Formula
         ``(dy + h - 1) (2w - 1) + dx + w - 1`` with ``dy = y_i - y_j`` and ``dx = x_i - x_j``, for
-        tokens of an h x w window in row-major order.
+        tokens of an h x w window in row-major order.  With ``cls_token``, token 0 is [CLS], and
+        the n = ``(2h - 1)(2w - 1) + 3`` rows end with those of its pairs: n - 3 for (0, j), n - 2
+        for (i, 0), and n - 1 for (0, 0).
     Source
-        Liu et al. 2021, *Swin Transformer*, arXiv:2103.14030, equation (4) and its code.
+        Liu et al. 2021, *Swin Transformer*, arXiv:2103.14030, equation (4) and its code; with
+        [CLS], the code of Bao et al. 2021, *BEiT*, arXiv:2106.08254.
 
     Parameters
     ----------
     window : int or (int, int)
         Height and width; one number means a square window.
+    cls_token : bool
+        Whether a token [CLS] comes before those of the window.
 
     Returns
     -------
-    int64 array, shape (h w, h w)
-        From 0 to ``(2h - 1)(2w - 1) - 1``.  Two pairs of tokens have the same row only if they have
+    int64 array, shape (N, N)
+        N is h w, and one more with ``cls_token``; from 0 to ``(2h - 1)(2w - 1) - 1``, or to
+        n - 1.  Two pairs of tokens have the same row only if they have
         the same dy and the same dx.
 
     Raises
@@ -70,7 +76,13 @@ def relative_index(window: Any) -> np.ndarray:
     validate.elements("the index", (h * w, h * w))
     y, x = np.divmod(np.arange(h * w), w)
     dy, dx = y[:, None] - y, x[:, None] - x
-    return np.asarray(relative_row(dy, dx, h, w))
+    rows = np.asarray(relative_row(dy, dx, h, w))
+    if not cls_token:
+        return rows
+    index = np.pad(rows, ((1, 0), (1, 0)))
+    first = (2 * h - 1) * (2 * w - 1)
+    index[0], index[:, 0], index[0, 0] = first, first + 1, first + 2
+    return index
 
 
 def relative_shift(x: Array) -> Array:

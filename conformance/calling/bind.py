@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,6 @@ from typing import Any
 from posenc_ref import (
     Attention,
     ConvPositions,
-    Encoding,
     ModelEncoding,
     PositionRule,
     Rotary,
@@ -21,6 +22,7 @@ from posenc_ref._text import class_name
 from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.harness.foreign import said
 from posenc_ref.conformance.harness.implementation import Declared, Implementation
+from posenc_ref.conformance.harness.pace import SECONDS, watch
 from posenc_ref.conformance.harness.rope_index import SURFACE as ROPE_INDEX
 from posenc_ref.conformance.harness.rope_index import named_otherwise, rope_index
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -35,12 +37,16 @@ from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
 from .signatures import signature_of
+from .size_order import is_size, named_size, stated_sizes
 from .subject import Request, Subject, subjects_of
 from .table_search import NoTable
 from .trial import PERFECT, SIZES, Hopeless
 
 #: The head sizes to try if nothing states it, for functions that have no tables.
 HEAD_DIMS = (64, 128, 32, 96, 80, 256, 16, 24, 40, 48, 72, 112, 160, 192, 8)
+#: The most sizes to try that the code of the function has, and that its exceptions have.
+_STATED = 12
+_NUMBER = re.compile(r"\b\d{1,4}\b")
 #: The surfaces that conventions are bound to.
 BOUND = tuple(dict.fromkeys(surface for c in CONVENTIONS for surface in c.surfaces))
 
@@ -140,13 +146,25 @@ def bind(
         target, encoding, surface, table, init or {}, config or {}, signature, tensor_layout,
         backend, dtype, encoding.num_axes if isinstance(encoding, Rotary) else axes, [], [],
     )  # fmt: skip
-    for dim in _head_dims(encoding, head_dim):
+    limit, hopeless = watch(), list[str]()
+    for n, (dim, stated) in enumerate(_head_dims(request, head_dim)):
+        if hopeless and not stated:
+            break
+        if n and limit.searched > SECONDS:
+            request.tried.insert(
+                0,
+                f"vectors of {dim} and more sizes were not tried: the search "
+                f"for a way of calling the function took {limit.searched:.0f} s",
+            )
+            break
         known_facts = facts_of(encoding, init, config, dim, layer_type)
         try:
-            found, facts = _best_facts(request, known_facts, dim)
+            with limit.searching():
+                found, facts = _best_facts(request, known_facts, dim)
         except Hopeless as error:
-            request.tried.insert(0, str(error))
-            break
+            hopeless.append(f"vectors of {dim}: {error}")
+            request.refusals.clear()
+            found = None
         finally:
             request.restore()
         if found is not None:
@@ -166,6 +184,7 @@ def bind(
                 factory=fresh,
                 bound={"target": target} | made_by,
             )
+    request.tried[:0] = hopeless[:1]
     own = as_named(request, head_dim)
     if own is not None:
         return replace(own, name=name or own.name)
@@ -277,10 +296,28 @@ def takes(function: Callable[..., Any], surface: str) -> bool:
     return False
 
 
-def _head_dims(encoding: Encoding | None, head_dim: int | None) -> tuple[int, ...]:
-    if isinstance(encoding, Rotary):
-        return (encoding.head_dim,)
-    return (head_dim,) if head_dim is not None else HEAD_DIMS
+def _head_dims(request: Request, head_dim: int | None) -> Iterator[tuple[int, bool]]:
+    """Yield the sizes of a head to try, and whether a size is the usual one, or stated.
+
+    The code of the function states sizes, and so do the messages of its exceptions.
+    """
+    if isinstance(request.encoding, Rotary):
+        head_dim = request.encoding.head_dim
+    if head_dim is not None:
+        yield head_dim, False
+        return
+    target = request.target
+    known = target.owner if isinstance(target, MethodOf) else target
+    stated = list(dict.fromkeys(stated_sizes(known)))[:_STATED]
+    named = [n for n in stated[:1] if n == named_size(known)]
+    seen = {*named, HEAD_DIMS[0]}
+    yield from ((dim, True) for dim in (*named, HEAD_DIMS[0]))
+    said = Counter(int(n) for text in request.tried for n in _NUMBER.findall(text))
+    common = [n for n, _ in said.most_common(_STATED) if is_size(n)]
+    every = dict.fromkeys((*stated, *common, *(2 * n for n in common)))
+    left = [n for n in every if n not in seen]
+    yield from ((dim, True) for dim in left)
+    yield from ((dim, False) for dim in HEAD_DIMS if dim not in {*seen, *left})
 
 
 def _best(subject: Subject, rows: list[Convention]) -> tuple[int, Implementation | None]:

@@ -14,6 +14,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from . import functions
 from .conventions import Convention
 from .libraries import Library
+from .roles import parameters
 from .subject import Subject
 from .table_search import find_source
 from .tables import WINDOWS
@@ -66,4 +67,6 @@ def _called(kind: str, subject: Subject, like: Any) -> tuple[Callable[..., Any],
     asked = (*_ASKED[kind], *(("tokens", "start", "offset") if source.kind in WINDOWS else ()))
     if kind == "table":
         return functions.table(source, like), asked
+    if source.form == "angles" and "num_heads" in parameters(function):
+        raise ValueError("a number of heads gives slopes, and no angles")
     return functools.partial(source.cos_sin_at, like), asked

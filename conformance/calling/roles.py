@@ -19,6 +19,9 @@ ROLES: dict[str, str] = {
     "key": r"x?k|key(_layer|_states|_rot)?|k_(states|embed|rot|pe|rope)",
     "value": r"x?v|value(_layer|_states)?",
     "x": r"x|t|tensor|hidden_states|qk|states|embeds?|inputs|inp|vec(tor)?s?|x_in|input_tensor",
+    "logits": r"attn(_scores|_weights|_logits)?|attention_scores|(qk_)?logits",
+    "rows_height": r"rel(ative)?_pos(ition)?(_(emb|embed|table))?_(h|height|y)",
+    "rows_width": r"rel(ative)?_pos(ition)?(_(emb|embed|table))?_(w|width|x)",
     "cos": r"cos(ines?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_cos|c",
     "sin": r"sin(es?|_(table|cache|cached|pos|freqs|embs?|emb(edding)?s?))?|freqs_sin|s",
     "turns": r"freqs_(cis?|complex)",
@@ -33,6 +36,7 @@ ROLES: dict[str, str] = {
     r"[hH](eight)?_(len(gth)?|size|patches)|(len|win)_h|height|num_patches_(h|height|y)|end_y|n_rows|size_[hy]",
     "grid_width": r"w|W|ww|pw|nx|(grid|patch|num|n|feat|img|image|latent)_?(w|width|cols|columns)|"
     r"[wW](idth)?_(len(gth)?|size|patches)|(len|win)_w|width|num_patches_(w|width|x)|end_x|n_cols|size_[wx]",
+    "crop": r"crops?_coords",
     "grid_of_each": r"grid_sizes",
     "grid": r"(feat(ure)?|grid|patch(es)?|spatial|latent|tokens?|win(dow)?)_?"
     r"(shapes?|sizes|dims|resolution|hw|size(?<!patch_size))|hw|HW|shape|size_hw|hw_size|grid",

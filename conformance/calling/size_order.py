@@ -1,4 +1,4 @@
-"""Which number of a pair that states the size of a grid comes first, as its code shows."""
+"""What the code of a function shows about sizes: those of vectors, and the order in a pair."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from .roles import role_of
@@ -28,6 +29,8 @@ FRAMEWORKS = (
 #: Names of pairs that say their order.
 _HEIGHT_FIRST = r"(.*_)?t?(hw|HW|yx)s?(_.*)?|(.*_)?shapes?"
 _WIDTH_FIRST = r"(.*_)?(wh|WH|xy)s?(_.*)?"
+#: The largest size of a head that is tried because the code has this number.
+_LARGEST = 1024
 #: Names of one number that are no roles of parameters.
 _ROWS, _COLUMNS = r"(.*_)?(y|rows?)", r"(.*_)?(x|col(umn)?s?)"
 
@@ -53,8 +56,50 @@ def own_members(cls: type) -> dict[str, Any]:
     return found
 
 
-def _shown(call: Any, name: str, depth: int) -> bool | None:
-    """Return what the code of a class or of a function shows."""
+def stated_sizes(target: Any) -> Iterator[int]:
+    """Yield the sizes that vectors of a function may have, as its code and its object state them.
+
+    First come attributes with the name of a head's size, then numbers, then the lengths of arrays
+    and twice each, as a table has a column for each pair.
+    """
+    call = target if inspect.isclass(target) or inspect.isroutine(target) else type(target)
+    own = _attributes(getattr(target, "__self__", target))
+    named = named_size(target)
+    yield from () if named is None else (named,)
+    tree, scope = _code(call)
+    used = {node.id: scope.get(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    values += [*own.values(), *used.values()]
+    with suppress(ValueError):  # an empty cell
+        values += [cell.cell_contents for cell in getattr(inner(call), "__closure__", None) or ()]
+    shapes = [getattr(value, "shape", None) for value in values]
+    pairs = [int(shape[-1]) for shape in shapes if isinstance(shape, tuple) and shape]
+    numbers = [value for value in values if isinstance(value, int)]
+    yield from filter(is_size, numbers + pairs)
+    yield from filter(is_size, (2 * n for n in numbers + pairs))
+
+
+def named_size(target: Any) -> int | None:
+    """Return the size of a head that an object states by its name, or None."""
+    own = _attributes(getattr(target, "__self__", target))
+    return next((n for name, n in own.items() if role_of(name) == "head_dim" and is_size(n)), None)
+
+
+def is_size(size: Any) -> bool:
+    """Return whether a number may be the size of a head."""
+    return isinstance(size, int) and size % 2 == 0 and 8 <= size <= _LARGEST
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """Return the attributes of an object, with the arrays that its class registers."""
+    found = dict(getattr(owner, "__dict__", {})) if not inspect.isclass(owner) else {}
+    for name in ("_buffers", "_parameters"):
+        found |= found.get(name) or {}
+    return found
+
+
+def _code(call: Any) -> tuple[ast.Module, dict[str, Any]]:
+    """Return the code of a class or of a function, and the names of its files."""
     codes = own_members(call).values() if inspect.isclass(call) else [inspect.unwrap(inner(call))]
     tree, scope = ast.Module([], []), dict[str, Any]()
     for code in codes:
@@ -64,6 +109,12 @@ def _shown(call: Any, name: str, depth: int) -> bool | None:
         except (OSError, TypeError, SyntaxError):
             continue
         scope |= getattr(getattr(code, "__func__", code), "__globals__", {})
+    return tree, scope
+
+
+def _shown(call: Any, name: str, depth: int) -> bool | None:
+    """Return what the code of a class or of a function shows."""
+    tree, scope = _code(call)
     names = {name}
     for _ in range(2):  # a name may have another one that has another one
         names |= set(_aliases(tree, names))

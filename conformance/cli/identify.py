@@ -13,11 +13,12 @@ import typer
 from posenc_ref.conformance.calling import NoConvention
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.pace import watched
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import SURFACES, identify
 from posenc_ref.conformance.identify.natural.foreign import started
 
-from .options.apart import MEMORY, InProcess, Memory, Printed, Timeout, shown
+from .options.apart import MEMORY, SECONDS, InProcess, Memory, Printed, Timeout, shown
 from .options.loading import UsageError, is_encoding, is_onnx, load_encoding, load_target
 from .options.models import PART, encoding_of, load_model, named_value
 from .options.output import usage_errors
@@ -32,6 +33,9 @@ from .options.targets import (
     TensorLayout,
     bound_target,
 )
+
+#: The part of the time limit after which no call is begun, so that the card is printed.
+_SHARE = 0.7
 
 
 @usage_errors(UsageError, TypeError, ValueError, OSError)
@@ -141,59 +145,61 @@ def identify_command(
         return
     if node is not None:
         raise UsageError("--node needs a TARGET that is an ONNX model")
-    fn: Any
-    unbound: NoConvention | None = None
-    if command is not None:
-        if table or init or signature:
-            raise UsageError("--exec takes no --table, --init and --signature")
-        fn = from_command(
-            shlex.split(command),
-            surface or "apply",
-            None,
-            tensor_layout=tensor_layout or "bhsd",
-            timeout=TIMEOUT if timeout is None else timeout,
-            memory=MEMORY if memory is None else memory,
-        )
-    else:
-        assert target is not None
-        fn = load_target(target)
-        try:
-            fn = bound_target(
-                fn,
-                target,
+    share = float("inf") if command is not None else _SHARE * (timeout or SECONDS)
+    with watched(share) as limit:
+        fn: Any
+        unbound: NoConvention | None = None
+        if command is not None:
+            if table or init or signature:
+                raise UsageError("--exec takes no --table, --init and --signature")
+            fn = from_command(
+                shlex.split(command),
+                surface or "apply",
                 None,
-                surface,
-                table=table,
-                init=init,
-                signature=signature,
-                tensor_layout=tensor_layout,
-                backend=backend,
-                dtype=dtype,
-                head_dim=head_dim,
-                axes=axes,
+                tensor_layout=tensor_layout or "bhsd",
+                timeout=TIMEOUT if timeout is None else timeout,
+                memory=MEMORY if memory is None else memory,
             )
-        except NoConvention as error:
-            if table or signature:
-                raise
-            if surface is not None or init or not inspect.isroutine(fn):
-                unbound = error
-                fn = started(fn, dict(named_value(text, "--init") for text in init or ()))
-                if fn is None:
+        else:
+            assert target is not None
+            fn = load_target(target)
+            try:
+                fn = bound_target(
+                    fn,
+                    target,
+                    None,
+                    surface,
+                    table=table,
+                    init=init,
+                    signature=signature,
+                    tensor_layout=tensor_layout,
+                    backend=backend,
+                    dtype=dtype,
+                    head_dim=head_dim,
+                    axes=axes,
+                )
+            except NoConvention as error:
+                if table or signature:
                     raise
-    card = identify(
-        fn,
-        surface,
-        head_dim=head_dim,
-        axes=axes,
-        to=goal,
-        backend=backend,
-        dtype=dtype,
-        tensor_layout=tensor_layout,
-        device=device,
-        max_position=max_position,
-        name=None if isinstance(fn, Implementation) else target,
-    )
-    if unbound is not None and not card.found:
+                if surface is not None or init or not inspect.isroutine(fn):
+                    unbound = error
+                    fn = started(fn, dict(named_value(text, "--init") for text in init or ()))
+                    if fn is None:
+                        raise
+        card = identify(
+            fn,
+            surface,
+            head_dim=head_dim,
+            axes=axes,
+            to=goal,
+            backend=backend,
+            dtype=dtype,
+            tensor_layout=tensor_layout,
+            device=device,
+            max_position=max_position,
+            name=None if isinstance(fn, Implementation) else target,
+        )
+    if unbound is not None and not card.found and not limit.left:
         raise unbound
     yield Printed(card.to_json() if as_json else str(card), _exit_code(card))
 

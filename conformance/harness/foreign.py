@@ -22,6 +22,8 @@ import numpy as np
 from posenc_ref._namespace import dtype_name
 from posenc_ref.limits import VIEW
 
+from .pace import OVER, watch
+
 #: The folder of this package's judges.
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: Libraries whose functions refuse what another function computed, not what it was given.
@@ -128,9 +130,16 @@ def of_caller(error: BaseException) -> bool:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise :class:`Refused` for any exception of foreign code but that of the caller's timer."""
+    """Raise :class:`Refused` for any exception of foreign code but that of the caller's timer.
+
+    Nothing is called any more once the time of the identification is over.
+    """
+    limit = watch()
+    if limit.over():
+        raise Refused(OwnLimit(OVER))
     try:
-        yield
+        with limit.call():
+            yield
     except (KeyboardInterrupt, Refused):
         raise
     except BaseException as error:

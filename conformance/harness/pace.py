@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -18,6 +19,8 @@ SLOW = 0.05
 SECONDS = 12.0
 #: The seconds of further calls that look for the cause of a failure, and the calls that are free.
 SEARCH, FREE = 5.0, 12
+#: The message of a call that is not made, because all calls have had their time.
+OVER = "the time for calls of the function is over"
 #: The message of a call that is not made, because the search for the cause has had its calls.
 ENDED = "the function is slow: no further call is made to find the cause"
 #: The calls after which a function is slow or not.
@@ -111,3 +114,87 @@ class Pace:
             parts.append("the search for the cause was ended early")
         more = "; ".join(["fewer lengths, sizes and repeats are judged", *parts])
         return f"the function takes {self.cheapest:.2g} s per call: {more}"
+
+
+@dataclass
+class Watch:
+    """The time that all calls of one identification may take, and what was left out for it."""
+
+    seconds: float = float("inf")  #: no call is made after so many
+    clock: Callable[[], float] = perf_counter
+    step: str = "the search for a way of calling the function"  #: what is being done
+    calls: int = 0
+    searched: float = 0.0  #: the seconds of looking for ways to call the function
+    left: list[str] = field(default_factory=list)  #: the steps that calls were left out of
+    begun: float = 0.0
+    depth: int = 0  #: how many calls are being made, one inside the other
+    pace: Pace | None = None  #: that of the runs to be made, if they share one
+
+    def __post_init__(self) -> None:
+        """Begin to measure."""
+        self.begun = self.clock()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Count a call, but none that it makes itself."""
+        self.calls += self.depth == 0
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def over(self) -> bool:
+        """Return whether the time is over; if so, the step lacks a call."""
+        if self.clock() - self.begun <= self.seconds:
+            return False
+        if self.step not in self.left:
+            self.left.append(self.step)
+        return True
+
+    @contextmanager
+    def doing(self, step: str, pace: Pace | None = None) -> Iterator[None]:
+        """Name the step to which calls belong, and the pace that its runs share."""
+        before, self.step, self.pace = (self.step, self.pace), step, pace
+        try:
+            yield
+        finally:
+            self.step, self.pace = before
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """Measure the search for a way to call the function."""
+        start = self.clock()
+        try:
+            yield
+        finally:
+            self.searched += self.clock() - start
+
+    def said(self) -> str:
+        """Return what was left out, or nothing."""
+        if not self.left:
+            return ""
+        return (
+            f"the {self.seconds:g} s for its calls were over after {self.calls} calls; calls are "
+            f"missing in: {', '.join(self.left)}"
+        )
+
+
+_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+def watch() -> Watch:
+    """Return the watch of the current identification, or one without a limit."""
+    return _WATCH.get() or Watch()
+
+
+@contextmanager
+def watched(seconds: float = float("inf")) -> Iterator[Watch]:
+    """Limit all calls in this context to so many seconds, or to what is left of those around it."""
+    around = _WATCH.get()
+    found = around if around is not None else Watch(seconds)
+    token = _WATCH.set(found)
+    try:
+        yield found
+    finally:
+        _WATCH.reset(token)

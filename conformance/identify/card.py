@@ -196,6 +196,9 @@ class Card:
 
     def _described(self) -> str:
         found = self.function or repr(self.encoding)
+        unsure = self.report is not None and self.report.verdict == "inconclusive"
+        if unsure and not self.deviations:
+            return f"{found}, as far as calls were made"
         if not self.exact:
             return f"nearest to {found}, with the deviations below"
         units = " of ".join(["units", *self.facts.get("precision", "").split()[-1:]])

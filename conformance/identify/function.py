@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Attention, Encoding, ModelEncoding, RoPE
+from posenc_ref._text import class_name
 from posenc_ref.conformance.calling import NoConvention, bind, takes
 from posenc_ref.conformance.check import check, make_run
 from posenc_ref.conformance.harness.accuracy import first_error
@@ -18,6 +19,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.foreign import tame
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.nearest import did_you_mean
+from posenc_ref.conformance.harness.pace import watch, watched
 from posenc_ref.conformance.harness.report import ERROR, Report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.fitted_parameters import is_rounded
@@ -31,7 +33,7 @@ from .natural.foreign import copied, made_from
 from .natural.natural import Called, called
 from .plain.positions import confirm
 from .precision import half_precision, half_result, looked_up
-from .undeclared import best
+from .undeclared import best, or_table
 
 #: The surfaces whose functions can be identified.
 SURFACES = IDENTIFIED
@@ -52,6 +54,7 @@ def identify(
     head_dim: int | None = None,
     axes: int = 1,
     to: Encoding | None = None,
+    seconds: float | None = None,
     **options: Any,
 ) -> Card:
     """Identify the encoding that ``fn`` implements and return it as an identity card.
@@ -70,6 +73,9 @@ def identify(
     to : Encoding, optional
         The encoding to convert the function to: ``.conversion`` lists the steps, or why there are
         none, and ``.converted`` has the code.
+    seconds : float, optional
+        The time for all calls.  When it is over, the card has what was found, and a line says
+        which calls are missing.
     **options
         ``backend``, ``dtype``, ``tensor_layout``, ``device``, ``max_position``, ``factory``,
         ``seed`` and ``name`` as for :func:`check`.
@@ -85,6 +91,29 @@ def identify(
     TypeError, ValueError
         Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
+    with watched(float("inf") if seconds is None else seconds) as limit:
+        try:
+            card = _identified(fn, surface, head_dim, axes, to, options)
+        except ValueError:
+            if not limit.left:
+                raise
+            name = str(options.get("name") or getattr(fn, "__name__", None) or class_name(fn))
+            card = Card(name, surface or "apply", options.get("backend") or "numpy",
+                        options.get("dtype") or "float32")  # fmt: skip
+    if limit.left:
+        card.limits.append(limit.said())
+    return card
+
+
+def _identified(
+    fn: Callable[..., Any],
+    surface: str | None,
+    head_dim: int | None,
+    axes: int,
+    to: Encoding | None,
+    options: dict[str, Any],
+) -> Card:
+    """Return the card of a function, on the surface that fits it best if none is given."""
     unbound: list[NoConvention] = []
     undeclared = surface is None and not isinstance(fn, Implementation)
 
@@ -106,7 +135,7 @@ def identify(
         return _card(found, found.surface, size, found.axes, to, _own(options), defects=True)
 
     def others() -> Called:
-        if target is None:
+        if target is None or watch().left:
             return Called()
         return called(target, another, head_dim, axes, declared)
 
@@ -118,6 +147,9 @@ def identify(
         if seen.card is not None:
             return seen.card
     card = one(surface)
+    if declared is None and target is not None:  # bound, but nobody said as what
+        card = or_table(card, lambda: _card(target, "table", head_dim, axes, to, _own(options),
+                                            defects=True))  # fmt: skip
     if card.found or card.broken or (card.answered and inspect.isroutine(fn)):
         return card
     seen = others()
@@ -210,7 +242,8 @@ def _card(
             coarse = half_precision(seen, measured_as(surface))
             if coarse is not None:
                 run = replace(run, settings=replace(run.settings, precision=coarse))
-            card.fill(identifier(surface), run)
+            with watch().doing(f"the measurement as {surface!r}"):
+                card.fill(identifier(surface), run)
             returned = half_result(run)
             if returned is not None:
                 options = {**options, "precision": returned}
@@ -299,10 +332,13 @@ def _confirm(
             return
         fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
+    # The calls that measured a slow function count among those that its check may make.
+    pace = run.driver.pace if run.driver.pace.slow else None
 
     def judged(declared: Encoding | ModelEncoding | Attention, **others: Any) -> Report:
         size = None if card.surface == "add" else head_dim
-        return check(fn, declared, card.surface, head_dim=size, **options | others)
+        with watch().doing("the check against the encoding", pace):
+            return check(fn, declared, card.surface, head_dim=size, **options | others)
 
     # What seems rounded may have been computed so: that is a defect of float32.
     checks: list[Callable[..., Report]] = [judged]

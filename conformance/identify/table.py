@@ -21,7 +21,8 @@ from .measure import amplitude, unequal
 from .pairs.structure import Structure
 from .rotary import explain, numbers
 
-_NO_LAYOUT = "one column per pair does not show which channels form a pair"
+#: What is unknown of a rotation if its cos and sin have one column for each pair.
+NO_LAYOUT = "one column per pair does not show which channels form a pair"
 
 
 def cos_sin(run: Run, card: Card) -> None:
@@ -45,7 +46,7 @@ def cos_sin(run: Run, card: Card) -> None:
     if phases.sign < 0:
         card.facts["sign"] = "the function returns sin(-angle)"
     if not layouts:
-        card.unknown.append(_NO_LAYOUT)
+        card.unknown.append(NO_LAYOUT)
     structure = _structure(phases, *layouts[:1])
     turned = replace(phases, frequencies=phases.sign * phases.frequencies)
     lengths.explain(card, *explain(run, card, [structure], turned, factor, 1, uneven))
@@ -65,6 +66,8 @@ def pairs_of(run: Run, layouts: list[str]) -> Callable[[Any, int], np.ndarray]:
             if table.ndim != 2 or table.shape[0] != rows:
                 raise Malformed(f"expected shape ({rows}, d), got {table.shape}")
             parts.append(_single(table, layouts))
+        if parts[0].shape != parts[1].shape:
+            raise Malformed(f"cos has shape {parts[0].shape}, and sin {parts[1].shape}")
         return np.stack(parts, axis=1)
 
     return read
@@ -161,7 +164,7 @@ def frequencies(run: Run, card: Card) -> None:
 
     phases = Phases(w, ROUNDOFF[run.coarse] * np.abs(w), np.zeros(w.size), np.full(w.size, m))
     factor = Factor(m, 8 * ROUNDOFF[run.coarse], ROUNDOFF[run.coarse])
-    card.unknown.append(_NO_LAYOUT)
+    card.unknown.append(NO_LAYOUT)
     numbers(card, phases, factor, run.coarse)
     measured, index = explain(run, card, [_structure(phases)], phases, factor, 1)
     try:

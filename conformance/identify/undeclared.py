@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from posenc_ref import Sinusoidal
 from posenc_ref.conformance.calling import takes
 from posenc_ref.conformance.calling.bind import BOUND
 from posenc_ref.conformance.calling.roles import role_of
@@ -13,6 +14,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .card import Card
 from .natural.natural import Called, states_width
+from .table import NO_LAYOUT
 
 #: Surfaces that accept almost any result: tried only if a parameter has the name of theirs.
 _WEAK = ("layers", "softmax_scale", "frequencies", "bucket")
@@ -53,7 +55,7 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
                 card.facts = {"surface": _words(surface, [surface]), **card.facts}
                 return card
     try:
-        first = one(None)
+        first = or_table(one(None), lambda: one("table"))
         if first.found and first.exact:
             return first
     except ValueError as error:
@@ -98,6 +100,28 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
     first.unknown += called.words if called.tried else []
     first.broken += [text for text in broken if text not in first.broken]
     return first
+
+
+def or_table(first: Card, as_table: Callable[[], Card]) -> Card:
+    """Return the card of a table if sines and cosines that are joined in one array may be added.
+
+    The same numbers may be the cos and sin of a rotation: the card says so.
+    """
+    if first.surface != "cos_sin" or NO_LAYOUT not in first.unknown:
+        return first
+    try:
+        table = as_table()
+    except (ValueError, TypeError):
+        return first
+    if not table.exact or not isinstance(table.encoding, Sinusoidal):
+        return first
+    added, turning = repr(table.encoding), repr(first.encoding)
+    if first.exact and table.encoding.first == "cos":
+        first.relations += (f"as a table that is added, it is {added}",)
+        return first
+    if first.exact:
+        table.relations += (f"as cos and sin of a rotation, it is {turning}",)
+    return table
 
 
 def _same_names(fn: Callable[..., Any], surface: str) -> bool:

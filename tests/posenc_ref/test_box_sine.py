@@ -200,7 +200,7 @@ def test_json_and_back(value):
 def test_arguments():
     for make, text in (
         (lambda: BoxSine(12), "dim must be a multiple of 8, because each of the 4 .*; got 12"),
-        (lambda: BoxSine(8, axes="xyz"), "axes must be one of 'xywh', 'xy', got 'xyz'"),
+        (lambda: BoxSine(8, axes="xyw"), "axes must be one of 'xywh', 'xy', 'xyz', 'xyzwhd', got"),
         (lambda: BoxSine(8, axes="xy"), "axis_order must be one of 'xy', 'yx', got 'yxwh'"),
         (lambda: BoxSine(8, scale=0), "scale must be greater than 0"),
         (lambda: BoxSine(8).table([[0.5], [0.5]]), "A = 4 axes"),

@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref import BoxSine, Sinusoidal2D, Sinusoidal3D
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.axis_sinusoids import AxisSinusoids
+from posenc_ref.box_sine import COORDINATES
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card, Unidentified, listed
@@ -22,6 +23,8 @@ from posenc_ref.conformance.identify.measure import origin
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
 _LAYOUTS = ("concat", "grouped", "interleaved")
+#: The coordinates of points and boxes, by their number.
+COORDINATES_OF = {len(letters): letters for letters in COORDINATES}
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,13 @@ def _shells(count: int, dim: int, moving: np.ndarray) -> Iterator[AxisSinusoids]
                     Sinusoidal2D(dim, **settings) if sections is None
                     else Sinusoidal3D(sections, **settings)
                 )  # fmt: skip
-    for letters in permutations("xywh") if count == 4 else ():
+    if (
+        count in (4, 6) and moving.any(axis=1).all()
+    ):  # each axis has columns of its own, in one block
+        letters = COORDINATES_OF[count]
+        order = "".join(letters[axis] for axis in np.argsort(moving.argmax(axis=1)))
         with suppress(ValueError):
-            yield BoxSine(dim, axis_order="".join(letters))
+            yield BoxSine(dim, axes=letters, axis_order=order)
 
 
 def _sections(dim: int, moving: np.ndarray) -> Iterator[tuple[int, int, int]]:
@@ -189,7 +196,7 @@ def boxed(found: Sinusoids, axes: Axes, card: Card) -> BoxSine | None:
     for known in (2 * np.pi, np.pi, 1.0):
         if abs(scale - known) <= BUDGET["float32"] * ROUNDOFF["float32"] * known:
             scale = known
-    letters = {2: "xy", 4: "xywh"}[axes.count]
+    letters = COORDINATES_OF[axes.count]
     order = "".join(letters[axis] for axis, _ in e.parts())
     with suppress(ValueError):
         return BoxSine(

@@ -12,7 +12,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify import features
 from posenc_ref.conformance.identify.card import Card, Unidentified, require_finite, require_same
 
-from .axis_tables import Axes, boxed, sinusoids, spaced
+from .axis_tables import COORDINATES_OF, Axes, boxed, sinusoids, spaced
 
 #: The positions that every axis must accept: those of small grids, and parts of 1 for boxes.
 _FEW = 4
@@ -44,9 +44,9 @@ def identify(run: Run, card: Card) -> None:
             return
         raise Unidentified("the columns form no sinusoids that belong to one axis each")
     run.reached(_FEW - 1)
-    if count in (2, 4):
+    if count in COORDINATES_OF:
         box = boxed(found, axes, card)
-        if box is not None and (count == 4 or box.scale not in (1.0,)):
+        if box is not None and (count > 3 or box.scale != 1.0):
             card.frequencies = np.concatenate([p.frequencies for p in found.phases])
             card.uncertainty = np.concatenate([p.sigma for p in found.phases])
             card.facts["axes"] = f"coordinates {box.axes}, in columns of {box.axis_order}"

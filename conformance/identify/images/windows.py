@@ -37,7 +37,7 @@ def window(values: np.ndarray, dtype: str, ruler: Ruler) -> WindowBias | None:
             return LeViTBias(near.astype(kind), window=(h, w))
         return SwinBias(table.astype(kind), window=(h, w))
     for h, w in sides(tokens - 1):
-        table = entries(values, _with_class(h, w), ruler)
+        table = entries(values, relative_index((h, w), cls_token=True), ruler)
         if table is not None:
             return BEiTBias(table.astype(kind), window=(h, w))
     return None
@@ -60,12 +60,3 @@ def entries(values: np.ndarray, index: np.ndarray, ruler: Ruler) -> np.ndarray |
 def _absolute(h: int, w: int) -> np.ndarray:
     y, x = np.divmod(np.arange(h * w), w)
     return np.asarray(np.abs(y[:, None] - y) * w + np.abs(x[:, None] - x))
-
-
-def _with_class(h: int, w: int) -> np.ndarray:
-    """Return BEiT's index: the last three rows of the table belong to token 0, [CLS]."""
-    rows = (2 * h - 1) * (2 * w - 1)
-    index = np.zeros((h * w + 1, h * w + 1), np.int64)
-    index[1:, 1:] = relative_index((h, w))
-    index[0], index[:, 0], index[0, 0] = rows, rows + 1, rows + 2
-    return index

@@ -11,6 +11,7 @@ from posenc_ref.conformance.harness.foreign import NotTried, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .foreign import Foreign
+from .rows import tokens_first
 
 #: The number of heads in calls with logits, and the sizes of trial calls.
 _HEADS, _Q, _K = 8, 5, 11
@@ -63,7 +64,7 @@ def _calls(fn: Foreign) -> Iterator[tuple[str, Ask, tuple[int, int]]]:
 
     def logits(q: int, k: int) -> np.ndarray:
         x = np.zeros((1, _HEADS, q, k))
-        return fn(x, x=x)[0]
+        return fn(x, x=x, logits=x)[0]
 
     def square(q: int, k: int) -> np.ndarray:
         if q != k:
@@ -82,12 +83,25 @@ def _calls(fn: Foreign) -> Iterator[tuple[str, Ask, tuple[int, int]]]:
         (_Q, _K),
     )
     yield "one length", square, (_K, _K)
+    yield (
+        "a mask (1, k_len) of 1, the same row for every query",
+        lambda q, k: _of_keys(fn(tokens=np.ones((1, k), np.int64), num_heads=_HEADS)[0], k),
+        (_Q, _K),
+    )
     yield f"logits of 0, of shape (1, {_HEADS}, q_len, k_len)", logits, (_Q, _K)
     try:
         n = fn()[0].shape[-1]
     except Refused:
         return
     yield f"no argument: the matrix of {n} tokens", whole, (n, n)
+
+
+def _of_keys(found: np.ndarray, k: int) -> np.ndarray:
+    """Return a row for each head as (H, 1, k_len)."""
+    row = tokens_first(found, (k,))
+    if row.shape != (k, _HEADS):
+        raise ValueError(f"expected {_HEADS} rows of {k} keys, got shape {found.shape}")
+    return row.T[:, None]
 
 
 def _heads_first(found: np.ndarray, q: int, k: int) -> np.ndarray:

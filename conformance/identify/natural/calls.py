@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.calling.signatures import signature_of
+from posenc_ref.conformance.calling.size_order import width_first
 from posenc_ref.conformance.harness.foreign import NotTried
 
 from .foreign import Foreign
@@ -18,11 +19,15 @@ from .rows import Parts, tokens_of
 ROWS, MOST_ROWS = 11, 2**14
 #: The channels of images in calls, the usual ones first.
 CHANNELS = (64, 32, 16, 128, 256, 3, 768)
+#: The channels of videos: first a number of which every axis may have a third, in pairs.
+VOLUME_CHANNELS = (96, *CHANNELS[:4])
+#: The roles of a pair of sizes.
+PAIRS = ("grid", "image_size")
 #: Returns the arrays of a call for a grid, in any shape.
 GridCall = Callable[[int, int], Parts]
 #: Returns the arrays of a call for a video of frames, height and width, in any shape.
 VolumeCall = Callable[[int, int, int], Parts]
-#: Returns the arrays of a call for positions (S,), or for coordinates (A, S).
+#: Returns the arrays of a call for positions (S,).
 RowCall = Callable[[np.ndarray], Parts]
 
 
@@ -82,31 +87,24 @@ def _at_positions(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
             yield f"positions {words}", ask
 
 
-def point_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
-    """Yield the ways to ask for rows at coordinates (A, S)."""
-    forms: tuple[tuple[str, Callable[[np.ndarray], Any]], ...] = (
-        ("(1, S, A)", lambda p: p.T[None]),
-        ("(S, A)", lambda p: p.T),
-        ("(A, S)", lambda p: p),
-        ("(A, 1, S)", lambda p: p[:, None]),
-    )
-    for words, form in forms:
-
-        def ask(p: np.ndarray, form: Callable[[np.ndarray], Any] = form) -> Parts:
-            return fn(form(p), positions=form(p), x=np.zeros((1, 1, 64)))
-
-        yield f"coordinates {words}", ask
+def _pair(fn: Foreign) -> tuple[str, bool]:
+    """Return how a pair of sizes of a grid is described, and whether the width is first."""
+    names = [n for n in signature_of(fn.function).parameters if role_of(n) in PAIRS]
+    turned = any(width_first(fn.function, name) for name in names) != fn.turned
+    return ("(width, height)" if turned else "(height, width)"), turned
 
 
 def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
     """Yield the ways to ask for the table of a grid."""
+    words, turned = _pair(fn)
     yield "height and width", lambda h, w: fn(grid_height=h, grid_width=w, side=h)
     for kind in (tuple, list):
 
         def pair(h: int, w: int, kind: type = kind) -> Parts:
-            return fn(kind((h, w)), grid=kind((h, w)), image_size=kind((h, w)))
+            size = kind((w, h) if turned else (h, w))
+            return fn(size, grid=size, image_size=size, length=size)
 
-        yield "one pair (height, width)", pair
+        yield f"one pair {words}", pair
 
     def square(h: int, w: int) -> Parts:
         if h != w:
@@ -141,10 +139,13 @@ def volume_calls(fn: Foreign) -> Iterator[tuple[str, VolumeCall]]:
 
         yield "one triple (frames, height, width)", triple
 
-    def pair(t: int, h: int, w: int) -> Parts:
-        return fn(t, frames=t, grid=(h, w), image_size=(h, w))
+    words, turned = _pair(fn)
 
-    yield "frames and one pair (height, width)", pair
+    def pair(t: int, h: int, w: int) -> Parts:
+        size = (w, h) if turned else (h, w)
+        return fn(t, frames=t, grid=size, image_size=size, crop=((0, 0), size))
+
+    yield f"frames and one pair {words}", pair
 
     def square(t: int, h: int, w: int) -> Parts:
         if h != w:
@@ -152,7 +153,7 @@ def volume_calls(fn: Foreign) -> Iterator[tuple[str, VolumeCall]]:
         return fn(t, frames=t, grid=h, image_size=h, side=h)
 
     yield "frames and the side of a square", square
-    for channels in CHANNELS[:4]:
+    for channels in VOLUME_CHANNELS:
         for shape in ((1, channels, "t", "h", "w"), (1, "t", "h", "w", channels)):
 
             def video(t: int, h: int, w: int, shape: tuple[Any, ...] = shape) -> Parts:

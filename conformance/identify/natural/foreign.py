@@ -39,6 +39,7 @@ class Foreign:
     name: str
     patch: int = 1  #: the side of a patch in pixels, if the object of the function states it
     least: int = 2  #: the fewest axes of an array that is part of a result
+    turned: bool = False  #: whether a pair of sizes gets the other order than its names say
 
     @property
     def roles(self) -> set[str | None]:

@@ -54,6 +54,24 @@ def documents(fn: Foreign) -> Iterator[Implementation]:
         return
 
 
+def of_tokens(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of tokens and of the number of padding as the ids of positions."""
+    if not any("pad" in name for name in signature_of(fn.function).parameters):
+        return
+
+    def ids(tokens: np.ndarray) -> np.ndarray:
+        found = fn(tokens, x=tokens, tokens=tokens)[0]
+        if found.dtype.kind not in "iu" or found.shape != tokens.shape:
+            raise ValueError(f"expected one integer for each token, got shape {found.shape}")
+        return found
+
+    try:
+        ids(_MASK + 2)
+    except (Refused, ValueError):
+        return
+    yield Implementation(ids, "ids_from_tokens", fn.name, how="tokens (B, S)")
+
+
 def streams(fn: Foreign) -> Iterator[Implementation]:
     """Yield a function of tokens with the same positions on several axes as one of a mask."""
     masked = any("mask" in name for name in signature_of(fn.function).parameters)

@@ -17,13 +17,16 @@ from posenc_ref.conformance.calling import NoConvention, bind
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.pace import watch
 from posenc_ref.conformance.identify.card import Card
+from posenc_ref.conformance.identify.precision import looked_up
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
-from .ids import documents, streams
-from .points import boxes
-from .tables import grids, lengths, one_length, own_grids, patches, points, volumes
+from .ids import documents, of_tokens, streams
+from .points import coordinates
+from .relative import decomposed, indices
+from .tables import grids, lengths, one_length, own_grids, patches, turned_grids, volumes
 
 #: The surfaces that calling conventions are tried on, after the most likely one.
 _BOUND = ("add", "table", "cos_sin", "bias", "bucket", "slopes")
@@ -46,7 +49,7 @@ class Called:
     @property
     def words(self) -> list[str]:
         """What was tried, for the reader of a card without an encoding, and what helps."""
-        if self.broken:
+        if self.broken or watch().left:
             return []
         if self.calls:
             return [f"calls that gave a result, but no known encoding: {'; '.join(self.calls)}"]
@@ -64,7 +67,10 @@ def called(
     axes: int,
     surface: str | None,
 ) -> Called:
-    """Return the card of the first call that is identified exactly, and what was tried."""
+    """Return the card of the first call that is identified exactly, and what was tried.
+
+    A learned table may have any rows, so that a formula which another call shows is preferred.
+    """
     seen = Called()
     for found in naturals(target, head_dim, axes, surface):
         seen.tried += [found.surface] if found.surface not in seen.tried else []
@@ -74,11 +80,13 @@ def called(
         except (ValueError, TypeError):
             continue
         seen.broken += [text for text in card.broken if text not in seen.broken]
-        if card.found and card.rule and card.exact:
+        if not (card.found and card.rule):
+            continue
+        if seen.card is None or (card.exact and not seen.card.exact):
+            seen.card = card
+        if card.exact and not looked_up(card.encoding):
             seen.card = card
             break
-        if card.found and card.rule and seen.card is None:
-            seen.card = card
     return seen
 
 
@@ -87,6 +95,8 @@ def naturals(
 ) -> Iterator[Implementation]:
     """Yield the calls of ``target`` as functions of a surface, or of the given one only."""
     for found in _every(target, head_dim, axes, surface):
+        if watch().left:  # no call is made any more
+            return
         fits = surface in (None, found.surface) or {surface, found.surface} == {"add", "table"}
         if fits or (surface == "cos_sin" and found.axes > 1):
             yield found
@@ -105,14 +115,15 @@ def _every(
             except (ValueError, TypeError, Refused):
                 continue
     makers: list[Callable[[Foreign], Iterator[Implementation]]]
-    makers = [documents, streams, grids, volumes, lengths, patches, matrices, boxes, own_grids]
-    makers += [one_length]
+    makers = [documents, of_tokens, streams, indices, decomposed, grids, volumes, lengths]
+    makers += [patches, matrices, coordinates, turned_grids, own_grids, one_length]
     if axes > 1:
         whole = [volumes] if axes == 3 else [grids]
-        makers = [*whole, lambda fn: points(fn, axes), patches, own_grids]
-        makers += [boxes] if axes == 4 else []
+        makers = [*whole, lambda fn: coordinates(fn, axes), patches, own_grids]
+    if "num_heads" in _required(target):  # as a builder of biases asks for it
+        makers = [matrices, *(maker for maker in makers if maker is not matrices)]
     for maker in makers:
-        for fn in foreigners(copied(target), head_dim or _DIM):
+        for fn in foreigners(copied(target), head_dim or _DIM) if not watch().left else ():
             yield from maker(fn)
     if surface in (None, "apply", "apply_qk"):
         yield from _with_tables(target, head_dim or _DIM, axes)
@@ -123,12 +134,17 @@ def states_width(fn: Callable[..., Any]) -> bool:
 
     Another surface of two numbers would ask for that many columns, and for large arrays.
     """
+    roles = _required(fn)
+    return "width" in roles and len(roles) == 2 and bool(roles & _SIZES)
+
+
+def _required(fn: Callable[..., Any]) -> set[str | None]:
+    """Return the roles of the required parameters."""
     try:
         every = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
-        return False
-    roles = {role_of(p.name) for p in every if p.default is p.empty}
-    return "width" in roles and len(roles) == 2 and bool(roles & _SIZES)
+        return set()
+    return {role_of(p.name) for p in every if p.default is p.empty}
 
 
 def _with_tables(target: Any, head_dim: int, axes: int) -> Iterator[Implementation]:
@@ -167,4 +183,9 @@ def single(dim: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-_TABLES = (halves, adjacent, single)
+def angles(dim: int, end: int) -> np.ndarray:
+    """Return the angles of base 10000, both halves of the columns alike."""
+    return np.tile(_angles(dim, end), 2).astype(np.float32)
+
+
+_TABLES = (halves, adjacent, single, angles)

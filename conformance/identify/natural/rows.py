@@ -26,10 +26,12 @@ def tokens_first(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     count = int(np.prod(sizes))
     shape = array.shape
     axis = shape.index(count) if count in shape else None
-    for at in range(len(shape) - len(sizes) + 1) if len(sizes) > 1 else ():
-        if shape[at : at + len(sizes)] == sizes:
-            array = array.reshape((*shape[:at], count, *shape[at + len(sizes) :]))
-            axis = at  # even if there are as many columns as tokens
+    flat = (sizes[0], count // sizes[0]) if len(sizes) > 2 else sizes  # frames, and their patches
+    for sides in dict.fromkeys((sizes, flat)) if len(sizes) > 1 else ():
+        places = [at for at in range(len(shape)) if shape[at : at + len(sides)] == sides]
+        if places:
+            axis = places[0]  # even if there are as many columns as tokens
+            array = array.reshape((*shape[:axis], count, *shape[axis + len(sides) :]))
             break
     if axis is None:
         raise ValueError(f"expected an axis of {count} tokens, got shape {shape}")
@@ -52,6 +54,13 @@ def tokens_of(parts: Parts, sizes: tuple[int, ...]) -> Parts:
 def same(found: Parts, again: Parts) -> bool:
     """Return whether a repeated call returned the same arrays."""
     return len(found) == len(again) and all(map(np.array_equal, found, again))
+
+
+def whole(array: np.ndarray) -> bool:
+    """Return whether an array holds whole numbers, such as positions, of any dtype."""
+    return array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and np.array_equal(array, np.rint(array))
+    )
 
 
 @dataclass(frozen=True)
@@ -116,8 +125,12 @@ def _forms(parts: tuple[np.ndarray, ...]) -> list[str]:
 
 
 def _zero(table: np.ndarray) -> bool:
-    """Return whether the first row is 0, and no other is: those of angles from position 0."""
-    return not table[0].any() and bool(table[1:].any(axis=1).all())
+    """Return whether the first row is 0, and no other is: those of angles from position 0.
+
+    Whole numbers in all columns are positions.
+    """
+    other = not table[0].any() and bool(table[1:].any(axis=1).all())
+    return other and not whole(table)
 
 
 def _pair(form: str, parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:

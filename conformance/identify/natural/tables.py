@@ -8,6 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,17 +21,17 @@ from posenc_ref.conformance.identify.images.windows import TOKENS
 
 from .calls import (
     CHANNELS,
+    PAIRS,
     ROWS,
     RowCall,
     grid_calls,
     patch_calls,
-    point_calls,
     require_rows,
     row_calls,
     volume_calls,
 )
 from .foreign import Foreign
-from .rows import Parts, Turn, same, tokens_of, turned, turns
+from .rows import Parts, Turn, same, tokens_of, turned, turns, whole
 
 #: A grid with sides that no other axis has, and a square for functions of one side.
 _GRID, _SQUARE = (5, 7), (6, 6)
@@ -59,6 +60,13 @@ def grids(fn: Foreign) -> Iterator[Implementation]:
 def volumes(fn: Foreign) -> Iterator[Implementation]:
     """Yield a function of the sizes of a video or volume as a table of axes, or as a rotation."""
     yield from _of_grid(fn, volume_calls(fn), _VIDEOS)
+
+
+def turned_grids(fn: Foreign) -> Iterator[Implementation]:
+    """Yield a function of a pair of sizes in the other order than its names say."""
+    if fn.roles & {*PAIRS}:
+        yield from volumes(replace(fn, turned=True))
+        yield from grids(replace(fn, turned=True))
 
 
 def patches(fn: Foreign) -> Iterator[Implementation]:
@@ -96,7 +104,7 @@ def _of_grid(
         return tokens_of(ask(*sizes), sizes)
 
     axes = len(sizes)
-    if parts[0].dtype.kind in "iu" and len(parts) == 1 and axes == 2:
+    if len(parts) == 1 and axes == 2 and whole(parts[0]):
         yield from _indices(fn, table, sizes, words, parts[0])
         return
     only = _one_size(table, sizes)
@@ -121,38 +129,23 @@ def _of_grid(
             )
         raise ValueError(f"no grid with the cell {cell} is taken")
 
+    found = []
     one = parts[0] if len(parts) == 1 and parts[0].dtype.kind == "f" else np.zeros(0)
     if one.ndim == 2 and one.shape[1] != math.prod(sizes):
-        yield (
+        found.append(
             Implementation(
                 lambda h, w: table(h, w)[0], "grid", fn.name, how=words, limits=_limits(fn)
             )
             if axes == 2
             else Implementation(lambda p: at(p)[0], "table", fn.name, axes=axes, how=words)
         )
-    turn = turns(parts)
+    turn = _turn(fn, parts)
     if turn is not None:
         words += f"; a grid of {' x '.join(map(str, only))}" if only else ""
-        yield rotation(fn, at, turn, parts, axes, words)
-
-
-def points(fn: Foreign, axes: int) -> Iterator[Implementation]:
-    """Yield a function of coordinates on several axes as the rotation by its cos and sin."""
-    given = np.stack([(np.arange(ROWS) * (a + 1)) % ROWS for a in range(axes)])
-    for words, ask in point_calls(fn):
-        try:
-            parts = tokens_of(ask(given), (ROWS,))
-        except (Refused, ValueError):
-            continue
-        turn = turns(parts)
-        if turn is None:
-            continue
-
-        def at(positions: np.ndarray, ask: RowCall = ask) -> Parts:
-            return tokens_of(ask(positions), (positions.shape[1],))
-
-        yield rotation(fn, at, turn, parts, axes, words)
-        return
+        turning = rotation(fn, at, turn, parts, axes, words)
+        # Repeated columns are those of a rotation; others may be sinusoids that are added.
+        found.insert(0 if turn.layout else len(found), turning)
+    yield from found
 
 
 def rotation(
@@ -182,6 +175,7 @@ def lengths(fn: Foreign) -> Iterator[Implementation]:
             found = ask(np.arange(ROWS))
         except (Refused, ValueError):
             continue
+        found = tuple(part for part in found if part.any()) or found  # without x, which is 0
         relative = not any(ROWS in part.shape for part in found)
         try:
             parts = tokens_of(found, (2 * ROWS - 1 if relative else ROWS,))
@@ -253,7 +247,7 @@ def _rows_by(ask: RowCall, relative: bool) -> Table:
 def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Implementation]:
     if len(parts) == 1 and parts[0].ndim == 2 and parts[0].dtype.kind == "f":
         yield Implementation(lambda p: rows(p)[0], "table", fn.name, how=words, limits=_limits(fn))
-    turn = turns(parts)
+    turn = _turn(fn, parts)
     if turn is None:
         return
 
@@ -265,6 +259,19 @@ def _of_rows(fn: Foreign, words: str, rows: Table, parts: Parts) -> Iterator[Imp
         return np.repeat(cos, 2, axis=1), np.repeat(sin, 2, axis=1)
 
     yield Implementation(cos_sin, "cos_sin", fn.name, how=words)
+
+
+def _turn(fn: Foreign, parts: Parts) -> Turn | None:
+    """Return how the arrays hold cos and sin; columns for a number of heads are no angles.
+
+    Columns of one array that are not repeated may be any sines and cosines: those of a rotation
+    begin with the angle 0.
+    """
+    turn = turns(parts)
+    if turn is None or (turn.form == "angles" and "num_heads" in fn.roles):
+        return None
+    begins = turn.form != "joined" or turn.layout or not turn.read(parts)[1][0].any()
+    return turn if begins else None
 
 
 def _answered(
@@ -311,15 +318,13 @@ def _around(ends: tuple[int, ...], own: tuple[int, ...]) -> Iterator[tuple[int, 
 def _indices(
     fn: Foreign, table: Table, sizes: tuple[int, ...], words: str, found: np.ndarray
 ) -> Iterator[Implementation]:
-    """Yield a function of integers as one of window offsets, or of the positions of a grid."""
+    """Yield a function of whole numbers as one of the positions of a grid."""
     count = int(np.prod(sizes))
-    if found.shape == (count, count):
-        yield Implementation(lambda window: table(*window)[0], "relative_index", fn.name, how=words)
-    elif found.shape == (count, 2):
+    if found.shape == (count, 2):
 
         def positions(height: int, width: int, merge: int) -> np.ndarray:
             if merge != 1:
                 raise ValueError("the function takes no merge size")
-            return np.asarray(table(height, width)[0].T)
+            return np.asarray(table(height, width)[0].T, np.int64)
 
         yield Implementation(positions, "grid_positions", fn.name, how=words)

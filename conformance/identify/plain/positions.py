@@ -6,6 +6,7 @@ found if its results are those of all calls that the judge of the surface makes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -174,6 +175,9 @@ def _candidates(surface: str, calls: list[Call]) -> Iterator[Candidate]:
         case "shard_positions":
             yield of("shard_positions", "cu_seqlens, cp_size, cp_rank")
             yield of("shard_indices", "cu_seqlens, cp_size, cp_rank")
+        case "relative_index":
+            yield of("relative_index", "window")
+            yield of("relative_index", "window", cls_token=True)
         case _:
             yield of(surface, ", ".join(_ARGUMENTS[surface]))
 
@@ -181,7 +185,6 @@ def _candidates(surface: str, calls: list[Call]) -> Iterator[Candidate]:
 _ARGUMENTS = {
     "packed": ("lengths",),
     "decode_positions": ("prompt_len", "n_steps"),
-    "relative_index": ("window",),
     "relative_shift": ("x",),
     "relative_scores": ("q", "rel"),
 }
@@ -243,9 +246,12 @@ def _facts(surface: str, calls: list[Call], card: Card) -> None:
 
 def _numbering(calls: list[Call]) -> str:
     """Say how indices are numbered, which does not matter to the specification."""
-    same = all(
-        np.array_equal(c.result, np.asarray(pr.relative_index(c.arguments[0]))) for c in calls
-    )
+
+    def usual(window: tuple[int, int], result: np.ndarray) -> bool:
+        cls_token = len(result) != math.prod(window)
+        return np.array_equal(result, pr.relative_index(window, cls_token=cls_token))
+
+    same = all(usual(c.arguments[0], c.result) for c in calls)
     return (
         "(dy + h - 1) (2w - 1) + dx + w - 1, query minus key" if same
         else "other numbers than (dy + h - 1) (2w - 1) + dx + w - 1; biases belong to other rows"

@@ -5,7 +5,11 @@ import pytest
 
 from posenc_ref import ALiBi, RoPE
 from posenc_ref.conformance.check import complete, make_run
-from posenc_ref.conformance.harness.pace import SLOW, Pace
+from posenc_ref.conformance.harness import pace
+from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.foreign import refusals
+from posenc_ref.conformance.harness.pace import SLOW, Pace, Watch, watched
+from posenc_ref.conformance.identify.function import identify
 
 HALF = RoPE(64, layout="half")
 
@@ -79,3 +83,50 @@ def test_a_slow_function_is_still_wrong():
 def test_a_pace_without_calls_says_nothing():
     assert Pace().said() == ""
     assert Pace().room(41) == 41
+
+
+def test_no_call_is_made_after_the_time_and_the_steps_are_named():
+    now = [0.0]
+    limit = Watch(10.0, clock=lambda: now[0])
+
+    def call():
+        with refusals():
+            now[0] += 4.0
+
+    token = pace._WATCH.set(limit)
+    try:
+        call()
+        with limit.doing("the check"):
+            call()
+            call()
+            with pytest.raises(Refused, match="is over") as refused:
+                call()
+    finally:
+        pace._WATCH.reset(token)
+    assert refused.value.own
+    assert limit.said() == (
+        "the 10 s for its calls were over after 3 calls; calls are missing in: the check"
+    )
+
+
+def test_identify_ends_with_what_was_found():
+    calls = []
+
+    def rope(x, positions):
+        calls.append(1)
+        return RoPE(8, layout="half").apply(x, positions)
+
+    card = identify(rope, "apply", head_dim=8, seconds=0.0)
+    assert not calls
+    assert not card.found
+    assert any(text.startswith("the 0 s for its calls were over") for text in card.limits)
+    assert not any("no call" in text for text in card.unknown)
+
+
+def test_calls_that_measure_a_slow_function_are_calls_of_its_check():
+    shared = Pace(slow=True, spent=100.0)
+    with watched() as limit, limit.doing("the check", shared):
+        run = make_run(lambda x, positions: x, RoPE(8, layout="half"), "apply")
+    assert run.driver.pace is shared
+    assert run.settings.reduced
+    assert make_run(lambda x, p: x, RoPE(8, layout="half"), "apply").driver.pace is not shared

@@ -6,6 +6,9 @@ import pytest
 
 from posenc_ref import DynamicNTK, Learned, Llama3Scaling, RoPE, Sinusoidal, YaRN
 from posenc_ref.conformance import identify
+from posenc_ref.conformance.check import make_run
+from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.identify.table import open_table, pairs_of
 from posenc_ref.conformance.phases.precision import rounded
 from tests.conformance.handwritten import sinusoid
 
@@ -180,3 +183,32 @@ def test_a_table_with_rounded_frequencies_is_a_published_one(kind):
     card = identify(table, "table")
     assert card.encoding == Sinusoidal(48), card
     assert [f.code for f in card.deviations] == ["angle-precision"]
+
+
+def test_sines_and_cosines_of_one_array_are_a_table_that_may_turn():
+    def get_embedding(embed_dim, pos):
+        return Sinusoidal(embed_dim, layout="concat").table(pos)
+
+    card = identify(get_embedding, max_position=128)
+    assert card.encoding == Sinusoidal(64, layout="concat"), str(card)
+    assert card.relations == ("as cos and sin of a rotation, it is RoPE(64, layout='half')",)
+
+
+def test_a_table_is_no_rotation_with_another_denominator():
+    declared = Sinusoidal(64, layout="concat", denominator="half-1")
+
+    def get_embedding(embed_dim, pos):
+        return declared.table(pos)
+
+    card = identify(get_embedding, max_position=128)
+    assert card.encoding == declared, str(card)
+    assert card.exact
+
+
+def test_cos_and_sin_of_different_shapes_break_nothing_off():
+    def parts(positions):
+        return np.ones((len(positions), 4)), np.ones((len(positions), 8))
+
+    run = make_run(parts, None, "cos_sin")
+    with pytest.raises(Malformed, match="cos has shape"):
+        open_table(run, pairs_of(run, []))
