@@ -43,6 +43,7 @@ class Call:
     last: int | None = None  #: the last position, with gaps before it
     apart: bool = False  #: whether queries have other positions than the last keys
     loud: bool = False  #: whether q is large
+    below: bool = False  #: whether the logit of a query's own key is far below 0
     sunk: bool = False  #: whether sinks are large
     wide: bool = False  #: whether values have another number of channels
     slow: bool = False  #: whether pairs that turn far are small: their angles are not exact
@@ -59,7 +60,7 @@ CALLS = (
     Call(4, 12, 3, 2, 5), Call(1, 10, 5, 1, 3), Call(1, 12, 6, 2, 4), Call(1, 14, 7, 1, 4),
     Call(6, 16, 8, 2, 3), Call(1, 40, 1, 2, 3), Call(1, 1, 1, 150, 150), Call(1, 1, 1, 1, 256),
     Call(1, 1, 1, 1, 2050), Call(2, 2, 1, 9, 12, loud=True), Call(1, 2, 1, 3, 6, wide=True),
-    Call(1, 6, 2, 2, 4, sunk=True),
+    Call(1, 6, 2, 2, 4, sunk=True), Call(2, 2, 1, 6, 6, below=True),
     Call(2, 2, 1, 4, 9, 3, last=70), Call(1, 2, 2, 2, 20, last=2900),
     Call(2, 2, 1, 4, 9, 5, last=90),  # as many queries and keys, at other positions
     Call(1, 2, 1, 3, 6, last=40, apart=True),
@@ -89,7 +90,7 @@ def far_lengths(declared: Any) -> tuple[int, ...]:
     return e.telling_lengths if isinstance(e, RotaryScore) else ()
 
 
-def _sizes(declared: Any) -> Iterator[Call]:
+def _sizes(declared: Any, dtype: str) -> Iterator[Call]:
     of = attention_of(declared)
     e = of.encoding
     unlimited = most_tokens(e) is None
@@ -99,6 +100,7 @@ def _sizes(declared: Any) -> Iterator[Call]:
         left = call.start and not unlimited
         left = left or (call.last is not None and not spread)
         left = left or (call.apart and (of.causal or isinstance(e, Bias)))
+        left = left or (call.below and dtype not in _LOUD)
         left = left or (call.sunk and not of.sinks) or (call.wide and of.values != "plain")
         if not left:
             yield call
@@ -137,7 +139,7 @@ def calls(declared: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     fixed = getattr(e, "heads", None) if isinstance(e, Rotary) and by_head(e) else fixed
     axes = e.num_axes if isinstance(e, Rotary) else 1
     most, whole = most_tokens(e), whole_tokens(e)
-    for i, call in enumerate(_sizes(declared)):
+    for i, call in enumerate(_sizes(declared, dtype)):
         n_k = whole or min(call.n_k, most or call.n_k)
         n_q = whole or min(call.n_q, n_k)
         h, group = call.h, call.group
@@ -158,6 +160,8 @@ def _drawn(of: Any, call: Call, i: int, by: tuple[int, int, int, str]) -> tuple[
     q, k, v = (dense((call.b, *size), seed + 90 + 3 * i + j) for j, size in enumerate(sizes))
     if call.loud:
         q = q * _LOUD.get(dtype, _LOUD_16_BITS)
+    if call.below:  # a first query that sees its own key alone has no other logit
+        q = -_LOUD[dtype] * np.repeat(k, call.group, axis=1)[:, :, call.n_k - call.n_q :]
     k_at = _positions(call, axes, seed + i)
     if call.slow:
         k = k * _slow(of.encoding, d, 1 + int(k_at.max()))
@@ -193,5 +197,6 @@ def _name(call: Call) -> str:
     if call.last is not None:
         return f"{name}, positions from {call.start} to {call.last} with gaps"
     name += f", positions from {call.start}" * bool(call.start)
+    name += ", negative logits" * call.below
     name += ", large logits" * call.loud + ", large sinks" * call.sunk
     return name + ", more channels of values" * call.wide

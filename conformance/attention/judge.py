@@ -22,6 +22,7 @@ from posenc_ref.conformance.score.far import require, rules_of
 
 from .calls import calls, far_lengths, late_positions
 from .mistakes import attention_mistakes, rarer_mistakes
+from .tails import near_masks
 
 
 def _last(arguments: tuple[Any, ...]) -> int:
@@ -61,6 +62,9 @@ def _closer(run: Run, calls: list[JudgedCall]) -> None:
             remedy="Make the positions a part of the key of what is kept, or keep nothing.",
         )
         return
+    if all("negative logits" in one.case for one in wrong):
+        _below(run, wrong)
+        return
     if all("large" in one.case and not np.isfinite(one.actual).all() for one in wrong):
         run.add(
             "softmax-scale",
@@ -68,6 +72,24 @@ def _closer(run: Run, calls: list[JudgedCall]) -> None:
             "subtract the largest logit",
             f"{wrong[0].case}: not finite",
             remedy="Subtract the largest logit of each row before exp.",
+        )
+
+
+def _below(run: Run, wrong: list[JudgedCall]) -> None:
+    """Report what is wrong only where all logits of a query are far below 0."""
+    for one in near_masks(run.encoding):
+        if all(fits(run, call, one.predict(call.facts)) for call in wrong):
+            run.add(one.code, one.message, wrong[0].case, remedy=one.remedy)
+            return
+    lost = [~np.isfinite(one.actual) | (one.actual == 0) for one in wrong]
+    kept = [replace(w, mask=~gone) for w, gone in zip(wrong, lost, strict=True)]
+    if all(fits(run, one, one.truth) for one in kept):
+        run.add(
+            "softmax-scale",
+            "outputs are 0 or NaN where all logits of a query are far below 0: consistent with a "
+            "largest logit that starts at 0, not at -inf, so that exponentials underflow",
+            f"{wrong[0].case}: {int(lost[0].sum())} outputs are 0 or NaN",
+            remedy="Start the largest logit of a row at -inf, and subtract it before exp.",
         )
 
 

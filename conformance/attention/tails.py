@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 from typing import Any
@@ -126,6 +126,19 @@ def _masked(declared: Any, added: bool, c: float) -> Mistake:
     text = f"the mask is {c:.6g}, not -inf: hidden keys {how} and keep some weight"
     right = "Set the logits of hidden keys to -inf, or to the smallest finite number, before exp."
     return written(MASK, text, output, right)
+
+
+def near_masks(declared: Any) -> Iterator[Mistake]:
+    """Yield masks of finite numbers which are nearer to 0 than the logits of calls far below 0.
+
+    The results of such calls do not tell the numbers apart.
+    """
+    of = attention_of(declared)
+    if of.causal and of.values == "plain":
+        for c in (-100.0, -50.0, -200.0):
+            text = "the mask is a finite number, not -inf: hidden keys get the weight where the "
+            text += "logits of all others are far below 0"
+            yield replace(_masked(declared, False, c), message=text)
 
 
 def _finite(call: Attended, c: float, *, added: bool) -> Attended:

@@ -25,6 +25,8 @@ from .function import Arguments, Function, Plain, several, written
 #: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.  The last
 #: hidden size is that of other heads, of half the width.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32), (3, 16, 24))
+#: Numbers added to the mean of squares that change results where x has size 1.
+_EPS = tuple(10.0**-n for n in range(5))
 #: The size of x by dtype: large enough to make eps negligible.
 _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 
@@ -104,6 +106,8 @@ def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     x = _LOUD[dtype] * dense((1, 2, 3, d), seed + 70)
     at = np.zeros((encoding.num_axes, 1, 3) if encoding.num_axes > 1 else 3, np.int64)
     yield Arguments("all weights 1, position 0", (x, np.ones(d), at))
+    if dtype != "float64":  # which would tell 1e-6 from 0
+        yield Arguments("x of size 1, position 0", (x / _LOUD[dtype], weight, at))
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
@@ -136,6 +140,14 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "the norm subtracts the mean: it is LayerNorm, declared RMSNorm",
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
+    for eps in _EPS:
+        yield written(
+            "amplitude",
+            f"{eps:g} is added to the mean of squares, declared 1e-06",
+            lambda x, w, at, eps=eps: turned(
+                w * x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps), at
+            ),
+        )
     yield from _partly_normed(encoding, turned)
     for words, move in (
         ("from interleaved to half-split order", lambda w: np.r_[w[::2], w[1::2]]),

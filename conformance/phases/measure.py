@@ -202,7 +202,9 @@ def channel_pairs(
     for (low, high), channels in groups.items():
         if len(channels) == 2:
             a, b = channels
-            crossed = abs(matrices[0, high, a]) > abs(matrices[0, low, a]) and {a, b} != {low, high}
+            crossed = abs(matrices[0, high, a]) > abs(matrices[0, low, a])
+            if {a, b} == {low, high}:  # exchanged cos and sin have the opposite sign here
+                crossed = crossed and matrices[0, high, a] > 0 < matrices[0, low, b]
             pairs.append(Pair(a, b, *((high, low) if crossed else (low, high))))
     pairs.sort(key=lambda p: (p.a, p.b))
     known = {c for p in pairs for c in (p.a, p.b)} | set(passed) | set(scaled)

@@ -176,6 +176,23 @@ def _half_rotated(run: Run, encoding: Rotary, measured: Measured) -> bool:
     return True
 
 
+def _exchanged(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Report pairs whose two results are exchanged; return whether there are any."""
+    found = [p for p in measured.pairs if (p.a, p.b) == (p.out_b, p.out_a)]
+    if not found:
+        return False
+    p, every = found[0], len(found) == len(measured.pairs)
+    some = "" if every else f" in {plural(len(found), 'pair', 'pairs')}"
+    run.add(
+        "output-layout",
+        f"the two results of a pair are exchanged{some}: each is written to the other's channel",
+        f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
+        remedy=f"Write each result to the channel it was read from, such as {p.a} and {p.b}."
+        + _LOGITS.format(" so") * (run.report.surface not in _ONE_TENSOR),
+    )
+    return True
+
+
 def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
     """Report pairs that are written to other channels than declared."""
     first, second = live(encoding, encoding.pairs())
@@ -185,6 +202,8 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
         for a, b, c, d in zip(first, second, out1, out2, strict=True)
     }
     moved = any({a, b} != out for (a, b), out in wanted.items())
+    if _exchanged(run, encoding, measured):
+        return
     if not same_pairs and measured.in_out() != moved:
         return  # other pairs, moved (or not moved) as declared
     wrong = [p for p in measured.pairs if wanted.get((p.a, p.b), {p.a, p.b}) != {p.out_a, p.out_b}]

@@ -165,3 +165,20 @@ def test_every_library_takes_the_positions():
     """PyTorch refuses arrays with negative strides; the diagnosis would end there."""
     for _, positions, *_ in (*turned.CALLS, *turned.FURTHER):
         assert all(stride >= 0 for stride in np.asarray(positions).strides)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_exchanged_results_of_a_pair_change_no_logit(layout):
+    encoding = pr.RoPE(16, layout=layout)
+
+    def exchanged(x, positions):
+        y = np.asarray(encoding.apply(x, positions))
+        if layout == "half":
+            return np.concatenate([y[..., 8:], y[..., :8]], axis=-1)
+        return y.reshape(*y.shape[:-1], 8, 2)[..., ::-1].reshape(y.shape)
+
+    report = check(exchanged, encoding, "apply")
+    assert report.verdict == "conforms", report
+    (note,) = report.findings
+    assert "the two results of a pair are exchanged" in note.message
+    assert check(exchanged, encoding, "apply", strict=True).codes == ["output-layout"]
