@@ -41,7 +41,7 @@ CROSSED: dict[str, tuple[Any, ...]] = {
     "then": ((1, 1), (4,), (1, 4), (4, 1), (8, 3)),
 }  # fmt: skip
 #: Chunks that could refute a known mistake which explains those above.
-REFUTING: tuple[tuple[int, ...], ...] = ((2, 1, 3, 1), (6, 2, 2, 1, 6))
+REFUTING: tuple[tuple[int, ...], ...] = ((2, 1, 3, 1), (6, 2, 2, 1, 6), (40, 30, 1, 40))
 #: The most sequences about the lengths at which frequencies change that are made with those.
 _LENGTHS = 6
 #: The longest length for which a sequence of more than twice as many tokens is made.
