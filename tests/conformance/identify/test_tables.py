@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import DynamicNTK, Learned, Llama3Scaling, RoPE, Sinusoidal, YaRN
-from posenc_ref.conformance import identify
+from posenc_ref.conformance import bind, identify
 from posenc_ref.conformance.check import make_run
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.identify.table import open_table, pairs_of
@@ -203,7 +203,7 @@ def test_a_table_is_no_rotation_with_another_denominator():
     def get_embedding(embed_dim, pos):
         return declared.table(pos)
 
-    card = identify(get_embedding, max_position=128)
+    card = identify(bind(get_embedding), max_position=128)
     assert card.encoding == declared, str(card)
     assert card.exact
 
