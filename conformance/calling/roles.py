@@ -79,7 +79,7 @@ ROLES: dict[str, str] = {
     "head_dim": r"head_(dim|size|width)|d_head|dim_(per_)?head|kv_channels|head_dimension|"
     r"attention_head_size|d_k",
     "rotary_dim": r"dims?|d|rot(ary)?_(emb_)?dims?|rotary_ndims|n_rot|n_elem|rope_dim",
-    "width": r"d_model|(hidden|model|embed(ding)?)_(dim|size)|features|d_hid|channels|num_channels|"
+    "width": r"d_model|(hidden|model|embed(ding)?)_(dims?|size)|features|d_hid|(num_)?channels|"
     r"dim_model|n_embd|emb_size|num_pos_feats",
     "base": r"(rope_|rotary_|rotary_emb_|freq_)?(base|theta)|max_wavelength|temperature|"
     r"base_frequency|rope_base_frequency",

@@ -205,4 +205,5 @@ def identify_command(
 
 
 def _exit_code(card: Card) -> int:
-    return 3 if not (card.found and card.rule) else 0 if card.exact else 1
+    known = card.found and card.rule and not card.unsure
+    return 3 if not known else 0 if card.exact else 1

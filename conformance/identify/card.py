@@ -143,6 +143,12 @@ class Card:
         """Whether the function passes the check against ``encoding``, or equals ``function``."""
         return bool(self.function) if self.report is None else self.report.passed
 
+    @property
+    def unsure(self) -> bool:
+        """Whether the check could not be completed, and what it compared agrees."""
+        cut = self.report is not None and self.report.verdict == "inconclusive"
+        return cut and not self.deviations
+
     def broke(self, what: str, error: Exception) -> None:
         """Note that a step of ``identify`` itself failed, and where."""
         self.broken.append(f"{what} broke off at {where(error)} ({said(error)}); please report")
@@ -196,8 +202,7 @@ class Card:
 
     def _described(self) -> str:
         found = self.function or repr(self.encoding)
-        unsure = self.report is not None and self.report.verdict == "inconclusive"
-        if unsure and not self.deviations:
+        if self.unsure:
             return f"{found}, as far as calls were made"
         if not self.exact:
             return f"nearest to {found}, with the deviations below"

@@ -254,7 +254,8 @@ def _card(
             if not card.found and surface not in _CHANNELS:
                 card.unknown += hints.arguments(run.driver.fn, surface)
         except (Refused, Malformed) as error:
-            card.unknown.append(f"a call failed: {error}")
+            own = isinstance(error, Refused) and error.own
+            card.unknown.append(f"{'a call is missing' if own else 'a call failed'}: {error}")
             card.unknown += hints.for_tables(run, surface, error)
         except Exception as error:  # a fault of identify, which must not lose what is measured
             card.encoding, card.function = None, ""

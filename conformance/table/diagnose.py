@@ -26,6 +26,8 @@ from .remedies import columns_of, of_step
 
 #: The largest departure of a column of size 1 from a sinusoid.
 _SINUSOID = 1e-3
+#: The share by which the squares of a sine and of its cosine may miss a constant.
+_APART = 0.05
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
@@ -284,17 +286,20 @@ def quadrature(
     if live.size < 2:
         return None
     squares = rows[:, live] ** 2
-    spread = np.empty((live.size, live.size))
+    spread, lone = np.empty((live.size, live.size)), 0
     for i in range(live.size):
         total = squares[:, i : i + 1] + squares
         spread[i] = np.ptp(total, axis=0) / np.maximum(total.max(axis=0), TINY["float64"])
-    np.fill_diagonal(spread, np.inf)
+        spread[i, i] = np.inf
+        lone += spread[i].min() > _APART
+        if lone > extra:  # no other column can change that
+            return None
     if extra and live.size > 2:
         alone = int(np.argmax(spread.min(axis=1)))
         live, spread = np.delete(live, alone), np.delete(np.delete(spread, alone, 0), alone, 1)
     partner = spread.argmin(axis=1)
     mutual = partner[partner] == np.arange(live.size)
-    if not mutual.all() or (spread[np.arange(live.size), partner] > 0.05).any():
+    if not mutual.all() or (spread[np.arange(live.size), partner] > _APART).any():
         return None
     one = np.array([i for i in range(live.size) if i < partner[i]])
     first, second = live[one], live[partner[one]]

@@ -55,9 +55,8 @@ def test_fast_refusals_do_not_end_the_trials(monkeypatch):
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
     assert bind(rotate).head_dim == 112
-    monkeypatch.setattr(trial, "SECONDS", -1.0)  # so this function could be lost
-    with pytest.raises(NoConvention, match="112 channels"):
-        bind(rotate)
+    monkeypatch.setattr(trial, "SECONDS", -1.0)  # its code states the size
+    assert bind(rotate).head_dim == 112
 
 
 def test_many_fast_refusals_end_the_trials_if_no_name_tells_a_vector():

@@ -1,15 +1,18 @@
 """identify of tables and frequencies: columns, spacing, offset, scale; rows where no rule is."""
 
+from types import SimpleNamespace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from posenc_ref import DynamicNTK, Learned, Llama3Scaling, RoPE, Sinusoidal, YaRN
-from posenc_ref.conformance import identify
+from posenc_ref.conformance import bind, identify
 from posenc_ref.conformance.check import make_run
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.identify.table import open_table, pairs_of
 from posenc_ref.conformance.phases.precision import rounded
+from posenc_ref.conformance.table.diagnose import quadrature
 from tests.conformance.handwritten import sinusoid
 
 TABLES = [
@@ -200,7 +203,7 @@ def test_a_table_is_no_rotation_with_another_denominator():
     def get_embedding(embed_dim, pos):
         return declared.table(pos)
 
-    card = identify(get_embedding, max_position=128)
+    card = identify(bind(get_embedding), max_position=128)
     assert card.encoding == declared, str(card)
     assert card.exact
 
@@ -212,3 +215,21 @@ def test_cos_and_sin_of_different_shapes_break_nothing_off():
     run = make_run(parts, None, "cos_sin")
     with pytest.raises(Malformed, match="cos has shape"):
         open_table(run, pairs_of(run, []))
+
+
+def test_thousands_of_columns_without_a_partner_are_refused_at_once():
+    """A matrix of queries and keys, which is no table, has as many columns as rows."""
+    compared = []
+
+    class Rows(np.ndarray):
+        def max(self, *args, **kwargs):
+            compared.append(1)
+            return np.asarray(self).max(*args, **kwargs)
+
+    def squares(at):
+        return np.random.default_rng(0).uniform(-1, 1, (len(at), 500)).view(Rows)
+
+    access = SimpleNamespace(reach=lambda far: far, rows=squares)
+    assert quadrature(access, "float32") is None
+    assert quadrature(access, "float32", extra=True) is None
+    assert len(compared) < 20
