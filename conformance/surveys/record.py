@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -188,5 +189,13 @@ def versions() -> dict[str, str]:
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """Return the type and message of an exception in one short line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:limit]
+    """Return the type and message of an exception in one short line.
+
+    The names in a printed set are sorted, because their order differs from process to process.
+    """
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return _SET.sub(lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", text)[:limit]
+
+
+#: A set of strings as Python prints it.
+_SET = re.compile(r"\{('[^'{}:]*'(?:, '[^'{}:]*')*)\}")

@@ -33,9 +33,9 @@ def name_kind(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     if not wrong:
         return False
     code, why = "position-precision", ""
-    for one, message, table in placed_otherwise(encoding):
-        if explains(run, calls["i"], Mistake(one, message, table.truth)):
-            code, why = one, f" ({message})"
+    for name, message, table in placed_otherwise(encoding):
+        if explains(run, calls["i"], Mistake(name, message, table.truth)):
+            code, why = name, f" ({message})"
             break
     run.add(
         code,
