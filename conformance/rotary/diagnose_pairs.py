@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
-from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.angle_step import other_pairs
@@ -19,6 +19,14 @@ from posenc_ref.conformance.phases.measure import Measured
 from posenc_ref.conformance.phases.rounding_model import fitted_frequencies
 
 from .wrong_rotations import pairs_of
+
+#: Surfaces whose results are no q and k of one product: cached keys, and gradients.
+ONE_TENSOR = ("shift_keys", "key_cache", "apply_vjp")
+#: What another order of the results changes, and what it does not.
+LOGITS = (
+    " If q and k are both permuted{}, the logits equal the declared ones; cached keys and tensors "
+    "do not."
+)
 
 
 def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: set[int]) -> bool:
@@ -269,5 +277,22 @@ def wrong_blocks(run: Run, encoding: Rotary, measured: Measured) -> bool:
         f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
         f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
         remedy=f"{_RIGHT}: the map of every pair is [[cos, -sin], [sin, cos]] of one angle.",
+    )
+    return True
+
+
+def exchanged_results(run: Run, measured: Measured) -> bool:
+    """Report pairs whose two results are exchanged; return whether there are any."""
+    found = [p for p in measured.pairs if (p.a, p.b) == (p.out_b, p.out_a)]
+    if not found:
+        return False
+    p, every = found[0], len(found) == len(measured.pairs)
+    some = "" if every else f" in {plural(len(found), 'pair', 'pairs')}"
+    run.add(
+        "output-layout",
+        f"the two results of a pair are exchanged{some}: each is written to the other's channel",
+        f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
+        remedy=f"Write each result to the channel it was read from, such as {p.a} and {p.b}."
+        + LOGITS.format(" so") * (run.report.surface not in ONE_TENSOR),
     )
     return True

@@ -17,15 +17,15 @@ from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 
-from .diagnose_pairs import not_proportional, wrong_blocks
+from .diagnose_pairs import (
+    LOGITS,
+    ONE_TENSOR,
+    exchanged_results,
+    not_proportional,
+    wrong_blocks,
+)
 from .wrong_rotations import pairs_of
 
-#: Surfaces whose results are no q and k of one product: cached keys, and gradients.
-_ONE_TENSOR = ("shift_keys", "key_cache", "apply_vjp")
-_LOGITS = (
-    " If q and k are both permuted{}, the logits equal the declared ones; cached keys and tensors "
-    "do not."
-)
 #: Largest finite float16.
 _FLOAT16_MAX = 65504.0
 #: The most ranges of channels that a message lists.
@@ -138,7 +138,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"pairs are {got}, declared {layout or 'others'}",
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
             remedy=_permutation(encoding, other)
-            if known and run.report.surface not in _ONE_TENSOR
+            if known and run.report.surface not in ONE_TENSOR
             else _rotate(encoding),
             values={"declared": layout, "measured": got},
         )
@@ -176,23 +176,6 @@ def _half_rotated(run: Run, encoding: Rotary, measured: Measured) -> bool:
     return True
 
 
-def _exchanged(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Report pairs whose two results are exchanged; return whether there are any."""
-    found = [p for p in measured.pairs if (p.a, p.b) == (p.out_b, p.out_a)]
-    if not found:
-        return False
-    p, every = found[0], len(found) == len(measured.pairs)
-    some = "" if every else f" in {plural(len(found), 'pair', 'pairs')}"
-    run.add(
-        "output-layout",
-        f"the two results of a pair are exchanged{some}: each is written to the other's channel",
-        f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
-        remedy=f"Write each result to the channel it was read from, such as {p.a} and {p.b}."
-        + _LOGITS.format(" so") * (run.report.surface not in _ONE_TENSOR),
-    )
-    return True
-
-
 def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
     """Report pairs that are written to other channels than declared."""
     first, second = live(encoding, encoding.pairs())
@@ -202,7 +185,7 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
         for a, b, c, d in zip(first, second, out1, out2, strict=True)
     }
     moved = any({a, b} != out for (a, b), out in wanted.items())
-    if _exchanged(run, encoding, measured):
+    if exchanged_results(run, measured):
         return
     if not same_pairs and measured.in_out() != moved:
         return  # other pairs, moved (or not moved) as declared
@@ -219,7 +202,7 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
             + (f": read {read}, written {written}" if read and written else ""),
             f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
             remedy=f"Write each pair back to the channels it was read from, such as {p.a} and "
-            f"{p.b}." + _LOGITS.format(" so") * (run.report.surface not in _ONE_TENSOR),
+            f"{p.b}." + LOGITS.format(" so") * (run.report.surface not in ONE_TENSOR),
         )
         return
     run.add(
@@ -230,7 +213,7 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
         remedy="Write each pair to the declared channels"
         + (f", {min(expected)} and {max(expected)} for this one" if expected else "")
         + ", not back to those it was read from."
-        + _LOGITS.format("") * (run.report.surface not in _ONE_TENSOR),
+        + LOGITS.format("") * (run.report.surface not in ONE_TENSOR),
     )
 
 
