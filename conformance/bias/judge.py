@@ -100,9 +100,9 @@ def judge_bias(run: Run) -> None:
         run.report.required = ("values", "replay", *(p.name for p in properties))
         judge_properties(run, properties, cases)
     malformed = any(one.answer.code in ("shape", "dtype") for one in called)
-    wrong = not all(right(run, case) for case in cases)  # else only kept values are
-    wrong = wrong and not malformed
-    if run.failures and wrong and not missing(run, cases) and not mask_alone(run, cases):
+    # Without failures nothing is to explain; if every case is right, only kept values are wrong.
+    wrong = run.failures and not malformed and not all(right(run, case) for case in cases)
+    if wrong and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         if finite:

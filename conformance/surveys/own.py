@@ -1,7 +1,8 @@
 """Judge the encodings of ``posenc_ref`` on every array library, for `posenc verify`.
 
-Dask makes a graph for each call, and JAX compiles for each shape, so both get fewer and smaller
-checks by default. ``--full`` judges everything on every library.
+Dask makes a graph for each call, JAX compiles for each shape, and array_api_strict examines the
+arguments of every operation: they get fewer and smaller checks by default. ``--full`` judges
+everything on every library.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from posenc_ref.conformance.registry import entries
 from .record import Outcome
 
 #: Libraries with a reduced workload by default, and the dtypes in which they are judged.
-QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
+QUICK = {
+    "array_api_strict": ("float32", "float64"),
+    "dask": ("float32",),
+    "jax": ("float32", "bfloat16"),
+}
 #: Surfaces that the reduced workload leaves out: other tables for the code of "RoPE half".
 LEFT_OUT = ("RoPE interleaved", "RoPE YaRN")
 
