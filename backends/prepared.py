@@ -73,9 +73,10 @@ class Prepared:
             )
         tables = self._tables
         view = x if self._plain else heads_first(x, self._layout, tables.dim)
-        if view.ndim < 2 or view.shape[-1] != tables.dim:
-            raise ValueError(f"x must have shape (..., S, {tables.dim}), got {tuple(view.shape)}")
-        count = view.shape[-2]
+        shape = view.shape
+        if len(shape) < 2 or shape[-1] != tables.dim:
+            raise ValueError(f"x must have shape (..., S, {tables.dim}), got {tuple(shape)}")
+        count = shape[-2]
         if isinstance(tables, JaxTables) and is_array(start) and is_lazy(start):
             return rotate(x, view, tables.traced_window(start, count), self._layout, out)
         if isinstance(tables, TorchTables) and in_graph(x):
