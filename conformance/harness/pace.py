@@ -113,7 +113,7 @@ class Pace:
         if self.ended:
             parts.append("the search for the cause was ended early")
         more = "; ".join(["fewer lengths, sizes and repeats are judged", *parts])
-        return f"the function takes {self.cheapest:.2g} s per call: {more}"
+        return f"the function takes at least {self.cheapest:.2g} s per call: {more}"
 
 
 @dataclass
