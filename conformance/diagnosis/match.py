@@ -191,13 +191,17 @@ def _explained(
     explained = []
     for one in wrong:
         predicted = mistake.predict(one.facts)
+        if predicted is one.truth:
+            continue
         if fits(run, one, predicted):
             explained.append(one)
         elif predicted is not None and not _as_declared(run, one, predicted):
             return []
     for one in right if explained else ():
         predicted = mistake.predict(one.facts)
-        if predicted is not None and not fits(run, one, predicted):
+        if predicted is None or predicted is one.truth:
+            continue
+        if not fits(run, one, predicted):
             return []
     return explained
 
