@@ -41,12 +41,19 @@ def others(
     subject = replace(subject, function=library.wrapped(subject.function))
     try:
         with refusals():
-            call, asked = _called(kind, subject, subject.like_x(library))
+            like = subject.like_x(library)
+            axes = ""
+            if kind == "add":
+                call, axes = functions.add(subject.function, subject.dim, namespace(like))
+                asked = _ASKED[kind]
+            else:
+                call, asked = _called(kind, subject, like)
     except Refused as error:
         subject.request.tried.append(f"{convention.name}: {error}")
         return
     kept = functions.own_length(subject.function) if kind in ("bias", "bucket") else ()
     how = f"{subject.words}({subject.facts.described(subject.function, asked, kept)})"
+    how += f"; x {axes}" if axes else ""
     yield PERFECT, subject.implementation(library, call, kind, "bhsd", how)
 
 
@@ -61,8 +68,6 @@ def _called(kind: str, subject: Subject, like: Any) -> tuple[Callable[..., Any],
         return functions.bucket(function, facts, xp.arange(-5, 6)), _ASKED[kind]
     if kind == "bias":
         return functions.bias(function, facts, xp), _ASKED[kind]
-    if kind == "add":
-        return functions.add(function, facts, subject.dim, xp), _ASKED[kind]
     source = find_source(function, facts, subject.words, like)
     asked = (*_ASKED[kind], *(("tokens", "start", "offset") if source.kind in WINDOWS else ()))
     if kind == "table":

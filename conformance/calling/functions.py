@@ -104,8 +104,8 @@ def table(source: Source, like: Any) -> Call:
     return call
 
 
-def add(function: Call, facts: Facts, dim: int, xp: Any) -> Call:
-    """Return ``function`` as the surface ``add``, for x (B, S, dim) or (S, B, dim)."""
+def add(function: Call, dim: int, xp: Any) -> tuple[Call, str]:
+    """Return ``function`` as the surface ``add``, and the axes of the x that it takes, in words."""
 
     def direct(x: Any) -> Any:
         return function(x)
@@ -113,14 +113,14 @@ def add(function: Call, facts: Facts, dim: int, xp: Any) -> Call:
     def sequence_first(x: Any) -> Any:
         return xp.moveaxis(function(xp.moveaxis(x, 0, 1)), 0, 1)
 
-    for call in (direct, sequence_first):
+    for call, axes in ((direct, "(B, S, dim)"), (sequence_first, "(S, B, dim)")):
         ones = xp.ones((2, 5, dim), dtype=xp.float32)
         found = call(ones)
         rows = to_host(found - ones) if hasattr(found, "shape") else None
         if rows is None or rows.shape != (2, 5, dim):
             continue
         if np.array_equal(rows[0], rows[1]) and not np.array_equal(rows[:, :1], rows[:, 1:2]):
-            return call
+            return call, axes
     raise ValueError("the result is not x plus one row for each token")
 
 
