@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -151,6 +151,7 @@ def _long(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterator
     for (one, a), (two, b) in combinations(variables.items(), 2):
         if np.array_equal(a * b, used) and a.any() and b.any():
             yield Rule(f"{one} times {two}", lambda v, i=one, j=two: v[i] * v[j])  # type: ignore[misc]
+    yield from _times(used, variables)
     yield from _divided(used, variables)
 
 
@@ -271,6 +272,22 @@ def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:
 def _mend(name: str, words: str) -> str:
     """Return the words if the rule changes the declared number; another one is not to be used."""
     return words if name == DECLARED else ""
+
+
+def _times(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
+    """Yield the sum of a variable and a measured multiple of another one.
+
+    A start that is added after the division by the factor of a scaling is such a multiple.
+    """
+    last = sorted(variables.items(), key=lambda item: item[0] == DECLARED)
+    for (one, a), (two, b) in permutations(last, 2):
+        at = int(np.argmax(b != 0)) if b.size else 0
+        if not b.size or b[at] == 0 or np.ptp(b) == 0:
+            continue
+        n, rest = divmod(int(used[at] - a[at]), int(b[at]))
+        if not rest and 2 <= abs(n) <= _LARGEST and np.array_equal(a + n * b, used):
+            of = lambda v, i=one, j=two, n=n: v[i] + n * v[j]  # noqa: E731
+            yield Rule(f"{one} + {n} times {two}", of, 1)
 
 
 def _divided(used: np.ndarray, variables: Variables) -> Iterator[Rule]:

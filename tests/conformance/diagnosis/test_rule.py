@@ -26,6 +26,7 @@ AT = {DECLARED: START + INDEX, "the index": INDEX, "the start": START, "the call
         (np.minimum(START + INDEX, 25), f"{DECLARED}, clamped to at most 25"),
         (START + INDEX - CALL, f"{DECLARED} - the call"),
         (START + INDEX % 8, "the start + the index modulo 8"),
+        (8 * START + INDEX, "the index + 8 times the start"),
         (
             np.where(INDEX % 2 == 1, INDEX, START + INDEX),
             "the index, where the index modulo 2 is 1",

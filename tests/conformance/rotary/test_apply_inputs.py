@@ -54,6 +54,22 @@ def test_refusals_are_limits(fn, limits):
         assert any(what in line for line in shown)
 
 
+def test_rows_of_positions_that_are_broadcast_along_the_heads_get_a_note():
+    def fn(x, p):
+        if p.ndim == 1:
+            return RIGHT(x, p)
+        if len(p) != x.shape[1]:
+            raise ValueError(f"shapes do not match: {p.shape}, {x.shape}")
+        by_head = [RIGHT(x[:, h : h + 1], row) for h, row in enumerate(p)]
+        return np.concatenate(by_head, axis=1)
+
+    report = check(fn, HALF, "apply")
+    assert report.passed, report
+    [note] = report.findings
+    assert note.code == "position-range"
+    assert "per-row positions (B, S) with B = H are accepted and answered wrongly" in note.message
+
+
 @pytest.mark.parametrize("rows", [5, 8, 20, 40, 64, 512, 1000])
 def test_a_table_of_any_length_is_judged_to_its_end(rows):
     report = check(short(rows, RIGHT), HALF, "apply", accept_limits=True)
