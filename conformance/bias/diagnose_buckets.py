@@ -11,6 +11,7 @@ import numpy as np
 
 from posenc_ref import T5Bias
 from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
+from posenc_ref.conformance.diagnosis.offset_sizes import sizes_among
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.harness.run import PREDICTS, Run
 
@@ -59,9 +60,11 @@ def _step(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> bool:
     def rule(steps: Steps) -> Any:
         return t5_bucket(encoding, r, steps)
 
-    for code, message, remedy, change in changes(plain_steps(rule)):
-        if np.array_equal(computed(rule, change), b):
-            at = int(np.flatnonzero(b != model(encoding, {}, r))[0])
+    off = b != model(encoding, {}, r)
+    sizes = sizes_among(set(r[off].tolist()), set(r[~off].tolist()))
+    for code, message, remedy, change in changes(plain_steps(rule, sizes)):
+        if np.array_equal(computed(rule, change, sizes), b):
+            at = int(np.flatnonzero(off)[0])
             true = model(encoding, {}, r[at : at + 1])[0]
             evidence = (
                 f"bucket({r[at]}) = {b[at]}, declared {true}; {PREDICTS} all {r.size} buckets"

@@ -350,7 +350,13 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
         words = f"is clamped to {last} before the half is chosen, not to {size - 1}"
         right = f"Clamp {{name}} to {size - 1}, and add {size} for later keys afterwards."
         far = s.pick("the bucket of far distances", far,
-                     ("bucket-clamp", words, np.clip(free, exact, last)), right=right)  # fmt: skip
+                     ("bucket-clamp", words, np.clip(free, exact, last)),
+                     *(("bucket-clamp", f"of {keys} keys is {how}",
+                        np.where(there, value, far))
+                       for keys, there in (("earlier", r <= 0), ("later", r > 0))
+                       for how, value in ((f"clamped to {last}, not to {size - 1}", np.clip(free, exact, last)),
+                                          (f"not clamped to {size - 1}", free))),
+                     right=right)  # fmt: skip
     start = s.number("the first distance with a logarithmic bucket", exact, "bucket-spacing")
     bucket = np.where(distance < start, np.minimum(distance, size - 1), far)
     last = bucket == size - 1

@@ -40,7 +40,11 @@ def sizes_of(run: Run, calls: Sequence[JudgedCall], offsets: Callable[[Any], np.
         bad = np.asarray(off.any(axis=rest))
         wrong |= set(np.unique(r[bad]).tolist())
         right |= set(np.unique(r[seen & ~bad]).tolist())
-    right -= wrong
+    return sizes_among(wrong, right - wrong)
+
+
+def sizes_among(wrong: set[int], right: set[int]) -> Sizes:
+    """Return the sizes that the offsets of wrong results and those of right ones suggest."""
     if not wrong:
         return Sizes()
     bounds = {min(map(abs, wrong)) - 1}

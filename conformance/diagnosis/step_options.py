@@ -154,4 +154,6 @@ def _bounded(v: np.ndarray, n: int) -> Iterator[tuple[str, Value]]:
     m = n + 1
     yield f"wraps round: its size is taken modulo {m}", lambda: np.sign(v) * (np.abs(v) % m)
     if not m % 2:
-        yield f"wraps round to -{m} .. {m - 1}", lambda: (v + m) % (2 * m) - m
+        kind = f"int{m.bit_length()}" if m in (2**7, 2**15) else ""
+        words = f"wraps round to -{m} .. {m - 1}{f', as {kind} does' if kind else ''}"
+        yield words, lambda: (v + m) % (2 * m) - m

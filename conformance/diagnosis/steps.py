@@ -125,6 +125,7 @@ class Steps:
         if v.ndim == 2:  # of queries and keys
             text = "counts queries from 0, not from the number of earlier keys"
             of_several += (("bias-alignment", text, lambda: v - v.flat[0]),)
+        if v.ndim == 2 or self.sizes.bounds:
             of_several += tuple(of_offsets(v, self.sizes, among))
         options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
         return self._step("number", name, v, options)

@@ -119,6 +119,17 @@ def _ramp(
             (code, "is a step", (x >= 0.5) * 1.0),
             (code, "is 0", 0 * x),
             (code, "is 1", 0 * x + 1),
+            (
+                code,
+                "is not clamped to at least 0: its weight is negative for fast pairs",
+                np.minimum(above / width, 1),
+            ),
+            (
+                code,
+                "is not clamped to at most 1: its weight is larger for slow pairs",
+                np.maximum(above / width, 0),
+            ),
+            (code, "is not clamped to 0 .. 1", above / width),
         )
     )
 

@@ -63,13 +63,14 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 at(lambda side: side.others, only),
                 "Index the table once for the queries and once for the keys.",
             )
-            yield Mistake(
-                "wrong-row",
-                f"{what} get the positions of the first {other}, in calls with at least as many "
-                f"{other}",
-                at(_of_first, only),
-                f"Use the positions of the {what}: with a cache, queries are the last tokens.",
-            )
+            for end, of in (("first", _of_first), ("last", _of_last)):
+                yield Mistake(
+                    "wrong-row",
+                    f"{what} get the positions of the {end} {other}, in calls with at least as "
+                    f"many {other}",
+                    at(of, only),
+                    f"Use the positions of the {what} as they are passed.",
+                )
             for otherwise, rest in (("0, 1, 2, ...", from_0), ("their own", None)):
                 yield Mistake(
                     "wrong-row",
@@ -175,6 +176,12 @@ def _of_first(side: Side) -> np.ndarray:
     """Return the first positions of the other side if it has as many tokens."""
     n = side.x.shape[2]
     return side.others[..., :n] if side.others.shape[-1] >= n else side.positions
+
+
+def _of_last(side: Side) -> np.ndarray:
+    """Return the last positions of the other side if it has as many tokens."""
+    n, many = side.x.shape[2], side.others.shape[-1]
+    return side.others[..., many - n :] if many >= n else side.positions
 
 
 def _few_heads(side: Side) -> Truth:

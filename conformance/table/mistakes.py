@@ -30,6 +30,8 @@ ORIGINS = (1.0, -1.0, 0.5, -0.5, 2.0, -2.0)
 #: The reason for frequencies ``exp(-m k)`` with a whole number m.
 FLOORED = "a floor division (//) rounds log(base)/n to a whole number"
 _TURNS = (("1", 1.0), ("pi", np.pi), ("2 pi", 2 * np.pi))
+#: Numbers of columns that code for one width of a model contains.
+_FEATURES = (64, 128, 256)
 _LAYOUTS = ("concat", "interleaved", "grouped")
 
 #: Returns the reference of the rows at given positions.
@@ -101,16 +103,18 @@ def _of_axes(declared: Any) -> Iterator[Change]:
         words = [", ".join(said.get(a, a) for a in axes) for axes in (order, declared.axis_order)]
         text = f"the columns come in the order {words[0]}, declared {words[1]}"
         yield "axis-order", text, {"axis_order": "".join(order)}
-    if isinstance(declared, BoxSine):
-        n = len(declared.axes)
-        base = declared.base ** (1 / n)
-        text = (
-            f"the exponent is divided by the columns of all {n} coordinates, {declared.dim}, not "
-            f"by those of one, {declared.dim // n}; or the base is {base:.6g}, declared "
-            f"{declared.base:g}: the same numbers"
-        )
-        if n > 1:
-            yield "denominator", text, {"base": base}
+    if isinstance(declared, DETRSine | BoxSine):
+        n, own = len(declared.axes), declared.dim // len(declared.axes)
+        divisors = {declared.dim: f"the columns of all {n} coordinates, {declared.dim}"}
+        divisors |= {size: str(size) for size in _FEATURES if size not in (own, declared.dim)}
+        for size, words in divisors.items():
+            base = declared.base ** (own / size)
+            text = (
+                f"the exponent is divided by {words}, not by the columns of one coordinate, {own}; "
+                f"or the base is {base:.6g}, declared {declared.base:g}: the same numbers"
+            )
+            if size != own:
+                yield "denominator", text, {"base": base}
     if not isinstance(declared, DETRSine | BoxSine):
         yield from _arranged(declared)
         part = declared.parts()[0][1]
@@ -298,6 +302,8 @@ def _bands(declared: FourierFeatures) -> Iterator[Change]:
         ("come in the reverse order", lambda w: w[::-1]),
         ("end at twice the last", lambda w: np.linspace(w[0], 2 * w[-1], w.size)),
         ("end at half the last", lambda w: np.linspace(w[0], w[-1] / 2, w.size)),
+        *((f"are spaced geometrically, and end at {size} the last", lambda w, by=by: np.geomspace(
+            w[0], by * w[-1], w.size)) for size, by in (("twice", 2.0), ("half", 0.5))),
         ("begin with the second, and one more follows", lambda w: np.r_[
             w[1:], w[-1] * w[1] / w[0]]),
         ("are the square roots", lambda w: np.sqrt(np.abs(w))),

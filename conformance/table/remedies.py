@@ -226,7 +226,10 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "first": columns_of,
     "axis_order": _order,
     "denominator": exponent_of,
-    "base": lambda e: f"Use the base {e.base:g}.",
+    # Another divisor of the exponent is another base.
+    "base": lambda e: (
+        exponent_of(e) if isinstance(e, DETRSine | BoxSine) else f"Use the base {e.base:g}."
+    ),
     "width_base": lambda e: f"Use the base {e.base:g} for the height and "
     f"{e.width_base or e.base:g} for the width.",
     "offset": _placed,

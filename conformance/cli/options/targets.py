@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from posenc_ref._documents import read_json
-from posenc_ref.conformance.calling import CONVENTIONS, bind, takes
+from posenc_ref.conformance.calling import CONVENTIONS, NoConvention, bind, takes
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.tensor_layouts import TENSOR_LAYOUTS
@@ -71,20 +71,27 @@ def bound_target(
     """
     if isinstance(fn, Implementation):
         return fn
-    plain = table is None and not init and signature is None and inspect.isroutine(fn)
-    if plain and stated and surface is not None and takes(fn, surface):
+    plain = table is None and not init and signature is None and not inspect.isclass(fn)
+    as_it_is = plain and stated and surface is not None and takes(fn, surface)
+    if as_it_is and inspect.isroutine(fn):
         return fn
-    return bind(
-        fn,
-        declared,
-        surface,
-        table=None if table is None else load_target(table),
-        init=dict(named_value(text, "--init") for text in init or ()),
-        config=_parsed(config),
-        signature=signature,
-        name=target,
-        **settings,
-    )
+    try:
+        return bind(
+            fn,
+            declared,
+            surface,
+            table=None if table is None else load_target(table),
+            init=dict(named_value(text, "--init") for text in init or ()),
+            config=_parsed(config),
+            signature=signature,
+            name=target,
+            **settings,
+        )
+    except NoConvention:
+        # A module whose forward returns tables may take as many arguments as the surface passes.
+        if as_it_is:
+            return fn
+        raise
 
 
 def only_surface(fn: Any) -> str | None:

@@ -149,6 +149,36 @@ def test_wrong_bucket(number):
     assert sorted(report.codes) == sorted(codes.split()), report
 
 
+def _logarithmic(r):
+    """T5's bucket of the distance, without its bound."""
+    n = np.abs(r)
+    far = 8 + np.floor(8 * np.log(np.maximum(n, 1) / 8) / np.log(16) + 1e-9).astype(int)
+    return np.where(n < 8, n, far)
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (lambda r: bucket(r.astype(np.int8).astype(int)), "wraps round to -128 .. 127, as int8"),
+        (lambda r: bucket(r.astype(np.int16).astype(int)), "is stored in int16, which wraps"),
+        (
+            lambda r: np.where(r > 0, 16 + np.minimum(_logarithmic(r), 15), _logarithmic(r)),
+            "of earlier keys is not clamped to 15",
+        ),
+        (
+            lambda r: np.where(
+                r > 0, 16 + np.minimum(_logarithmic(r), 15), np.minimum(_logarithmic(r), 31)
+            ),
+            "of earlier keys is clamped to 31, not to 15",
+        ),
+    ],
+    ids=["int8", "int16", "no bound", "wide bound"],
+)
+def test_bounds_of_buckets(fn, words):
+    report = check(fn, T5, "bucket")
+    assert words in only(report).message, report
+
+
 @pytest.mark.parametrize(
     ("code", "fn"),
     [

@@ -90,6 +90,17 @@ class Table:
 
 
 table = Table()
+
+
+class Layer:
+    def __call__(self, q, k, v, q_positions, k_positions):
+        logits = half(q, q_positions) @ np.swapaxes(half(k, k_positions), -1, -2) / 4
+        seen = k_positions <= np.asarray(q_positions)[:, None]
+        weights = np.where(seen, np.exp(logits - logits.max(-1, keepdims=True)), 0)
+        return (weights / weights.sum(-1, keepdims=True)) @ v
+
+
+layer = Layer()
 """
 HALF = {"encoding": "RoPE", "head_dim": 16, "layout": "half", "base": 500000.0}
 
@@ -119,6 +130,13 @@ def test_a_correct_function_conforms(posenc, function):
     result = check(posenc, function)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith(f"CONFORMS  users_rope.py:{function}")
+
+
+def test_an_object_that_takes_what_the_surface_passes_needs_no_convention(posenc):
+    result = check(posenc, "layer", "--surface", "attention")
+    assert result.exit_code == 1, result.output  # its heads are not grouped
+    assert result.stdout.startswith("DEVIATES  users_rope.py:layer  (attention")
+    assert "B, H, H_kv, Q, K = 4, 12, 4, 2, 5: refused" in result.stdout
 
 
 @pytest.mark.parametrize(

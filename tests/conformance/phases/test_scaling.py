@@ -322,3 +322,17 @@ def test_nothing_is_said_of_the_base_that_is_not_so(frequencies, code, said):
     assert report.codes[0] == code
     assert said in report.findings[0].message
     assert "the base is right" not in report.findings[0].message
+
+
+def test_the_ramp_of_yarn_without_its_lower_bound():
+    encoding = pr.RoPE(64, layout="half", scaling=pr.YaRN(4.0, 4096))
+    plain = 10000.0 ** (-np.arange(32) / 32)
+    ends = [32 * np.log(4096 / (2 * np.pi * r)) / np.log(10000.0) for r in (32, 1)]
+    low, high = np.floor(ends[0]), np.ceil(ends[1])
+    ramp = np.minimum((np.arange(32) - low) / (high - low), 1)
+    frequencies = (1 - ramp) * plain + ramp * plain / 4
+    wrong = encoding.replace(
+        scaling=pr.GivenFrequencies(frequencies, attention_factor=encoding.attention_factor())
+    )
+    [finding] = check(wrong.apply, encoding, "apply").findings
+    assert "the ramp is not clamped to at least 0" in finding.message

@@ -150,6 +150,14 @@ def test_a_refusal_is_a_limit():
     assert any("an empty chunk" in limit for limit in report.limits)
 
 
+def test_queries_that_are_placed_at_the_end_of_the_keys():
+    def fn(q, k, at, k_at):
+        return HALF.apply(q, k_at[..., -q.shape[2] :]), HALF.apply(k, k_at)
+
+    [finding] = check(fn, HALF, "apply_qk").findings
+    assert finding.message.startswith("queries get the positions of the last keys")
+
+
 def test_a_wrong_shape_and_a_missing_part():
     report = check(lambda q, k, a, b: HALF.apply(q, a), HALF, "apply_qk")
     assert report.codes == ["shape"]

@@ -152,6 +152,27 @@ def test_the_scale_of_boxes_is_named_whatever_it_is():
     assert rows({"scale": 2 * np.pi}).endswith("multiplied by 2 pi, declared 20")
 
 
+@pytest.mark.parametrize("columns", [32, 128])
+def test_boxes_with_the_divisor_of_another_width(columns):
+    encoding = BoxSine(64)
+    wrong = encoding.replace(base=encoding.base ** (16 / columns))
+    found = said(lambda p: wrong.table(p).astype(np.float32), encoding, "table")
+    assert found.startswith(f"denominator: the exponent is divided by {columns}") == (
+        columns == 128
+    )
+
+
+@pytest.mark.parametrize(("by", "words"), [(2.0, "twice"), (0.5, "half")])
+def test_octaves_that_end_elsewhere(by, words):
+    encoding = FourierFeatures.nerf(8, include_input=False)
+    octaves = np.geomspace(1, by * 2**7, 8)
+    wrong = encoding.replace(matrix=np.concatenate([w * np.eye(3) for w in octaves]))
+    assert said(lambda p: wrong.table(p).astype(np.float32), encoding, "table") == (
+        f"exponent: the frequencies of the bands are spaced geometrically, and end at {words} the "
+        "last"
+    )
+
+
 def test_coarse_positions_of_other_tables():
     encoding = FourierFeatures(numbers(4, 2, seed=11), unit="turn")
 
