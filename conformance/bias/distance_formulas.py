@@ -354,7 +354,8 @@ def t5_bucket(e: T5Bias, offset: Any, s: Steps) -> Any:
                      *(("bucket-clamp", f"of {keys} keys is {how}",
                         np.where(there, value, far))
                        for keys, there in (("earlier", r <= 0), ("later", r > 0))
-                       for how, value in ((f"clamped to {last}, not to {size - 1}", np.clip(free, exact, last)),
+                       for how, value in ((f"clamped to {last}, not to {size - 1}",
+                                           np.clip(free, exact, last)),
                                           (f"not clamped to {size - 1}", free))),
                      right=right)  # fmt: skip
     start = s.number("the first distance with a logarithmic bucket", exact, "bucket-spacing")

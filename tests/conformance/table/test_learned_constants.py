@@ -152,7 +152,7 @@ def test_the_scale_of_boxes_is_named_whatever_it_is():
     assert rows({"scale": 2 * np.pi}).endswith("multiplied by 2 pi, declared 20")
 
 
-@pytest.mark.parametrize("columns", [32, 128])
+@pytest.mark.parametrize("columns", [64, 128])
 def test_boxes_with_the_divisor_of_another_width(columns):
     encoding = BoxSine(64)
     wrong = encoding.replace(base=encoding.base ** (16 / columns))
