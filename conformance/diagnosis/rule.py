@@ -196,6 +196,10 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
             )
             rest = np.unique(used - v.astype(kind).astype(np.int64))
             yield _plus(rule, int(rest[0])) if rest.size == 1 and abs(rest[0]) <= 2 else rule
+            if low >= 0 > narrow.min:
+                at_least = lambda x, of=of: np.maximum(of(x), 0)  # noqa: E731
+                words = f"{text}; negative numbers become 0"
+                yield Rule(words, at_least, 0, _RANGE, mend=rule.mend)
     for n in DIVISORS:
         mend = _mend(name, f"Use {name} itself, not its quotient by {n}")
         yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n, mend=mend)  # type: ignore[misc]

@@ -40,6 +40,13 @@ def test_a_rule_is_found(used, words):
     assert np.array_equal(rule.of(AT), used)
 
 
+def test_a_narrow_integer_whose_negative_numbers_become_0():
+    at = np.arange(0, 500, 7)
+    rule = find_rule(np.maximum(at.astype(np.int8), 0), {DECLARED: at})
+    assert rule is not None
+    assert rule.words == f"{DECLARED} stored in int8, which wraps round; negative numbers become 0"
+
+
 def test_a_condition_may_have_several_parts():
     used = np.where((INDEX >= 8) & (START < 30), 0, START + INDEX)
     rule = find_rule(used, AT)
