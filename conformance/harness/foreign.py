@@ -22,7 +22,7 @@ import numpy as np
 from posenc_ref._namespace import dtype_name
 from posenc_ref.limits import VIEW
 
-from .pace import OVER, watch
+from .pace import OVER, ended, watch
 
 #: The folder of this package's judges.
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -132,13 +132,14 @@ def of_caller(error: BaseException) -> bool:
 def refusals() -> Iterator[None]:
     """Raise :class:`Refused` for any exception of foreign code but that of the caller's timer.
 
-    Nothing is called any more once the time of the identification is over.
+    Nothing is called any more once the time of the identification is over. A call that does not
+    return may be ended (:func:`~.pace.calls_end_after`).
     """
     limit = watch()
     if limit.over():
         raise Refused(OwnLimit(OVER))
     try:
-        with limit.call():
+        with limit.call(), ended():
             yield
     except (KeyboardInterrupt, Refused):
         raise

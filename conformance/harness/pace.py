@@ -1,5 +1,7 @@
 """Measure the seconds of the function's own calls; judge a slow function in fewer calls.
 
+Where a process runs nothing else, a call that does not return can be ended.
+
 A function is slow if even its cheapest call takes ``SLOW`` seconds. All others are judged alike,
 whatever the speed of the machine. A slow function gets the reduced workload: fewer lengths and
 fewer repeats, optional calls only while ``SECONDS`` are not spent, and a diagnosis with few calls.
@@ -7,11 +9,14 @@ fewer repeats, optional calls only while ``SECONDS`` are not spent, and a diagno
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
+from types import FrameType
 
 #: The seconds that the cheapest call of a slow function takes at least.
 SLOW = 0.05
@@ -198,3 +203,49 @@ def watched(seconds: float = float("inf")) -> Iterator[Watch]:
         yield found
     finally:
         _WATCH.reset(token)
+
+
+_OF_CALL: ContextVar[float | None] = ContextVar("of_call", default=None)
+
+
+class _Stuck(BaseException):
+    """No Exception, so that the function does not catch it by chance."""
+
+
+@contextmanager
+def calls_end_after(seconds: float) -> Iterator[None]:
+    """End every call in this context after so many seconds; it then counts as refused.
+
+    This takes the timer of the process, and works in its main thread, on systems that have such a
+    timer. Compiled code is ended only when it returns to Python.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    token = _OF_CALL.set(seconds if main and hasattr(signal, "setitimer") else None)
+    try:
+        yield
+    finally:
+        _OF_CALL.reset(token)
+
+
+@contextmanager
+def ended() -> Iterator[None]:
+    """Raise TimeoutError if the body takes longer than the context allows."""
+    seconds = _OF_CALL.get()
+    if seconds is None:
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise _Stuck
+
+    token = _OF_CALL.set(None)  # a call inside a call belongs to it
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _Stuck:
+        raise TimeoutError(f"the call did not return within {seconds:g} s") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        _OF_CALL.reset(token)

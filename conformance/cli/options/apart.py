@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from posenc_ref.conformance.external.process import HarnessError, NotStarted
+from posenc_ref.conformance.harness.pace import calls_end_after
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.received import report_of
 from posenc_ref.conformance.harness.report import Report
@@ -33,6 +34,9 @@ from .output import say, waiting
 
 #: The default limits of judging one function.
 SECONDS, MEMORY = 600.0, 8192.0
+#: The part of the time limit that one call may take, and the least seconds: a call that does not
+#: return counts as refused.
+_OF_ONE_CALL, _LEAST = 1 / 5, 2.0
 #: The most characters of a message.
 _MESSAGE = 4000
 
@@ -272,8 +276,9 @@ def serve(
 ) -> Iterator[dict[str, Any]]:
     """Yield as JSON what a judge yields; in the other process."""
     judge = inspect.unwrap(getattr(importlib.import_module(module), name))
+    seconds = max(float(asked.get("timeout") or SECONDS) * _OF_ONE_CALL, _LEAST)
     try:
-        with _in(folder):
+        with _in(folder), calls_end_after(seconds):
             for item in judge(**asked):
                 if isinstance(item, Started):
                     yield {"started": [item.facts, item.encoding]}
