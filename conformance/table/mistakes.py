@@ -107,10 +107,10 @@ def _of_axes(declared: Any) -> Iterator[Change]:
         n, own = len(declared.axes), declared.dim // len(declared.axes)
         divisors = {declared.dim: f"the columns of all {n} coordinates, {declared.dim}"}
         divisors |= {size: str(size) for size in _FEATURES if size not in (own, declared.dim)}
-        for size, words in divisors.items():
+        for size, what in divisors.items():
             base = declared.base ** (own / size)
             text = (
-                f"the exponent is divided by {words}, not by the columns of one coordinate, {own}; "
+                f"the exponent is divided by {what}, not by the columns of one coordinate, {own}; "
                 f"or the base is {base:.6g}, declared {declared.base:g}: the same numbers"
             )
             if size != own:
