@@ -101,6 +101,7 @@ def graded(card: Card, declared: Any, judged: Report | None, numbers: str) -> tu
     if card.exact and card.rule:
         return "described", ""
     found_codes = {f.code for f in card.deviations}
+    found_codes |= {"dtype"} if "precision" in card.facts else set()  # it says the dtype of results
     if same and set(judged.codes) <= found_codes:
         return "described", ""
     return "wrong", f"the function deviates: {', '.join(judged.codes)}; the card: {card.verdict}"
