@@ -33,6 +33,18 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
         remedy += "bias of head h, of all H heads."
         parts = _added(lambda call, of=of_group: of(call))  # type: ignore[misc]
         yield "head-order", f"query head h has the bias {words}", parts, remedy
+    # exp2 in place of exp: log2(e) = 1 / ln 2 is then a factor on all terms, or on some.
+    for words, factor in (
+        (f"ln 2 = {np.log(2):.6g}: log2(e) multiplies q . k only", np.log(2)),
+        (f"log2(e) = {1 / np.log(2):.6g}", 1 / np.log(2)),
+    ):
+        parts = _added(
+            lambda call, by=factor: each_part(  # type: ignore[misc]
+                call.encoding.truth(*call.positions), lambda part: by * part
+            )
+        )
+        remedy = "With exp2 in place of exp, multiply all terms of the logits by log2(e)."
+        yield "bias-scale", f"the bias is multiplied by {words}", parts, remedy
     if isinstance(declared, T5Bias):
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):

@@ -297,6 +297,7 @@ def hybrid(e: Hybrid, at: Any, s: Steps) -> np.ndarray:
                 ("amplitude", "is left out", 0 * value),
                 ("amplitude", "is doubled", 2 * value),
                 ("amplitude", "is halved", value / 2),
+                ("wrong-row", "is 0 at position 0", value * (np.asarray(at) != 0)[..., None]),
             )
         )
     if e.combine == "concat":

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import Attention, RoPE, YaRN
+from posenc_ref import ALiBi, Attention, RoPE, YaRN
 from posenc_ref.conformance import check
 from posenc_ref.conformance.attention.mistakes import attention_mistakes, rarer_mistakes
 from posenc_ref.conformance.attention.tails import finite_masks, tails
@@ -106,3 +106,17 @@ def test_values_that_are_declared_to_turn_have_no_such_mistake():
 def test_the_report_names_it(kind, n, words):
     e = RoPE(8, layout="half")
     assert words in check(attention(e, kind, n), Attention(e), "attention").findings[0].message
+
+
+def test_a_base_of_2_that_not_all_terms_know():
+    alibi = ALiBi(8)
+
+    def fn(q, k, v, q_at, k_at):
+        q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+        k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
+        logits = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5 / np.log(2) + alibi.bias(q_at, k_at)
+        weights = np.exp2(np.where(k_at > q_at[:, None], -np.inf, logits))
+        return (weights / weights.sum(-1, keepdims=True) @ v).astype(np.float32)
+
+    [finding] = check(fn, alibi, "attention").findings
+    assert finding.message.startswith("the bias is multiplied by ln 2")

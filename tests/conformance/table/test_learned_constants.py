@@ -9,6 +9,8 @@ from posenc_ref import (
     ESPnetLegacy,
     FourierFeatures,
     GatedBias,
+    Hybrid,
+    Learned,
     Sandwich,
     Sinusoidal,
     T5Bias,
@@ -171,6 +173,17 @@ def test_octaves_that_end_elsewhere(by, words):
         f"exponent: the frequencies of the bands are spaced geometrically, and end at {words} the "
         "last"
     )
+
+
+def test_a_part_without_its_first_row():
+    encoding = Hybrid((Learned(numbers(64, 16, seed=12)), Sinusoidal(16)))
+
+    def table(p):
+        first, second = (part.table(p) for part in encoding.parts)
+        second[np.asarray(p) == 0] = 0
+        return (first + second).astype(np.float32)
+
+    assert said(table, encoding, "table") == "wrong-row: the encoding parts[1] is 0 at position 0"
 
 
 def test_coarse_positions_of_other_tables():
