@@ -6,12 +6,15 @@ It is used only if the declared positions do not match.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 #: Candidates are the integers below this one; near zero, negative ones too.
 REACH = 2**17 + 64
 _NEGATIVE = 64
+#: How many of the candidates that fit the first pair are compared first.
+_FEW = 64
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Decoder:
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
         """Return a decoder for these frequencies; it compares at most eight of the pairs."""
+        return _decoder(frequencies.astype(np.float64).tobytes(), reach)
+
+    @classmethod
+    def made(cls, frequencies: np.ndarray, reach: int) -> Decoder:
+        """Return a new decoder, with its table."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)
@@ -42,7 +50,14 @@ class Decoder:
     def rotated(self, before: np.ndarray, after: np.ndarray) -> int:
         """Return the position whose rotation maps ``before`` to ``after``, complex (pairs,)."""
         x, y = before[self.chosen], after[self.chosen]
-        return int(self.candidates[np.argmin(self._misfit(self.table * x - y))])
+        if not self.chosen.size:
+            return int(self.candidates[0])
+        # The error of one pair is at most that of all: it leaves few candidates.
+        one = np.abs(self.table[:, 0] * x[0] - y[0])
+        near = np.argpartition(one, _FEW)[:_FEW] if one.size > _FEW else np.arange(one.size)
+        least = self._misfit(self.table[near] * x - y).min()
+        near = np.flatnonzero(~(one > least))
+        return int(self.candidates[near[np.argmin(self._misfit(self.table[near] * x - y))]])
 
     def _misfit(self, off: np.ndarray) -> np.ndarray:
         """Return the largest error of each candidate; without pairs, none fits."""
@@ -54,3 +69,8 @@ class Decoder:
         each = zip(cos.reshape(-1, pairs), sin.reshape(-1, pairs), strict=True)
         found, misfit = np.array([self.position(c, s) for c, s in each]).reshape(-1, 2).T
         return found.astype(np.int64).reshape(shape), misfit.reshape(shape)
+
+
+@lru_cache(maxsize=8)
+def _decoder(frequencies: bytes, reach: int) -> Decoder:
+    return Decoder.made(np.frombuffer(frequencies), reach)

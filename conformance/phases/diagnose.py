@@ -50,15 +50,19 @@ _SAME_RATIO, _LENGTHS = 1e-5, (5, 9, 33)
 _WHOLE = 65504
 
 
-def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+def diagnose_phases(
+    run: Run, tables: Tables, phases: Phases, declared: Declaration
+) -> Declaration | None:
     """Explain failed cases of a function whose pairs are the declared ones.
 
     Wrong positions are tried first, since they show at small positions too, and then the
     frequencies. If a frequency matches no rule, the table may have half precision, or the pairs
     may not rotate at all.
+
+    Return the declaration with the measured numbers if these give all angles, near and far.
     """
     if _token_index(run, tables, declared):
-        return
+        return None
     phases = upright(phases)
     w = declared.sign * phases.frequencies
     found = explain(w, phases.sigma, declared.schedule)
@@ -70,9 +74,9 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             phases, found, vague = finer, again, False
             w = declared.sign * phases.frequencies
     if exchanged(run, phases, found):
-        return
+        return None
     if [e.code for e in found] == ["sign"] and one_right(run, tables, declared):
-        return
+        return None
     if vague and phases.linear:
         text = frequency_step(w, phases.sigma, declared.frequencies)
         if text:
@@ -83,33 +87,33 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             run.add(
                 "angle-precision", text, where, equivalent=("frequency-spacing",), remedy=remedy
             )
-            return
+            return None
     if (vague or not phases.linear) and held(run, tables, declared):
-        return
+        return None
     if vague and phases.linear and _stepped(run, tables, declared):
-        return
+        return None
     if vague and large_angles(run, tables, declared):
-        return
+        return None
     if not phases.linear:
         if squared(run, tables, declared):
-            return
+            return None
         position_map(run, tables, declared)
         if not run.report.findings:
             diagnose_nonlinear(run, tables, declared)
-        return
+        return None
     coarse = [e for e in found if e.code == "angle-precision"]
     if (
         coarse
         and coarse == found
         and held(run, tables, declared, besides=("frequencies in", "timescales in"))
     ):
-        return  # positions or angles are coarse too
+        return None  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
     if [e.code for e in found] == ["position-scale"] and (
         stretched_in_blocks(run, tables, phases, declared)
         or not_proportional(run, tables, phases, declared)
     ):
-        return
+        return None
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     turns = shown(w[k], phases.sigma[k], 9)
@@ -121,7 +125,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     seen = _substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
     if _strict(run) and not run.report.codes and held(run, tables, seen):
-        return
+        return None
     named = list(run.report.findings)
     if not fits and not held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
@@ -133,6 +137,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             _bounded(run, tables, declared, found, phases)
     elif fits and not run.report.codes and not run.ledger.evidence.beyond_positions():
         far_positions(run, tables, seen)
+    return seen if fits else None
 
 
 def _refuted(run: Run, tables: Tables, seen: Declaration, phases: Phases) -> bool:

@@ -96,12 +96,15 @@ def grown_rows() -> Iterator[tuple[str, int, Rows]]:
                 yield text, first, partial(_numbered, 0 if least else first, least, growth)
 
 
-def grown_from_zero(calls: Sequence[_Call]) -> Iterator[Mistake]:
+def grown_from_zero(calls: Sequence[_Call], wrong: Sequence[_Call] = ()) -> Iterator[Mistake]:
     """Yield tables whose added rows are numbered from 0 again, not from their length.
 
     Those that take all positions of ``calls`` modulo one number are left out: that needs no table.
+    So are those that leave a ``wrong`` call as declared.
     """
     for text, first, rows in grown_rows():
+        if any(np.array_equal(rows(one.needed, one.positions), one.positions) for one in wrong):
+            continue
         if first and all(
             np.array_equal(rows(one.needed, one.positions), one.positions % first) for one in calls
         ):
