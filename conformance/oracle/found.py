@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -53,3 +55,23 @@ class Found(Rotary, abstract=True):
             f"a rotation of {len(self.measured)} channel pairs {some}{more} by {w}{more} rad per "
             f"position{factor}"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FoundMap(Found, abstract=True):
+    """A wrong map of measured channel pairs by cos and sin of measured frequencies."""
+
+    #: Returns the entries of the map, row by row, from cos and sin.
+    entries: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]] = lambda c, s: (c, -s, s, c)
+    row: int = 0  #: the result of a pair that is that of a rotation
+
+    def apply(self, x: Any, positions: Any, *, seq_len: int | None = None) -> Any:
+        """Map every pair."""
+        cos, sin = self.cos_sin(positions)
+        if cos.ndim == 3 and x.ndim > 3:  # positions (B, S) are the same for all heads
+            cos, sin = cos[:, None], sin[:, None]
+        (a, b), (c, d) = self.pairs(), self.output_pairs()
+        m = self.entries(cos, sin)
+        y, x1, x2 = np.array(x), x[..., a], x[..., b]
+        y[..., c], y[..., d] = m[0] * x1 + m[1] * x2, m[2] * x1 + m[3] * x2
+        return y

@@ -5,6 +5,7 @@ It is used only if the declared positions do not match.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,17 +48,24 @@ class Decoder:
         at = int(np.argmin(misfit))
         return int(self.candidates[at]), float(misfit[at])
 
-    def rotated(self, before: np.ndarray, after: np.ndarray) -> int:
-        """Return the position whose rotation maps ``before`` to ``after``, complex (pairs,)."""
+    def rotated(self, before: np.ndarray, after: np.ndarray, row: int | None = None) -> int:
+        """Return the position whose rotation maps ``before`` to ``after``, complex (pairs,).
+
+        With ``row``, only the first (0) or the second (1) channel of every pair is compared.
+        """
         x, y = before[self.chosen], after[self.chosen]
         if not self.chosen.size:
             return int(self.candidates[0])
+        parts: dict[int | None, Callable[[np.ndarray], np.ndarray]]
+        parts = {None: np.abs, 0: np.real, 1: np.imag}
+        part = parts[row]
         # The error of one pair is at most that of all: it leaves few candidates.
-        one = np.abs(self.table[:, 0] * x[0] - y[0])
+        one = np.abs(part(self.table[:, 0] * x[0] - y[0]))
         near = np.argpartition(one, _FEW)[:_FEW] if one.size > _FEW else np.arange(one.size)
-        least = self._misfit(self.table[near] * x - y).min()
+        least = self._misfit(part(self.table[near] * x - y)).min()
         near = np.flatnonzero(~(one > least))
-        return int(self.candidates[near[np.argmin(self._misfit(self.table[near] * x - y))]])
+        misfit = self._misfit(part(self.table[near] * x - y))
+        return int(self.candidates[near[np.argmin(misfit)]])
 
     def _misfit(self, off: np.ndarray) -> np.ndarray:
         """Return the largest error of each candidate; without pairs, none fits."""

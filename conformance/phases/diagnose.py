@@ -35,7 +35,8 @@ from .nonlinear import (
 )
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
-from .telling import Telling
+from .rounding_model import Telling
+from .start import exchanged_tables, origin_of, straightened
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
 _SMALL = 2.0**-8
@@ -63,7 +64,8 @@ def diagnose_phases(
     """
     if _token_index(run, tables, declared):
         return None
-    phases = upright(phases)
+    phases, exchanged = straightened(run, phases, declared)
+    tables = exchanged_tables(tables, declared.sign) if exchanged else tables
     w = declared.sign * phases.frequencies
     found = explain(w, phases.sigma, declared.schedule)
     vague = any(e.code == "frequency-spacing" for e in found)
@@ -73,8 +75,6 @@ def diagnose_phases(
         if not any(e.code == "frequency-spacing" for e in again):
             phases, found, vague = finer, again, False
             w = declared.sign * phases.frequencies
-    if exchanged(run, phases, found):
-        return None
     if [e.code for e in found] == ["sign"] and one_right(run, tables, declared):
         return None
     if vague and phases.linear:
@@ -209,32 +209,6 @@ def _strict(run: Run) -> bool:
     return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
-def exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
-    """Report exchanged sin and cos; return whether they are.
-
-    The angles then start at a quarter turn, and decrease.
-    """
-    quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
-    if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
-        return False
-    run.add(
-        "phase-order",
-        "sin and cos are exchanged",
-        f"the angle of pair 0 at position 0 is {phases.start[0]:.6g} rad, and falls",
-        remedy="Exchange cos and sin: at position 0, cos is 1 and sin is 0.",
-    )
-    return True
-
-
-def upright(phases: Phases) -> Phases:
-    """Return the phases; an angle of pi at position 0 is removed, and the amplitude negated."""
-    start = phases.start
-    if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
-        return phases
-    start = start - np.pi * np.sign(start)
-    return replace(phases, start=start, amplitude=-phases.amplitude)
-
-
 def _substituted(
     declared: Declaration, phases: Phases, found: list[FrequencyMistake], origin: float
 ) -> Declaration:
@@ -334,43 +308,3 @@ def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str,
     where = f"recomputed at {at.size} positions"
     run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
     return True
-
-
-def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Return the position whose angles occur at position 0; report it if it is wrong."""
-    grain = run.budget * ROUNDOFF[run.coarse]
-    k = int(np.argmax(np.abs(w)))
-    if w[k] == 0:
-        return declared.origin
-    start = declared.sign * phases.start
-    # The fastest pair gives the origin up to whole turns; the slower pairs select one.
-    options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
-    misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
-    found = float(options[int(np.argmin(misfit))])
-    if min(misfit) > 0.25:
-        text = "at position 0 the pairs have angles that no single position gives"
-        turned = np.exp(1j * (start - start[0]))
-        if np.abs(turned - 1).max() <= run.budget * ROUNDOFF[run.coarse] * (1 + abs(start[0])):
-            text = f"a constant angle of {start[0]:.6g} rad is added to every pair"
-            if abs(np.exp(1j * start[0]) - np.exp(1j * declared.origin)) <= grain:
-                text += f": the offset {declared.origin:g} is added to angles, not to positions"
-        run.add(
-            "not-a-rotation",
-            text,
-            ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
-            remedy=f"Turn every pair by (p + {declared.origin:g}) theta_k: add no angle of its own "
-            "to a pair.",
-        )
-        return declared.origin
-    if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
-        return declared.origin
-    run.add(
-        "position-origin",
-        f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
-        f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
-        values={"declared": declared.origin, "measured": found},
-        remedy=f"{'Subtract' if found > declared.origin else 'Add'} "
-        f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
-        f"position: the first one is {declared.origin:g}.",
-    )
-    return found

@@ -65,7 +65,7 @@ def explain(
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
         scaled = best.code.startswith("scaling")
-        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
+        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and likely(c)]
         also = [text for text in dict.fromkeys(also) if not _says(best.message, text)][:2]
         if best.code == "denominator" and "a base of" in best.message:
             also = []  # it names the base already
@@ -133,7 +133,7 @@ def _says(message: str, other: str) -> bool:
     return other in message or other.startswith("every frequency is ")
 
 
-def _likely(found: FrequencyMistake) -> bool:
+def likely(found: FrequencyMistake) -> bool:
     """Return False for a base that nobody chooses: with 5 digits or more, and not published."""
     base = found.values.get("measured", 0.0)
     return found.code != "base" or base in PUBLISHED_BASES or float(f"{base:.3e}") == base

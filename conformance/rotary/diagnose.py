@@ -37,7 +37,7 @@ from . import (
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
-from .several import hidden, rest
+from .several import hidden, maps, rest
 from .structure import structure
 
 #: What to do if rows or heads differ.
@@ -75,7 +75,9 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
-    if not structure(run, encoding, measured):
+    compared = structure(run, encoding, measured)
+    if compared is None:
+        _of_maps(run, access, encoding, measured)
         if not run.report.findings and not run.settings.reduced:
             turned.judged_again(run, encoding)
         return
@@ -85,7 +87,7 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if encoding.num_axes > 1 and not linear and turned.on_axes(run, encoding):
         return
-    found = _of_angles(run, access, encoding, measured)
+    found = _of_angles(run, access, compared, measured)
     if found is not None and run.report.findings and rest.can_be_sought(run, encoding):
         rest.diagnose(run, found)
     if not run.report.findings and encoding.num_axes > 1 and turned.on_axes(run, encoding):
@@ -98,11 +100,23 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         turned.judged_again(run, encoding)
 
 
+def _of_maps(run: Run, access: Access, encoding: Rotary, measured: Measured) -> None:
+    """Diagnose a map of pairs that is no rotation; keep what is known of it if that fails."""
+    known = list(run.report.findings)
+    if [f.code for f in known] != ["not-a-rotation"] or not rest.can_be_sought(run, encoding):
+        return
+    run.report.findings.clear()
+    found = maps.diagnose(run, access, encoding, measured)
+    if not run.report.findings:
+        run.report.findings[:] = known
+    if found is not None:
+        rest.diagnose(run, found)
+
+
 def _in_structure(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Found | None:
     """Find causes in the structure and in the angles; return the rotation that they give."""
-    if not structure(run, encoding, measured):
-        return None
-    return _of_angles(run, access, encoding, measured)
+    compared = structure(run, encoding, measured)
+    return None if compared is None else _of_angles(run, access, compared, measured)
 
 
 def _of_angles(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Found | None:

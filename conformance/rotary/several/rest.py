@@ -18,7 +18,7 @@ from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.ledger import Ledger
 from posenc_ref.conformance.harness.report import ERROR, Finding
 from posenc_ref.conformance.harness.run import PREDICTS, Run
-from posenc_ref.conformance.oracle.found import Found
+from posenc_ref.conformance.oracle.found import Found, FoundMap
 from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.measure import Measured, Tables
 from posenc_ref.conformance.phases.rounding_model import fitted_frequencies
@@ -28,7 +28,7 @@ from posenc_ref.conformance.rotary import turned
 TOGETHER = "together with"
 #: Codes of causes that a rotation of other pairs, frequencies, size or origin has.
 SUBSTITUTED = frozenset({
-    "layout", "output-layout", "rotary-dim", "proportional", "sign", "phase-order", "base",
+    "layout", "output-layout", "rotary-dim", "proportional", "sign", "base",
     "exponent", "denominator", "frequency-spacing", "position-scale", "scaling-missing",
     "scaling-parameter", "scaling-formula", "amplitude", "attention-factor", "position-origin",
 })  # fmt: skip
@@ -71,7 +71,8 @@ def diagnose(run: Run, found: Found) -> None:
     a part.
     """
     errors = [f for f in run.report.findings if f.severity == ERROR]
-    if not errors or not {f.code for f in errors} <= SUBSTITUTED:
+    known = SUBSTITUTED | {"not-a-rotation"} if isinstance(found, FoundMap) else SUBSTITUTED
+    if not errors or not {f.code for f in errors} <= known:
         return
     second = against(run, found)
     if not failed(

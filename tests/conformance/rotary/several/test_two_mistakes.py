@@ -51,6 +51,54 @@ def first_head_alone(x, p):
     return y
 
 
+def later(p, x):
+    return p + 1
+
+
+def exchanged(encoding, shift=0):
+    """Return a function with sin in place of cos, and cos in place of sin."""
+
+    def fn(x, p):
+        sin, cos = encoding.cos_sin(np.asarray(p) + shift)
+        (a, b), y = encoding.pairs(), np.array(x)
+        cos, sin = (t[:, None] if t.ndim == 3 else t for t in (cos, sin))
+        y[..., a], y[..., b] = x[..., a] * cos - x[..., b] * sin, x[..., b] * cos + x[..., a] * sin
+        return y.astype(np.float32)
+
+    return fn
+
+
+def overwritten(encoding, used=lambda p, x: p):
+    """Return a function that computes the second channel from the first one's result."""
+
+    def fn(x, p):
+        (a, b), y = encoding.pairs(), np.array(x)
+        cos, sin = encoding.cos_sin(used(np.asarray(p), x))
+        cos, sin = (t[:, None] if t.ndim == 3 else t for t in (cos, sin))
+        y[..., a] = x[..., a] * cos - x[..., b] * sin
+        y[..., b] = x[..., b] * cos + y[..., a] * sin
+        return y.astype(np.float32)
+
+    return fn
+
+
+def but_the_last_pair(encoding, used=lambda p, x: p):
+    def fn(x, p):
+        y = encoding.apply(x, used(np.asarray(p), x)).astype(np.float32)
+        y[..., [7, 15]] = x[..., [7, 15]]
+        return y
+
+    return fn
+
+
+def negated(x, p):
+    return -HALF.apply(x, np.asarray(p) + 1).astype(np.float32)
+
+
+PARTIAL = RoPE(16, layout="half", rotary_dim=8)
+TAIL = PARTIAL.replace(rotary_start=8, base=500000.0)
+OVERWRITTEN, EXCHANGED = "the first one's result", "sin and cos are exchanged"
+LATER, NOT_LAST = "the angles of position 1", "14 channels are rotated"
 CASES = {
     "base-row-0": (turned(BASE, of_row_0), HALF, (OTHER_BASE, OF_ROW_0)),
     "layout-row-0": (turned(LAYOUT, of_row_0), HALF, (INTERLEAVED, OF_ROW_0)),
@@ -64,6 +112,19 @@ CASES = {
         turned(LAYOUT, from_the_first), HALF, (INTERLEAVED, "the first position of the row"),
     ),
     "layout-heads": (per_head, HALF, (INTERLEAVED, "the declared position + the head")),
+    "exchanged-base": (exchanged(BASE), HALF, (EXCHANGED, OTHER_BASE)),
+    "exchanged-origin": (exchanged(HALF, 1), HALF, (EXCHANGED, LATER)),
+    "negated-origin": (negated, HALF, ("multiplied by -1", LATER)),
+    "slice-base": (turned(TAIL, lambda p, x: p), PARTIAL, ("8..15", OTHER_BASE)),
+    "slice-layout": (
+        turned(PARTIAL.replace(rotary_dim=6, layout="interleaved"), lambda p, x: p),
+        PARTIAL, ("6 channels are rotated", INTERLEAVED),
+    ),
+    "last-pair-base": (but_the_last_pair(BASE), HALF, (NOT_LAST, OTHER_BASE)),
+    "last-pair-origin": (but_the_last_pair(HALF, later), HALF, (NOT_LAST, LATER)),
+    "map-base": (overwritten(BASE), HALF, (OVERWRITTEN, OTHER_BASE)),
+    "map-layout": (overwritten(LAYOUT), HALF, (OVERWRITTEN, INTERLEAVED)),
+    "map-row-0": (overwritten(HALF, of_row_0), HALF, (OVERWRITTEN, OF_ROW_0)),
     "base-heads": (first_head_alone, HALF, (OTHER_BASE, "only in heads from 1 on")),
 }  # fmt: skip
 
@@ -71,7 +132,7 @@ CASES = {
 @pytest.mark.parametrize(("fn", "encoding", "words"), CASES.values(), ids=CASES)
 def test_both_are_named(fn, encoding, words):
     found = [f.message for f in check(fn, encoding, "apply").findings]
-    assert len(found) == len(words)
+    assert len(found) == len(words), found
     assert all(text in message for text, message in zip(words, found, strict=True)), found
 
 
