@@ -20,9 +20,9 @@ from .angle_step import frequency_step, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
-from .explain import explain, report
+from .explain import explain, near
 from .fitted_parameters import diagnose_amplitude
-from .frequencies import SIGMAS, FrequencyMistake
+from .frequencies import SIGMAS, FrequencyMistake, report
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import (
     diagnose_nonlinear,
@@ -40,6 +40,8 @@ from .start import exchanged_tables, origin_of, straightened
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
 _SMALL = 2.0**-8
+#: Names the dtype of the tables in the values of a finding.
+TABLE = "tables in"
 #: The largest error of cos and sin in fixed point.
 _STEP = 2.0**-7
 #: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
@@ -47,6 +49,8 @@ _STEP = 2.0**-7
 _TESTED, _OTHER = 0.1, 0.25
 #: The largest relative error of a quotient of lengths, and the lengths in which one is tested.
 _SAME_RATIO, _LENGTHS = 1e-5, (5, 9, 33)
+#: The largest relative error of frequencies that are measured in half precision.
+_COARSE = 2.0**-6
 #: The largest position that float16 holds, but for its rounding.
 _WHOLE = 65504
 
@@ -88,7 +92,9 @@ def diagnose_phases(
                 "angle-precision", text, where, equivalent=("frequency-spacing",), remedy=remedy
             )
             return None
-    if (vague or not phases.linear) and held(run, tables, declared):
+    if (vague or not phases.linear) and (
+        held(run, tables, declared) or _held_elsewhere(run, tables, declared, w)
+    ):
         return None
     if vague and phases.linear and _stepped(run, tables, declared):
         return None
@@ -101,11 +107,9 @@ def diagnose_phases(
         if not run.report.findings:
             diagnose_nonlinear(run, tables, declared)
         return None
-    coarse = [e for e in found if e.code == "angle-precision"]
-    if (
-        coarse
-        and coarse == found
-        and held(run, tables, declared, besides=("frequencies in", "timescales in"))
+    others = [e for e in found if e.code != "angle-precision"]
+    if len(others) < len(found) and _held_with(
+        run, tables, declared, others, w, besides=("frequencies in", "timescales in")
     ):
         return None  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
@@ -210,11 +214,14 @@ def _strict(run: Run) -> bool:
 
 
 def _substituted(
-    declared: Declaration, phases: Phases, found: list[FrequencyMistake], origin: float
+    declared: Declaration, phases: Phases | None, found: list[FrequencyMistake], origin: float
 ) -> Declaration:
-    """Return the declaration with the measured frequencies, sign, amplitude and origin."""
+    """Return the declaration with the measured frequencies, sign, amplitude and origin.
+
+    Without phases, the amplitude is the declared one.
+    """
     others = [e for e in found if e.code != "sign"]
-    w = others[0].predicted if others else declared.frequencies
+    w = others[-1].predicted if others else declared.frequencies
     sign = -declared.sign if len(others) < len(found) else declared.sign
 
     def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -225,7 +232,7 @@ def _substituted(
         declared,
         frequencies=w,
         exact=exact,
-        amplitude=float(np.median(phases.amplitude)),
+        amplitude=declared.amplitude if phases is None else float(np.median(phases.amplitude)),
         sign=sign,
         origin=origin,
     )
@@ -306,5 +313,37 @@ def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str,
     if not model.code or (model.table and model.table == run.settings.precision):
         return False
     where = f"recomputed at {at.size} positions"
-    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
+    values = {TABLE: model.table} if model.table else {}
+    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy, values=values)
+    return True
+
+
+def _held_elsewhere(run: Run, tables: Tables, declared: Declaration, w: np.ndarray) -> bool:
+    """Report half precision of other frequencies than declared; return whether there is any."""
+    if declared.by_length is not None:
+        return False
+    every = near(w, declared.schedule, _COARSE)
+    return any(_held_with(run, tables, declared, [other], w) for other in every)
+
+
+def _held_with(
+    run: Run,
+    tables: Tables,
+    declared: Declaration,
+    found: list[FrequencyMistake],
+    w: np.ndarray,
+    *,
+    besides: tuple[str, ...] = (),
+) -> bool:
+    """Report mistakes in the frequencies, and half precision with these; return whether so."""
+    known = list(run.report.findings)
+    seen = _substituted(declared, None, found, declared.origin)
+    if not held(run, tables, seen, besides=besides):
+        return False
+    precision = run.report.findings[len(known) :]
+    run.report.findings[:] = known
+    k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
+    evidence = f"pair {k} turns by {w[k]:.4g} rad per position"
+    report(run, found, seen.frequencies, declared.schedule, evidence)
+    run.report.findings += precision
     return True

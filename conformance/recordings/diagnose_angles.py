@@ -14,12 +14,13 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.decode import REACH, Decoder
-from posenc_ref.conformance.phases.explain import explain, report
+from posenc_ref.conformance.phases.explain import explain
 from posenc_ref.conformance.phases.fitted_parameters import report_amplitude
 from posenc_ref.conformance.phases.frequencies import (
     SIGMAS,
     agree,
     half_precision,
+    report,
 )
 from posenc_ref.conformance.phases.precision import Model, classify, models
 from posenc_ref.conformance.phases.start import origin_of, straightened

@@ -24,7 +24,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.found import Found
 from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
-from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.diagnose import TABLE, diagnose_phases
 from posenc_ref.conformance.phases.measure import Measured
 
 from . import (
@@ -87,7 +87,9 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if encoding.num_axes > 1 and not linear and turned.on_axes(run, encoding):
         return
-    found = _of_angles(run, access, compared, measured)
+    found: Rotary | None = _of_angles(run, access, compared, measured)
+    if found is None and [TABLE in f.values for f in run.report.findings] == [True]:
+        found = encoding
     if found is not None and run.report.findings and rest.can_be_sought(run, encoding):
         rest.diagnose(run, found)
     if not run.report.findings and encoding.num_axes > 1 and turned.on_axes(run, encoding):

@@ -20,6 +20,7 @@ from posenc_ref.conformance.harness.report import ERROR, Finding
 from posenc_ref.conformance.harness.run import PREDICTS, Run
 from posenc_ref.conformance.oracle.found import Found, FoundMap
 from posenc_ref.conformance.phases.declaration import Declaration
+from posenc_ref.conformance.phases.diagnose import TABLE
 from posenc_ref.conformance.phases.measure import Measured, Tables
 from posenc_ref.conformance.phases.rounding_model import fitted_frequencies
 from posenc_ref.conformance.rotary import turned
@@ -64,7 +65,7 @@ def can_be_sought(run: Run, encoding: Rotary) -> bool:
     return plain and not run.settings.reduced
 
 
-def diagnose(run: Run, found: Found) -> None:
+def diagnose(run: Run, found: Rotary) -> None:
     """Report the mistake that is left if the function is not ``found`` in all calls.
 
     If there is none that, with those found so far, predicts all calls, these say that they explain
@@ -72,9 +73,11 @@ def diagnose(run: Run, found: Found) -> None:
     """
     errors = [f for f in run.report.findings if f.severity == ERROR]
     known = SUBSTITUTED | {"not-a-rotation"} if isinstance(found, FoundMap) else SUBSTITUTED
-    if not errors or not {f.code for f in errors} <= known:
+    if not errors or any(f.code not in known and TABLE not in f.values for f in errors):
         return
     second = against(run, found)
+    if tables := next((f.values[TABLE] for f in errors if TABLE in f.values), ""):
+        second = replace(second, settings=replace(run.settings, precision=tables))
     if not failed(
         second, list(turned.calls_of(second, found, tuple(turned.CALLS[i] for i in _SOME)))
     ):
@@ -97,7 +100,7 @@ def against(run: Run, found: Rotary, highest: int | None = None) -> Run:
     return replace(run, encoding=found, ledger=ledger)
 
 
-def named(run: Run, found: Found) -> bool:
+def named(run: Run, found: Rotary) -> bool:
     """Return whether one rule or mistake predicts all calls, and is reported."""
     if not turned.diagnose(run, found):
         return False

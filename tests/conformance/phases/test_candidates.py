@@ -8,9 +8,8 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.accuracy import BUDGET, Truth
 from posenc_ref.conformance import check
-from posenc_ref.conformance.phases.explain import _unfilled
 from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_SHAPES
-from posenc_ref.conformance.phases.frequencies import FrequencyMistake
+from posenc_ref.conformance.phases.frequencies import FrequencyMistake, _unfilled
 from posenc_ref.conformance.phases.measure import Phases
 from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistakes
 from posenc_ref.conformance.phases.schedule_mistakes import scaling_mistakes

@@ -91,6 +91,24 @@ def but_the_last_pair(encoding, used=lambda p, x: p):
     return fn
 
 
+def half(what, encoding=BASE, used=lambda p, x: p):
+    """Return a function that keeps ``what`` in float16."""
+
+    def kept(name, values):
+        return values.astype(np.float16).astype(np.float64) if name == what else values
+
+    def fn(x, p):
+        w = kept("frequencies", encoding.frequencies())
+        angle = kept("angles", used(np.asarray(p), x)[..., None] * w)
+        angle = angle[:, None] if angle.ndim == 3 else angle
+        cos, sin = (kept("tables", f(angle)) for f in (np.cos, np.sin))
+        (a, b), y = encoding.pairs(), np.array(x)
+        y[..., a], y[..., b] = x[..., a] * cos - x[..., b] * sin, x[..., b] * cos + x[..., a] * sin
+        return y.astype(np.float32)
+
+    return fn
+
+
 def negated(x, p):
     return -HALF.apply(x, np.asarray(p) + 1).astype(np.float32)
 
@@ -125,6 +143,10 @@ CASES = {
     "map-base": (overwritten(BASE), HALF, (OVERWRITTEN, OTHER_BASE)),
     "map-layout": (overwritten(LAYOUT), HALF, (OVERWRITTEN, INTERLEAVED)),
     "map-row-0": (overwritten(HALF, of_row_0), HALF, (OVERWRITTEN, OF_ROW_0)),
+    "base-half-frequencies": (half("frequencies"), HALF, (OTHER_BASE, "float16")),
+    "base-half-angles": (half("angles"), HALF, (OTHER_BASE, "angles in float16")),
+    "base-half-tables": (half("tables"), HALF, (OTHER_BASE, "tables in float16")),
+    "half-tables-row-0": (half("tables", HALF, of_row_0), HALF, ("tables in float16", OF_ROW_0)),
     "base-heads": (first_head_alone, HALF, (OTHER_BASE, "only in heads from 1 on")),
 }  # fmt: skip
 
