@@ -14,8 +14,6 @@ import numpy as np
 #: Candidates are the integers below this one; near zero, negative ones too.
 REACH = 2**17 + 64
 _NEGATIVE = 64
-#: How many of the candidates that fit the first pair are compared first.
-_FEW = 64
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class Decoder:
         part = parts[row]
         # The error of one pair is at most that of all: it leaves few candidates.
         one = np.abs(part(self.table[:, 0] * x[0] - y[0]))
-        near = np.argpartition(one, _FEW)[:_FEW] if one.size > _FEW else np.arange(one.size)
-        least = self._misfit(part(self.table[near] * x - y)).min()
+        least = self._misfit(part(self.table[[np.argmin(one)]] * x - y)).min()
         near = np.flatnonzero(~(one > least))
         misfit = self._misfit(part(self.table[near] * x - y))
         return int(self.candidates[near[np.argmin(misfit)]])
