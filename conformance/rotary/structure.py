@@ -96,9 +96,26 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:
             remedy=f"Return channels that are not rotated in their own places: {c} in {c}.",
         )
         return None
+    if measured.scaled and not rotated and (factors := _factor(measured)):
+        run.add(
+            "frequency-spacing",
+            f"nothing is rotated, and {factors}",
+            f"the map of every channel at positions {measured.positions.tolist()}",
+            remedy="Rotate x by the angles of its positions, and do not multiply it.",
+        )
+        return None
     if measured.scaled and not set(measured.scaled) & wanted:
         c = measured.scaled[0]
         size, m = float(measured.matrices[0, c, c]), encoding.attention_factor()
+        if _every_channel(measured, size, m):
+            run.add(
+                "amplitude",
+                f"every channel, rotated or not, is multiplied by {size:.6g}",
+                f"channels {measured.scaled[:6]}, and the norm of every rotated pair",
+                remedy=f"Divide the result by {size:.6g}: return channels that are not rotated as "
+                "they were passed.",
+            )
+            return None
         own = m != 1.0 and abs(size - m) <= FACTOR_SLACK * m
         run.add(
             "attention-factor" if own else "amplitude",
@@ -137,6 +154,24 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:
         )
     _output(run, encoding, measured, same_pairs=found == declared)
     return encoding
+
+
+def _factor(measured: Measured) -> str:
+    """Return by what all channels that are not passed through are multiplied, in words."""
+    size = measured.matrices[:, measured.scaled, measured.scaled]
+    if np.ptp(size):
+        return ""
+    every = not measured.passed
+    channels = "every channel is" if every else f"channels {ranges(sorted(measured.scaled))} are"
+    return f"{channels} multiplied by {size[0, 0]:.6g}"
+
+
+def _every_channel(measured: Measured, size: float, m: float) -> bool:
+    """Return whether rotated pairs have this factor, too, beside the declared factor ``m``."""
+    amplitude = np.hypot(measured.blocks[0, :, 0, 0], measured.blocks[0, :, 1, 0])
+    same = np.abs(amplitude - m * abs(size)) <= FACTOR_SLACK * m * abs(size)
+    turned = np.sign(measured.blocks[0, :, 0, 0]) == np.sign(size)
+    return bool(amplitude.size and same.all() and (measured.positions[0] or turned.all()))
 
 
 def _half_rotated(run: Run, encoding: Rotary, measured: Measured) -> bool:
