@@ -61,18 +61,45 @@ def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.
                 remedy=remedy,
             )
             return True
-    run.add("sections", _arrangement(encoding, axes), evidence, remedy=remedy)
+    run.add("sections", _arrangement(encoding, axes, wanted), evidence, remedy=remedy)
     return True
 
 
-def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
+def _arrangement(encoding: Rotary, axes: np.ndarray, wanted: np.ndarray) -> str:
     """Return a message with the measured assignment of pairs to axes."""
     for text, other in arrangements(encoding):
         if np.array_equal(other, axes):
             return text
     if (axes < 0).all():
         return "no pair follows any axis"
-    return "pairs follow other axes than declared"
+    return (
+        _blocks(encoding, axes) or f"pairs follow other axes than declared: {_wrong(axes, wanted)}"
+    )
+
+
+def _blocks(encoding: Rotary, axes: np.ndarray) -> str:
+    """Return the sizes of sections, if the pairs of every axis are one block, in words."""
+    starts = np.flatnonzero(np.r_[True, np.diff(axes) != 0])
+    if not isinstance(encoding, MultiAxisRoPE) or starts.size != np.unique(axes).size:
+        return ""
+    sizes = np.diff(np.r_[starts, axes.size]).tolist()
+    declared = f"declared {encoding.arrangement} {encoding.sections}"
+    if np.array_equal(axes[starts], np.arange(encoding.num_axes)):
+        return f"sections are chunked {tuple(sizes)}, {declared}"
+    each = (f"{n} pairs of axis {a}" for n, a in zip(sizes, axes[starts], strict=True))
+    return f"sections are chunked: {', '.join(each)}; {declared}"
+
+
+def _wrong(axes: np.ndarray, wanted: np.ndarray) -> str:
+    """Return the pairs that follow another axis than declared, in words."""
+    wrong = axes != wanted
+    kinds = dict.fromkeys(zip(axes[wrong].tolist(), wanted[wrong].tolist(), strict=True))
+    found = []
+    for a, b in kinds:
+        pairs = np.flatnonzero((axes == a) & (wanted == b)).tolist()
+        words = f"pairs {ranges(pairs)} follow" if len(pairs) > 1 else f"pair {pairs[0]} follows"
+        found.append(f"{words} {f'axis {a}' if a >= 0 else 'no axis'}, not axis {b}")
+    return "; ".join(found)
 
 
 def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
