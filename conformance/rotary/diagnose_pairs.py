@@ -89,6 +89,8 @@ MAPS: tuple[tuple[str, Entries, str], ...] = (
      lambda c, s: (c - s, 0 * s, 0 * s, c + s), f"{RIGHT}: rotate_half(x) is (-x2, x1)."),
     ("y2 has the opposite sign", lambda c, s: (c, -s, -s, -c), f"{RIGHT}."),
     ("y1 has the opposite sign", lambda c, s: (-c, s, s, c), f"{RIGHT}."),
+    ("pairs are reflected, not rotated: y1 = x1 cos + x2 sin, y2 = x1 sin - x2 cos",
+     lambda c, s: (c, s, s, -c), f"{RIGHT}."),
 )  # fmt: skip
 
 

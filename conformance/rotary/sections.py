@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
+
+#: The most evenly spaced pairs that are listed one by one.
+_LISTED = 4
 
 
 def assignment(encoding: Rotary) -> str:
@@ -83,7 +86,8 @@ def _blocks(encoding: Rotary, axes: np.ndarray) -> str:
     if not isinstance(encoding, MultiAxisRoPE) or starts.size != np.unique(axes).size:
         return ""
     sizes = np.diff(np.r_[starts, axes.size]).tolist()
-    declared = f"declared {encoding.arrangement} {encoding.sections}"
+    kind = f"{encoding.arrangement} " if isinstance(encoding.arrangement, str) else ""
+    declared = f"declared {kind}{encoding.sections}"
     if np.array_equal(axes[starts], np.arange(encoding.num_axes)):
         return f"sections are chunked {tuple(sizes)}, {declared}"
     each = (f"{n} pairs of axis {a}" for n, a in zip(sizes, axes[starts], strict=True))
@@ -97,7 +101,7 @@ def _wrong(axes: np.ndarray, wanted: np.ndarray) -> str:
     found = []
     for a, b in kinds:
         pairs = np.flatnonzero((axes == a) & (wanted == b)).tolist()
-        words = f"pairs {ranges(pairs)} follow" if len(pairs) > 1 else f"pair {pairs[0]} follows"
+        words = f"pairs {_spaced(pairs)} follow" if len(pairs) > 1 else f"pair {pairs[0]} follows"
         found.append(f"{words} {f'axis {a}' if a >= 0 else 'no axis'}, not axis {b}")
     return "; ".join(found)
 
@@ -149,3 +153,11 @@ def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
             axes_ = ", ".join(map(str, range(first, a)))
             said = f"pairs a, a + {a}, a + {2 * a}, ... follow axis a, for a = {axes_}, up to"
             yield f"{said} {words}; the others follow axis 0", cut
+
+
+def _spaced(pairs: list[int]) -> str:
+    """Return indices in words, shortened if they are evenly spaced."""
+    steps = {b - a for a, b in pairwise(pairs)}
+    if len(pairs) > _LISTED and len(steps) == 1 and steps != {1}:
+        return f"{pairs[0]}, {pairs[1]}, ..., {pairs[-1]}"
+    return ranges(pairs)

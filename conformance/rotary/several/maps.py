@@ -26,8 +26,8 @@ from posenc_ref.conformance.rotary.diagnose_pairs import MAPS, Entries
 from .rest import substituted
 from .slices import other_layout
 
-#: The row, column and sign of cos and of sin in a row that is that of a rotation.
-_PLACES = (((0, 0, 1), (0, 1, -1)), ((1, 1, 1), (1, 0, 1)))
+#: The row, column and sign of cos and of sin, in a row that is that of a rotation, or its mirror.
+_PLACES = (((0, 0, 1), (0, 1, -1)), ((1, 1, 1), (1, 0, 1)), ((0, 0, 1), (0, 1, 1)))
 
 
 @dataclass(frozen=True)
