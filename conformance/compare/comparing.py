@@ -18,11 +18,12 @@ from posenc_ref.conformance.identify import hints
 from posenc_ref.conformance.identify.adapted.views import VIEWS, View
 from posenc_ref.conformance.identify.card import Card, Unidentified
 from posenc_ref.conformance.identify.function import declaration, identify_exactly
+from posenc_ref.conformance.oracle.found import Found
 
 from . import biases, rotations, tables
 from .comparison import AGREE, DIFFER, LOGITS_AGREE, Comparison, Difference
 from .findings import against_measured, beyond, convert, excuse, explain
-from .found import Found, found
+from .found import found
 from .inputs import calls
 from .side import Side, Two
 from .values import compare_values

@@ -18,10 +18,11 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.convert.conversion import ARGUMENTS
 from posenc_ref.conformance.identify.function import add_conversion
+from posenc_ref.conformance.oracle.found import Found
 from posenc_ref.conformance.sequences.judge_qk import MAYBE_HARMLESS
 
 from .comparison import LOGITS_AGREE, Comparison, Difference
-from .found import Found, found
+from .found import found
 from .side import Two
 from .words import building, differ
 

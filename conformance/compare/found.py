@@ -1,63 +1,16 @@
-"""A measured rotation as an encoding, whatever its channel pairs and its frequencies."""
+"""The rotation of a judged function, measured, as an encoding."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
-
 import numpy as np
 
-from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.identify.card import Card
+from posenc_ref.conformance.oracle.found import Found
 from posenc_ref.conformance.phases.measure import measure
 
 from .side import Side
-
-_SHOWN = 3
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Found(Rotary, abstract=True):
-    """The rotation of measured channel pairs by measured frequencies."""
-
-    head_dim: int
-    channels: tuple[tuple[int, int, int, int], ...]  #: two input, two output channels of each pair
-    measured: tuple[float, ...]  #: signed, radians per position
-    size: float = 1.0  #: the factor on cos and sin
-
-    sign = 1
-    scaling = None
-
-    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the channels from which pairs are read."""
-        channels = np.array(self.channels)
-        return channels[:, 0], channels[:, 1]
-
-    def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the channels to which pairs are written."""
-        channels = np.array(self.channels)
-        return channels[:, 2], channels[:, 3]
-
-    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Return the measured frequencies, negative where a pair turns the other way."""
-        return tuple(map(Decimal, self.measured))
-
-    def attention_factor(self, seq_len: int | None = None) -> float:
-        """Return the measured factor on cos and sin."""
-        return self.size
-
-    def __repr__(self) -> str:
-        pairs = list(zip(*self.pairs(), strict=True))[:_SHOWN]
-        some = ", ".join(f"({a}, {b})" for a, b in pairs)
-        w = ", ".join(f"{v:.6g}" for v in self.measured[:_SHOWN])
-        more = ", ..." if len(self.measured) > _SHOWN else ""
-        factor = "" if self.size == 1.0 else f", times {self.size:g}"
-        return (
-            f"a rotation of {len(self.measured)} channel pairs {some}{more} by {w}{more} rad per "
-            f"position{factor}"
-        )
 
 
 def found(side: Side, card: Card) -> Found | None:

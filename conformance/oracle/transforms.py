@@ -48,6 +48,19 @@ class Derived(Rotary, abstract=True):
         return f"derived from {self.of!r}"
 
 
+class Leading(Derived, abstract=True):
+    """The first pairs of an encoding, with their declared frequencies, in any channels."""
+
+    def __init__(self, of: Rotary, channels: tuple[np.ndarray, np.ndarray]) -> None:
+        super().__init__(of)
+        self.read_from = self.written = lambda: channels
+        self.count = channels[0].size
+
+    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
+        """Return the frequencies of the first pairs."""
+        return self.of.decimal_frequencies(seq_len)[: self.count]
+
+
 class _Several(Derived, abstract=True):
     """An encoding computed from the declared one, with the same position axes."""
 

@@ -16,7 +16,7 @@ from .constants import judge_constants
 from .declaration import Declaration
 from .first_visible import first_visible
 from .measure import Tables
-from .telling import Telling
+from .rounding_model import Telling
 
 
 def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declaration) -> None:

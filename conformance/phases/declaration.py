@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,11 @@ import numpy as np
 from posenc_ref import GivenFrequencies, LinearScaling, MixedRoPE, MultiAxisRoPE, RoPE, Rotary
 from posenc_ref.conformance.exact.schedules import schedules
 from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.oracle.transforms import Leading
 
 from .factor_mistakes import factors
 from .factor_mistakes import remedy as factor_remedy
-from .frequencies import Schedule
+from .frequencies import FrequencyMistake, Schedule
 from .measure import Tables, tables_of
 from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
 from .schedule_mistakes import scaling_mistakes, unusual_turns
@@ -95,6 +96,8 @@ def declare(encoding: Rotary) -> Declaration:
 
 def schedule_of(encoding: Rotary) -> Schedule:
     """Return the declared frequencies, and the known mistakes in computing them."""
+    if isinstance(encoding, Leading):
+        return _leading(schedule_of(encoding.of), encoding.count)
     target = nonzero_frequencies(encoding)
     if isinstance(encoding, MultiAxisRoPE):
         return Schedule(
@@ -153,6 +156,25 @@ def schedule_of(encoding: Rotary) -> Schedule:
     late = lambda: scaling_mistakes(encoding)  # noqa: E731
     return Schedule(
         encoding.base, d / 2, d // 2, factor, others, late=late, formula=formula(encoding)
+    )
+
+
+def _leading(s: Schedule, count: int) -> Schedule:
+    """Return the schedule of the first pairs."""
+
+    def cut(mistakes: Callable[[], Iterable[FrequencyMistake]]) -> Any:
+        return lambda: [e.at(np.arange(count)) for e in mistakes()]
+
+    rebased = s.rebased
+    return replace(
+        s,
+        pairs=count,
+        target=None if s.target is None else s.target[:count],
+        rebased=None if rebased is None else lambda b: rebased(b)[:count],
+        variants=cut(s.variants),
+        late=cut(s.late),
+        seldom=cut(s.seldom),
+        plain=None if s.plain is None else s.plain[:count],
     )
 
 

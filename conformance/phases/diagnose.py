@@ -20,9 +20,9 @@ from .angle_step import frequency_step, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
-from .explain import explain, report
+from .explain import explain, near
 from .fitted_parameters import diagnose_amplitude
-from .frequencies import SIGMAS, FrequencyMistake
+from .frequencies import SIGMAS, FrequencyMistake, report
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import (
     diagnose_nonlinear,
@@ -35,10 +35,13 @@ from .nonlinear import (
 )
 from .position_map import far_positions, large_angles, position_map
 from .precision import classify
-from .telling import Telling
+from .rounding_model import Telling
+from .start import exchanged_tables, origin_of, straightened
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
 _SMALL = 2.0**-8
+#: Names the dtype of the tables in the values of a finding.
+TABLE = "tables in"
 #: The largest error of cos and sin in fixed point.
 _STEP = 2.0**-7
 #: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
@@ -46,20 +49,27 @@ _STEP = 2.0**-7
 _TESTED, _OTHER = 0.1, 0.25
 #: The largest relative error of a quotient of lengths, and the lengths in which one is tested.
 _SAME_RATIO, _LENGTHS = 1e-5, (5, 9, 33)
+#: The largest relative error of frequencies that are measured in half precision.
+_COARSE = 2.0**-6
 #: The largest position that float16 holds, but for its rounding.
 _WHOLE = 65504
 
 
-def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+def diagnose_phases(
+    run: Run, tables: Tables, phases: Phases, declared: Declaration
+) -> Declaration | None:
     """Explain failed cases of a function whose pairs are the declared ones.
 
     Wrong positions are tried first, since they show at small positions too, and then the
     frequencies. If a frequency matches no rule, the table may have half precision, or the pairs
     may not rotate at all.
+
+    Return the declaration with the measured numbers if these give all angles, near and far.
     """
     if _token_index(run, tables, declared):
-        return
-    phases = upright(phases)
+        return None
+    phases, exchanged = straightened(run, phases, declared)
+    tables = exchanged_tables(tables, declared.sign) if exchanged else tables
     w = declared.sign * phases.frequencies
     found = explain(w, phases.sigma, declared.schedule)
     vague = any(e.code == "frequency-spacing" for e in found)
@@ -69,10 +79,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         if not any(e.code == "frequency-spacing" for e in again):
             phases, found, vague = finer, again, False
             w = declared.sign * phases.frequencies
-    if exchanged(run, phases, found):
-        return
     if [e.code for e in found] == ["sign"] and one_right(run, tables, declared):
-        return
+        return None
     if vague and phases.linear:
         text = frequency_step(w, phases.sigma, declared.frequencies)
         if text:
@@ -83,33 +91,33 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             run.add(
                 "angle-precision", text, where, equivalent=("frequency-spacing",), remedy=remedy
             )
-            return
-    if (vague or not phases.linear) and held(run, tables, declared):
-        return
+            return None
+    if (vague or not phases.linear) and (
+        held(run, tables, declared) or _held_elsewhere(run, tables, declared, w)
+    ):
+        return None
     if vague and phases.linear and _stepped(run, tables, declared):
-        return
+        return None
     if vague and large_angles(run, tables, declared):
-        return
+        return None
     if not phases.linear:
         if squared(run, tables, declared):
-            return
+            return None
         position_map(run, tables, declared)
         if not run.report.findings:
             diagnose_nonlinear(run, tables, declared)
-        return
-    coarse = [e for e in found if e.code == "angle-precision"]
-    if (
-        coarse
-        and coarse == found
-        and held(run, tables, declared, besides=("frequencies in", "timescales in"))
+        return None
+    others = [e for e in found if e.code != "angle-precision"]
+    if len(others) < len(found) and _held_with(
+        run, tables, declared, others, w, besides=("frequencies in", "timescales in")
     ):
-        return  # positions or angles are coarse too
+        return None  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
     if [e.code for e in found] == ["position-scale"] and (
         stretched_in_blocks(run, tables, phases, declared)
         or not_proportional(run, tables, phases, declared)
     ):
-        return
+        return None
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     turns = shown(w[k], phases.sigma[k], 9)
@@ -121,7 +129,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     seen = _substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
     if _strict(run) and not run.report.codes and held(run, tables, seen):
-        return
+        return None
     named = list(run.report.findings)
     if not fits and not held(run, tables, seen) and not one_right(run, tables, seen):
         if not squared(run, tables, seen):
@@ -133,6 +141,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             _bounded(run, tables, declared, found, phases)
     elif fits and not run.report.codes and not run.ledger.evidence.beyond_positions():
         far_positions(run, tables, seen)
+    return seen if fits else None
 
 
 def _refuted(run: Run, tables: Tables, seen: Declaration, phases: Phases) -> bool:
@@ -204,38 +213,15 @@ def _strict(run: Run) -> bool:
     return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
-def exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
-    """Report exchanged sin and cos; return whether they are.
-
-    The angles then start at a quarter turn, and decrease.
-    """
-    quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
-    if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
-        return False
-    run.add(
-        "phase-order",
-        "sin and cos are exchanged",
-        f"the angle of pair 0 at position 0 is {phases.start[0]:.6g} rad, and falls",
-        remedy="Exchange cos and sin: at position 0, cos is 1 and sin is 0.",
-    )
-    return True
-
-
-def upright(phases: Phases) -> Phases:
-    """Return the phases; an angle of pi at position 0 is removed, and the amplitude negated."""
-    start = phases.start
-    if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
-        return phases
-    start = start - np.pi * np.sign(start)
-    return replace(phases, start=start, amplitude=-phases.amplitude)
-
-
 def _substituted(
-    declared: Declaration, phases: Phases, found: list[FrequencyMistake], origin: float
+    declared: Declaration, phases: Phases | None, found: list[FrequencyMistake], origin: float
 ) -> Declaration:
-    """Return the declaration with the measured frequencies, sign, amplitude and origin."""
+    """Return the declaration with the measured frequencies, sign, amplitude and origin.
+
+    Without phases, the amplitude is the declared one.
+    """
     others = [e for e in found if e.code != "sign"]
-    w = others[0].predicted if others else declared.frequencies
+    w = others[-1].predicted if others else declared.frequencies
     sign = -declared.sign if len(others) < len(found) else declared.sign
 
     def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -246,7 +232,7 @@ def _substituted(
         declared,
         frequencies=w,
         exact=exact,
-        amplitude=float(np.median(phases.amplitude)),
+        amplitude=declared.amplitude if phases is None else float(np.median(phases.amplitude)),
         sign=sign,
         origin=origin,
     )
@@ -327,45 +313,37 @@ def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str,
     if not model.code or (model.table and model.table == run.settings.precision):
         return False
     where = f"recomputed at {at.size} positions"
-    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy)
+    values = {TABLE: model.table} if model.table else {}
+    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy, values=values)
     return True
 
 
-def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Return the position whose angles occur at position 0; report it if it is wrong."""
-    grain = run.budget * ROUNDOFF[run.coarse]
-    k = int(np.argmax(np.abs(w)))
-    if w[k] == 0:
-        return declared.origin
-    start = declared.sign * phases.start
-    # The fastest pair gives the origin up to whole turns; the slower pairs select one.
-    options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
-    misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
-    found = float(options[int(np.argmin(misfit))])
-    if min(misfit) > 0.25:
-        text = "at position 0 the pairs have angles that no single position gives"
-        turned = np.exp(1j * (start - start[0]))
-        if np.abs(turned - 1).max() <= run.budget * ROUNDOFF[run.coarse] * (1 + abs(start[0])):
-            text = f"a constant angle of {start[0]:.6g} rad is added to every pair"
-            if abs(np.exp(1j * start[0]) - np.exp(1j * declared.origin)) <= grain:
-                text += f": the offset {declared.origin:g} is added to angles, not to positions"
-        run.add(
-            "not-a-rotation",
-            text,
-            ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
-            remedy=f"Turn every pair by (p + {declared.origin:g}) theta_k: add no angle of its own "
-            "to a pair.",
-        )
-        return declared.origin
-    if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
-        return declared.origin
-    run.add(
-        "position-origin",
-        f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
-        f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
-        values={"declared": declared.origin, "measured": found},
-        remedy=f"{'Subtract' if found > declared.origin else 'Add'} "
-        f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
-        f"position: the first one is {declared.origin:g}.",
-    )
-    return found
+def _held_elsewhere(run: Run, tables: Tables, declared: Declaration, w: np.ndarray) -> bool:
+    """Report half precision of other frequencies than declared; return whether there is any."""
+    if declared.by_length is not None:
+        return False
+    every = near(w, declared.schedule, _COARSE)
+    return any(_held_with(run, tables, declared, [other], w) for other in every)
+
+
+def _held_with(
+    run: Run,
+    tables: Tables,
+    declared: Declaration,
+    found: list[FrequencyMistake],
+    w: np.ndarray,
+    *,
+    besides: tuple[str, ...] = (),
+) -> bool:
+    """Report mistakes in the frequencies, and half precision with these; return whether so."""
+    known = list(run.report.findings)
+    seen = _substituted(declared, None, found, declared.origin)
+    if not held(run, tables, seen, besides=besides):
+        return False
+    precision = run.report.findings[len(known) :]
+    run.report.findings[:] = known
+    k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
+    evidence = f"pair {k} turns by {w[k]:.4g} rad per position"
+    report(run, found, seen.frequencies, declared.schedule, evidence)
+    run.report.findings += precision
+    return True

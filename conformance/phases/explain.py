@@ -13,7 +13,6 @@ import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.plural import ranges
-from posenc_ref.conformance.harness.run import Run
 
 from .fitted_parameters import other_exponents
 from .frequencies import (
@@ -65,13 +64,15 @@ def explain(
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
         scaled = best.code.startswith("scaling")
-        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and _likely(c)]
+        also = [c.message for c in found[1:] if (scaled or c.code != best.code) and likely(c)]
         also = [text for text in dict.fromkeys(also) if not _says(best.message, text)][:2]
         if best.code == "denominator" and "a base of" in best.message:
             also = []  # it names the base already
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
+    if period is None and (two := _rounded(measured, sigma, declared)):
+        return two
     rare = (c for c in declared.seldom() if agree(measured, c.predicted, sigma, period).all())
     if (one := next(rare, None)) is not None:
         return [one]
@@ -83,6 +84,22 @@ def explain(
     if neighbours is None and period is None:
         neighbours = _of_some(measured, sigma, declared)
     return [neighbours or _spacing(measured, target, sigma)]
+
+
+def near(measured: np.ndarray, declared: Schedule, within: float) -> Iterator[FrequencyMistake]:
+    """Yield the known mistakes, none with a fitted number, that give the frequencies so nearly."""
+    for c in _known(declared):
+        if (np.abs(measured - c.predicted) <= within * np.abs(c.predicted)).all():
+            yield c
+
+
+def _rounded(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[FrequencyMistake]:
+    """Return a known mistake, and that its frequencies are rounded to half precision as well."""
+    for c in near(measured, declared, 2 * ROUNDOFF["bfloat16"]):
+        for e in rounded_frequencies(replace(declared, target=c.predicted)):
+            if agree(measured, e.predicted, sigma).all():
+                return [c, e]
+    return []
 
 
 def _of_some(
@@ -133,62 +150,10 @@ def _says(message: str, other: str) -> bool:
     return other in message or other.startswith("every frequency is ")
 
 
-def _likely(found: FrequencyMistake) -> bool:
+def likely(found: FrequencyMistake) -> bool:
     """Return False for a base that nobody chooses: with 5 digits or more, and not published."""
     base = found.values.get("measured", 0.0)
     return found.code != "base" or base in PUBLISHED_BASES or float(f"{base:.3e}") == base
-
-
-def report(
-    run: Run,
-    found: list[FrequencyMistake],
-    measured: np.ndarray,
-    declared: Schedule,
-    evidence: str,
-) -> None:
-    """Report each mistake as a finding."""
-    for e in (_unfilled(e, measured, declared.declared) for e in found):
-        run.add(
-            e.code,
-            e.message,
-            evidence,
-            values=e.values,
-            equivalent=e.equivalent,
-            remedy=_remedy(e, declared),
-        )
-
-
-def _remedy(e: FrequencyMistake, declared: Schedule) -> str:
-    """Return what to change, with the declared frequencies."""
-    own = e.remedy
-    if e.code == "sign" and not own:
-        return ""
-    if e.code == "base" and not own:
-        if not e.equivalent:
-            return ""
-        own = "Pass the declared base, and use the declared exponents."
-    return f"{own} {declared.formula}".strip()
-
-
-def _unfilled(
-    found: FrequencyMistake, measured: np.ndarray, target: np.ndarray
-) -> FrequencyMistake:
-    """Return ``found``, with code ``uninitialised`` if the frequencies are 0 or unordered."""
-    if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
-        return found
-    steps = np.diff(np.abs(measured))
-    ordered = (steps <= 0).all() or (steps >= 0).all()
-    known = np.abs(measured[:, None] / np.where(target != 0, target, 1.0) - 1) <= SAME
-    if not measured.any():
-        return replace(found, code="uninitialised", message="every frequency is 0")
-    if ordered or known.any():
-        return found
-    return replace(
-        found,
-        code="uninitialised",
-        message=f"frequencies are unordered, and none is a declared one: {found.message}",
-        equivalent=("frequency-spacing",),
-    )
 
 
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
@@ -213,6 +178,13 @@ def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> b
 
 
 def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
+    yield from _known(d)
+    yield from rounded_frequencies(d)
+    yield from d.late()
+    yield from _fitted(measured, sigma, d)
+
+
+def _known(d: Schedule) -> Iterator[FrequencyMistake]:
     yield from d.variants()
     if d.target is None:
         yield from _geometric(d)
@@ -229,9 +201,6 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
                     {"declared": d.base, "measured": base},
                     ("scaling-missing",),
                 )
-    yield from rounded_frequencies(d)
-    yield from d.late()
-    yield from _fitted(measured, sigma, d)
 
 
 def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:

@@ -10,6 +10,7 @@ import numpy as np
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.rule import find_rule
+from posenc_ref.conformance.harness.run import Run
 
 #: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
@@ -301,3 +302,55 @@ def repeated_products(d: Schedule) -> Iterator[FrequencyMistake]:
             products.astype(np.float64) / d.factor,
             remedy="Compute each frequency as a power of the base, or multiply in float64.",
         )
+
+
+def report(
+    run: Run,
+    found: list[FrequencyMistake],
+    measured: np.ndarray,
+    declared: Schedule,
+    evidence: str,
+) -> None:
+    """Report each mistake as a finding."""
+    for e in (_unfilled(e, measured, declared.declared) for e in found):
+        run.add(
+            e.code,
+            e.message,
+            evidence,
+            values=e.values,
+            equivalent=e.equivalent,
+            remedy=_remedy(e, declared),
+        )
+
+
+def _remedy(e: FrequencyMistake, declared: Schedule) -> str:
+    """Return what to change, with the declared frequencies."""
+    own = e.remedy
+    if e.code == "sign" and not own:
+        return ""
+    if e.code == "base" and not own:
+        if not e.equivalent:
+            return ""
+        own = "Pass the declared base, and use the declared exponents."
+    return f"{own} {declared.formula}".strip()
+
+
+def _unfilled(
+    found: FrequencyMistake, measured: np.ndarray, target: np.ndarray
+) -> FrequencyMistake:
+    """Return ``found``, with code ``uninitialised`` if the frequencies are 0 or unordered."""
+    if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
+        return found
+    steps = np.diff(np.abs(measured))
+    ordered = (steps <= 0).all() or (steps >= 0).all()
+    known = np.abs(measured[:, None] / np.where(target != 0, target, 1.0) - 1) <= SAME
+    if not measured.any():
+        return replace(found, code="uninitialised", message="every frequency is 0")
+    if ordered or known.any():
+        return found
+    return replace(
+        found,
+        code="uninitialised",
+        message=f"frequencies are unordered, and none is a declared one: {found.message}",
+        equivalent=("frequency-spacing",),
+    )

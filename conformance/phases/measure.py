@@ -29,6 +29,8 @@ class Pair:
 
 #: The smallest position step, for frequencies that may exceed pi.
 FRACTION = 2.0**-14
+#: The largest relative difference of the entries of a rotation, which may have half precision.
+_TURNS = 2.0**-6
 #: Returns cos and sin (positions, pairs) of the judged function at given positions.
 Tables = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 #: One channel of every pair.
@@ -205,10 +207,26 @@ def channel_pairs(
             crossed = abs(matrices[0, high, a]) > abs(matrices[0, low, a])
             if {a, b} == {low, high}:  # exchanged cos and sin have the opposite sign here
                 crossed = crossed and matrices[0, high, a] > 0 < matrices[0, low, b]
+            else:
+                crossed = _crossed(matrices[:, [[low], [high]], [a, b]], crossed)
             pairs.append(Pair(a, b, *((high, low) if crossed else (low, high))))
     pairs.sort(key=lambda p: (p.a, p.b))
     known = {c for p in pairs for c in (p.a, p.b)} | set(passed) | set(scaled)
     return pairs, passed, scaled, [c for c in range(len(supports)) if c not in known]
+
+
+def _crossed(blocks: np.ndarray, otherwise: bool) -> bool:
+    """Return whether the results of a pair, (n, 2, 2), are a rotation if they are exchanged.
+
+    If they are one in both orders or in neither, return ``otherwise``.
+    """
+
+    def turns(m: np.ndarray) -> bool:
+        off = np.abs(m[:, 0, 0] - m[:, 1, 1]) + np.abs(m[:, 1, 0] + m[:, 0, 1])
+        return bool((off <= _TURNS * np.abs(m).max()).all())
+
+    straight, exchanged = turns(blocks), turns(blocks[:, ::-1])
+    return exchanged if straight != exchanged else bool(otherwise)
 
 
 def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels) -> Tables:

@@ -26,6 +26,8 @@ from .position_map import REDUCTION, report_quadrants
 
 #: Errors that grow start below this one, and follow the position with this correlation, at least.
 _SMALL, _ALIKE = 2.0**-8, 0.8
+#: The fewest positions that show how errors grow, and the least highest one of them.
+_TOLD, _NEAREST = 8, 128
 #: The least part of the errors that is a drift of the size of cos and sin.
 _DRIFTS = 1 / 64
 #: The largest error of cos and sin of a function of small positions, in float32.
@@ -203,11 +205,13 @@ def running_sums(run: Run, tables: Tables, declared: Declaration) -> bool:
 def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
     """Report errors that grow with the position, as of rotations that are added up."""
     at = GENERIC[run.ledger.highest >= GENERIC]
+    if at.size < _TOLD and run.ledger.highest >= _NEAREST:
+        at = np.unique(np.rint(np.geomspace(at[0], run.ledger.highest, 2 * _TOLD)).astype(int))
     cos, sin = unit_size(tables, at, declared)
     angle = (at + declared.origin)[:, None] * declared.frequencies
     off = np.abs(cos + 1j * sin - np.exp(1j * angle)).max(axis=1)
     if (
-        at.size < 8
+        at.size < _TOLD
         or not np.isfinite(off).all()
         or off.min() <= 0
         or off[:2].max() > _SMALL
@@ -220,7 +224,8 @@ def growing_errors(run: Run, tables: Tables, declared: Declaration) -> None:
     drift = np.abs(np.hypot(cos, sin) - 1).max(axis=1)
     if drift[-2:].min() > max(10 * drift[0], _DRIFTS * off[-2:].max()):
         text += ", and cos ** 2 + sin ** 2 drifts from 1: a rounded rotation is raised to a power "
-        text += "or multiplied from token to token, and no angle is computed"
+        text += "or multiplied from token to token, or each cos and sin comes from those before, "
+        text += "and no angle is computed"
     run.add(
         "angle-precision",
         text,

@@ -324,11 +324,12 @@ def decode(run: Run, one: JudgedCall, reach: int) -> np.ndarray | None:
     (a, b), (c, d) = encoding.pairs(), encoding.output_pairs()
     x, m = call.rotated(), encoding.attention_factor()
     raw = x[..., a[turning]] + 1j * x[..., b[turning]]
+    row = getattr(encoding, "row", None)  # of a wrong map, one result may be right
     seen = (one.actual[..., c[turning]] + 1j * one.actual[..., d[turning]]) / m
     seen, raw = (seen, raw) if encoding.sign > 0 else (np.conj(seen), np.conj(raw))
     decoder = Decoder.of(encoding.frequencies()[turning], reach=reach)
     used = declared.copy()
     for i, h, s in where:
-        found = decoder.rotated(raw[i, h, s], seen[i, h, s]) - round(encoding.offset)
+        found = decoder.rotated(raw[i, h, s], seen[i, h, s], row) - round(encoding.offset)
         used[(i, slice(None), s) if whole else (i, h, s)] = found
     return used if fits(run, one, call.rotated_to(used)) else None

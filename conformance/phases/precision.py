@@ -22,6 +22,8 @@ _HALF = ("bfloat16", "float16")
 _NEAR = 8 * ROUNDOFF["float32"]
 #: Below this relative error, a wrong pi is not recognised in angles that have float32 roundings.
 _COARSE = 1.5 * ROUNDOFF["float32"]
+#: Above this relative error, a wrong pi is plain in angles that have float32 roundings.
+_CLEAR = 64 * ROUNDOFF["float32"]
 #: The roundings of cos and sin that are allowed in addition to those of angles.
 _CLOSE = 16
 #: The relative error of such a pi: the roundings of an angle whose frequency is exact.
@@ -145,7 +147,8 @@ def classify(
             continue  # such as float16 positions below 2048: nothing was rounded
         worst = _misfit(positions, (cos, sin), (c, s), frequencies, dtype, model)
         if worst > BUDGET[dtype]:
-            if model.exact and (short := _short_pi(positions, (cos, sin), frequencies, dtype)):
+            seen = positions, (cos, sin), frequencies, dtype
+            if model.exact and (short := _short_pi(*seen) or _short_turns(*seen)):
                 return short
             continue
         if not model.code:
@@ -201,6 +204,32 @@ def _short_pi(
         if _explains(model, positions, actual, w, dtype):
             # Roundings hide the last digits of a fitted pi.
             return next(m for pi, m in tried if abs(pi / found - 1) <= _ROUNDINGS)
+    return None
+
+
+def _short_turns(
+    positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
+) -> Model | None:
+    """Return the model that multiplies fractions of a turn by 2 pi with few digits, or None."""
+
+    def angles(
+        p: np.ndarray, w: np.ndarray, *, pi: float, whole: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        turns = _product(p, w) / (2 * np.pi)
+        return np.asarray(2 * pi * (turns - whole(turns)))
+
+    for pi in (3.0, *_FRACTIONS, *sorted(_WRITTEN, key=lambda pi: -abs(pi - np.pi))):
+        slip = abs(pi - np.pi) / np.pi
+        for whole in (np.floor, np.rint) if slip > _NEAR else ():
+            text = _FRACTIONS.get(pi, f"{pi:.12g}")
+            name = f"fractions of a turn are multiplied by 2 pi, with pi = {text}"
+            remedy = f"Use pi in full precision (math.pi), not {text}."
+            turned = partial(angles, pi=pi, whole=whole)
+            exact = slip <= _CLEAR  # or else float32 angles hide nothing
+            model = Model("range-reduction", name, turned, exact=exact, slip=slip, remedy=remedy)
+            predicted = model.cos_sin(positions, w)
+            if _misfit(positions, actual, predicted, w, dtype, model) <= BUDGET[dtype]:
+                return model
     return None
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.run import Run
 
-from .measure import wrap
-from .precision import Model, rounded
+from .declaration import Declaration, unit_size
+from .measure import Tables, wrap
+from .precision import Model, classify, rounded
 
 #: Positions (n,) and frequencies or timescales (..., pairs) to angles (..., n, pairs).
 Angles = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -208,3 +211,40 @@ def fitted_frequencies(positions: np.ndarray, actual: np.ndarray, w: np.ndarray)
         if p:
             w = w + wrap(angle - p * w) / p
     return w
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Cos and sin at the positions that tell the precision of the angles."""
+
+    run: Run
+    tables: Tables
+    declared: Declaration
+    positions: np.ndarray
+
+    @cached_property
+    def cos_sin(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the function's values (positions, pairs), with amplitude 1."""
+        return unit_size(self.tables, self.positions, self.declared)
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Return the declared frequencies in this call."""
+        return self.declared.frequencies_in(self.positions)
+
+    @cached_property
+    def model(self) -> Model | None:
+        """Return the precision class of the values."""
+        origin = self.declared.origin
+        return classify(self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin)
+
+    @cached_property
+    def angles(self) -> RoundingModel | None:
+        """Return a model of the angles at all positions."""
+        if self.declared.by_length is not None:
+            return None  # other calls have other frequencies
+        origin, factor = self.declared.origin, self.declared.schedule.factor
+        return fit(
+            self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin, factor,
+            known=self.model,
+        )  # fmt: skip

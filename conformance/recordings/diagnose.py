@@ -61,7 +61,7 @@ def diagnose(run: Run, calls: list[Recorded], seen: Seen) -> None:
 def _explain_angles(run: Run, calls: list[Recorded], seen: Seen) -> None:
     """Add findings about the pairs and their angles."""
     encoding: Rotary = run.encoding
-    if not structure(run, encoding, seen.measured):
+    if structure(run, encoding, seen.measured) is not encoding:
         return
     if len(seen.measured.pairs) != nonzero_frequencies(encoding).size:
         return

@@ -12,17 +12,18 @@ from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases import diagnose as phases_diagnose
 from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.decode import REACH, Decoder
-from posenc_ref.conformance.phases.explain import explain, report
+from posenc_ref.conformance.phases.explain import explain
 from posenc_ref.conformance.phases.fitted_parameters import report_amplitude
 from posenc_ref.conformance.phases.frequencies import (
     SIGMAS,
     agree,
     half_precision,
+    report,
 )
 from posenc_ref.conformance.phases.precision import Model, classify, models
+from posenc_ref.conformance.phases.start import origin_of, straightened
 from posenc_ref.conformance.rotary.diagnose_length import explain_frequencies
 
 from .angles import Angles, Fitted, cleaned
@@ -68,7 +69,7 @@ def _frequencies(
     run: Run, encoding: Rotary, declared: Declaration, length: int, seen: Seen
 ) -> None:
     """Report frequencies, factor and origin that differ from the declared ones."""
-    fitted = replace(seen.fitted, phases=phases_diagnose.upright(seen.fitted.phases))
+    fitted = replace(seen.fitted, phases=straightened(run, seen.fitted.phases, declared)[0])
     phases, period, theta = fitted.phases, fitted.period, declared.frequencies
     w = _nearest(fitted, declared)
     if encoding.depends_on_length and explain_frequencies(
@@ -78,8 +79,6 @@ def _frequencies(
     found = explain(w, phases.sigma, declared.schedule, period)
     if not phases.linear and any(e.code == "frequency-spacing" for e in found):
         return  # the angles follow other positions, or no frequency at all
-    if phases_diagnose.exchanged(run, phases, found):
-        return
     k = int(np.argmax(np.abs(w - theta)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule, evidence)
@@ -92,7 +91,7 @@ def _frequencies(
     uncertain = nearest * (SIGMAS * float(phases.sigma.max()) + grain)
     if phases.linear and uncertain <= BUDGET[seen.angles.dtype] * ROUNDOFF[seen.angles.dtype]:
         predicted = found[-1].predicted if found else declared.frequencies
-        phases_diagnose.origin_of(run, phases, declared, np.abs(predicted))
+        origin_of(run, phases, declared, np.abs(predicted))
 
 
 def measured_factor(seen: Seen) -> float:

@@ -21,9 +21,10 @@ from posenc_ref.conformance.harness.probes import (
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.found import Found
 from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
-from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.diagnose import TABLE, diagnose_phases
 from posenc_ref.conformance.phases.measure import Measured
 
 from . import (
@@ -36,6 +37,7 @@ from . import (
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
+from .several import hidden, maps, rest
 from .structure import structure
 
 #: What to do if rows or heads differ.
@@ -57,6 +59,13 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     if diagnose_state.diagnose(run, access):
         return
     linear = measured.phases is None or measured.phases.linear
+    _diagnose(run, access, encoding, measured, linear)
+    if rest.can_be_sought(run, encoding) and hidden.vague(run, linear):
+        hidden.diagnose(run, encoding, access.dim, _in_structure)
+
+
+def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, linear: bool) -> None:
+    """Find causes in the calls, in the structure, and in the angles, in this order."""
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
     if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
         return
@@ -66,7 +75,9 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
-    if not structure(run, encoding, measured):
+    compared = structure(run, encoding, measured)
+    if compared is None:
+        _of_maps(run, access, encoding, measured)
         if not run.report.findings and not run.settings.reduced:
             turned.judged_again(run, encoding)
         return
@@ -76,9 +87,11 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if encoding.num_axes > 1 and not linear and turned.on_axes(run, encoding):
         return
-    declared = declare(encoding)
-    if measured.phases is not None:
-        diagnose_phases(run, measured.tables(access), measured.phases, declared)
+    found: Rotary | None = _of_angles(run, access, compared, measured)
+    if found is None and [TABLE in f.values for f in run.report.findings] == [True]:
+        found = encoding
+    if found is not None and run.report.findings and rest.can_be_sought(run, encoding):
+        rest.diagnose(run, found)
     if not run.report.findings and encoding.num_axes > 1 and turned.on_axes(run, encoding):
         return
     if not run.report.findings:
@@ -87,6 +100,34 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         _rows(run)
     if not run.report.findings and not run.settings.reduced:
         turned.judged_again(run, encoding)
+
+
+def _of_maps(run: Run, access: Access, encoding: Rotary, measured: Measured) -> None:
+    """Diagnose a map of pairs that is no rotation; keep what is known of it if that fails."""
+    known = list(run.report.findings)
+    if [f.code for f in known] != ["not-a-rotation"] or not rest.can_be_sought(run, encoding):
+        return
+    run.report.findings.clear()
+    found = maps.diagnose(run, access, encoding, measured)
+    if not run.report.findings:
+        run.report.findings[:] = known
+    if found is not None:
+        rest.diagnose(run, found)
+
+
+def _in_structure(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Found | None:
+    """Find causes in the structure and in the angles; return the rotation that they give."""
+    compared = structure(run, encoding, measured)
+    return None if compared is None else _of_angles(run, access, compared, measured)
+
+
+def _of_angles(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Found | None:
+    """Find causes in the angles of the measured pairs; return the rotation that all causes give."""
+    if measured.phases is None:
+        return None
+    declared, tables = declare(encoding), measured.tables(access)
+    seen = diagnose_phases(run, tables, measured.phases, declared)
+    return None if seen is None else rest.substituted(run, measured, tables, declared, seen)
 
 
 def _zeros(run: Run, encoding: Rotary, measured: Measured) -> bool:

@@ -66,27 +66,31 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
     return False
 
 
+#: Returns the four entries of the map of a pair, row by row, from cos and sin.
+Entries = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
 #: Wrong maps of a pair by cos c and sin s: a message, the map and the remedy.
-_RIGHT = "Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, both from x1 and x2 as passed"
-_MAPS = (
+RIGHT = "Compute y1 = x1 cos - x2 sin and y2 = x2 cos + x1 sin, both from x1 and x2 as passed"
+MAPS: tuple[tuple[str, Entries, str], ...] = (
     ("the second channel is computed from the first one's result, which has overwritten it",
-     lambda c, s: (c, -s, s * c, c - s * s), f"{_RIGHT}: keep x1 until y2 is computed."),
+     lambda c, s: (c, -s, s * c, c - s * s), f"{RIGHT}: keep x1 until y2 is computed."),
     ("the first channel is computed from the second one's result, which has overwritten it",
-     lambda c, s: (c - s * s, -s * c, s, c), f"{_RIGHT}: keep x2 until y1 is computed."),
+     lambda c, s: (c - s * s, -s * c, s, c), f"{RIGHT}: keep x2 until y1 is computed."),
     ("both channels add their sine term: the map is not a rotation",
-     lambda c, s: (c, s, s, c), f"{_RIGHT}: the sine is subtracted in y1."),
+     lambda c, s: (c, s, s, c), f"{RIGHT}: the sine is subtracted in y1."),
     ("both channels subtract their sine term: the map is not a rotation",
-     lambda c, s: (c, -s, -s, c), f"{_RIGHT}: the sine is added in y2."),
+     lambda c, s: (c, -s, -s, c), f"{RIGHT}: the sine is added in y2."),
     ("the sine term of the first channel is missing", lambda c, s: (c, 0 * s, s, c),
-     f"{_RIGHT}."),
+     f"{RIGHT}."),
     ("the sine term of the second channel is missing", lambda c, s: (c, -s, 0 * s, c),
-     f"{_RIGHT}."),
+     f"{RIGHT}."),
     ("the second channel has its own sine and the first one's cosine: x1 and x2 are exchanged in "
-     "y2", lambda c, s: (c, -s, c, s), f"{_RIGHT}."),
+     "y2", lambda c, s: (c, -s, c, s), f"{RIGHT}."),
     ("the sine term of both channels takes the channel itself, not the other one of the pair",
-     lambda c, s: (c - s, 0 * s, 0 * s, c + s), f"{_RIGHT}: rotate_half(x) is (-x2, x1)."),
-    ("y2 has the opposite sign", lambda c, s: (c, -s, -s, -c), f"{_RIGHT}."),
-    ("y1 has the opposite sign", lambda c, s: (-c, s, s, c), f"{_RIGHT}."),
+     lambda c, s: (c - s, 0 * s, 0 * s, c + s), f"{RIGHT}: rotate_half(x) is (-x2, x1)."),
+    ("y2 has the opposite sign", lambda c, s: (c, -s, -s, -c), f"{RIGHT}."),
+    ("y1 has the opposite sign", lambda c, s: (-c, s, s, c), f"{RIGHT}."),
+    ("pairs are reflected, not rotated: y1 = x1 cos + x2 sin, y2 = x1 sin - x2 cos",
+     lambda c, s: (c, s, s, -c), f"{RIGHT}."),
 )  # fmt: skip
 
 
@@ -107,7 +111,7 @@ def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return np.asarray((np.abs(got - of) <= slack).all(axis=(0, 2, 3)))
 
     right = follow(lambda c, s: (c, -s, s, c))
-    for text, entries, remedy in (*_MAPS, *_expanded(encoding)):
+    for text, entries, remedy in (*MAPS, *_expanded(encoding)):
         wrong = follow(entries)
         if (wrong | right).all() and not right.all():
             pairs, slow = np.flatnonzero(~right), np.flatnonzero(wrong & right)
@@ -117,7 +121,8 @@ def _wrong_map(run: Run, encoding: Rotary, measured: Measured) -> bool:
             if slow.size:
                 text = f"{text} (of {ranges(slow.tolist())} it cannot be told)"
             where = f"the 2 x 2 blocks of all pairs, such as channels {p.a} and {p.b}"
-            run.add("not-a-rotation", text, where, remedy=remedy)
+            values = {"measured": text} if wrong.all() else {}
+            run.add("not-a-rotation", text, where, remedy=remedy, values=values)
             return True
     return False
 
@@ -276,7 +281,7 @@ def wrong_blocks(run: Run, encoding: Rotary, measured: Measured) -> bool:
         "the map of a pair is not a rotation times a factor",
         f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
         f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
-        remedy=f"{_RIGHT}: the map of every pair is [[cos, -sin], [sin, cos]] of one angle.",
+        remedy=f"{RIGHT}: the map of every pair is [[cos, -sin], [sin, cos]] of one angle.",
     )
     return True
 

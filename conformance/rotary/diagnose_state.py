@@ -21,11 +21,16 @@ from .judge_length import lengths_of, positions_of
 
 #: Numbers of rows that a table may begin with.
 FIRST = (0, 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-#: How a table grows that is too short: its new length, from the old one and the one needed.
+#: How a table grows that is too short: its new length, from the old one and the one needed. It is
+#: enlarged again while it is still too short.
 GROWTH: dict[str, Callable[[int, int], int]] = {
     "": lambda old, needed: needed,
     ", which doubles its length": lambda old, needed: max(2 * old, needed),
     ", whose length is a power of 2": lambda old, needed: 1 << (needed - 1).bit_length(),
+    ", which is doubled again and again until it suffices": lambda old, needed: max(2 * old, 1),
+    ", which grows to the first sufficient double of its length": lambda old, needed: (
+        max(old, 1) << (-(-needed // max(old, 1)) - 1).bit_length()
+    ),
 }
 #: Returns the positions that a table has at some rows, given the rows that calls needed so far.
 Rows = Callable[[Sequence[int], np.ndarray], np.ndarray]
@@ -80,28 +85,34 @@ class _Call(Protocol):
     def rotated_to(self, positions: np.ndarray) -> Truth: ...
 
 
-def grown_rows() -> Iterator[tuple[str, int, Rows]]:
+def grown_rows(begun: int = 0) -> Iterator[tuple[str, int, Rows]]:
     """Yield what a kept table that grows can have been, if added rows are numbered from 0 again.
 
-    That is, in words, its first or least number of rows, and the position of each row.
+    That is, in words, its first or least number of rows, and the position of each row. ``begun``
+    is another number of rows that it may begin with.
     """
     for words, growth in GROWTH.items():
-        for first in FIRST:
+        for first in dict.fromkeys((*FIRST, begun)):
             for begins, least in (("begins with", 0), ("has at least", first))[: 1 + bool(first)]:
                 size = f" that {begins} {first} rows" * bool(first)
                 text = (
-                    f"rows that are added to a kept table{size}{words} are numbered from 0 again, "
-                    "not from its length"
+                    f"rows that are added to a kept table{size}{words + ',' * bool(words)} are "
+                    "numbered from 0 again, not from its length"
                 )
                 yield text, first, partial(_numbered, 0 if least else first, least, growth)
 
 
-def grown_from_zero(calls: Sequence[_Call]) -> Iterator[Mistake]:
+def grown_from_zero(
+    calls: Sequence[_Call], wrong: Sequence[_Call] = (), begun: int = 0
+) -> Iterator[Mistake]:
     """Yield tables whose added rows are numbered from 0 again, not from their length.
 
     Those that take all positions of ``calls`` modulo one number are left out: that needs no table.
+    So are those that leave a ``wrong`` call as declared. ``begun`` is the first wrong position.
     """
-    for text, first, rows in grown_rows():
+    for text, first, rows in grown_rows(begun):
+        if any(np.array_equal(rows(one.needed, one.positions), one.positions) for one in wrong):
+            continue
         if first and all(
             np.array_equal(rows(one.needed, one.positions), one.positions % first) for one in calls
         ):
@@ -135,6 +146,6 @@ def bounds(
     """
     starts = [0, first]
     for rows in needed:
-        if rows > starts[-1]:
-            starts.append(max(growth(starts[-1], rows), rows, least))
+        while rows > starts[-1]:
+            starts.append(max(growth(starts[-1], rows), least))
     return np.array(starts)

@@ -13,8 +13,8 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.phases import factor_mistakes
 from posenc_ref.conformance.phases.declaration import formula, live, schedule_of
-from posenc_ref.conformance.phases.explain import explain, report
-from posenc_ref.conformance.phases.frequencies import agree
+from posenc_ref.conformance.phases.explain import explain
+from posenc_ref.conformance.phases.frequencies import agree, report
 
 from . import diagnose_length
 from .judge_length import lengths_of

@@ -21,6 +21,7 @@ from posenc_ref.conformance.phases.measure import Measured
 
 from .diagnose_narrow import ROUNDED
 from .judge_robustness import COPIED
+from .several.rest import TOGETHER
 from .turned import PLACED
 
 #: Codes of causes that change every token alike, whatever the call.
@@ -50,8 +51,9 @@ def judge(run: Run, measured: Measured) -> None:
 
 def _asserted(finding: Finding) -> bool:
     # The matrices are measured with x of 0 and 1, which every dtype holds.
-    own_calls = {ROUNDED, COPIED, PLACED} & finding.values.keys()  # which tested these
-    return finding.severity == ERROR and finding.code in OF_EVERY_TOKEN and not own_calls
+    own_calls = {ROUNDED, COPIED, PLACED, TOGETHER} & finding.values.keys()  # which tested these
+    sure = finding.severity == ERROR and not finding.message.startswith(IN_PART)
+    return sure and finding.code in OF_EVERY_TOKEN and not own_calls
 
 
 def _as_measured(run: Run, measured: Measured, size: tuple[int, int], n: int) -> bool:

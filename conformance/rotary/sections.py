@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.run import Run
+
+#: The most evenly spaced pairs that are listed one by one.
+_LISTED = 4
 
 
 def assignment(encoding: Rotary) -> str:
@@ -61,18 +64,46 @@ def report_sections(run: Run, encoding: Rotary, follows: np.ndarray, wanted: np.
                 remedy=remedy,
             )
             return True
-    run.add("sections", _arrangement(encoding, axes), evidence, remedy=remedy)
+    run.add("sections", _arrangement(encoding, axes, wanted), evidence, remedy=remedy)
     return True
 
 
-def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
+def _arrangement(encoding: Rotary, axes: np.ndarray, wanted: np.ndarray) -> str:
     """Return a message with the measured assignment of pairs to axes."""
     for text, other in arrangements(encoding):
         if np.array_equal(other, axes):
             return text
     if (axes < 0).all():
         return "no pair follows any axis"
-    return "pairs follow other axes than declared"
+    return (
+        _blocks(encoding, axes) or f"pairs follow other axes than declared: {_wrong(axes, wanted)}"
+    )
+
+
+def _blocks(encoding: Rotary, axes: np.ndarray) -> str:
+    """Return the sizes of sections, if the pairs of every axis are one block, in words."""
+    starts = np.flatnonzero(np.r_[True, np.diff(axes) != 0])
+    if not isinstance(encoding, MultiAxisRoPE) or starts.size != np.unique(axes).size:
+        return ""
+    sizes = np.diff(np.r_[starts, axes.size]).tolist()
+    kind = f"{encoding.arrangement} " if isinstance(encoding.arrangement, str) else ""
+    declared = f"declared {kind}{encoding.sections}"
+    if np.array_equal(axes[starts], np.arange(encoding.num_axes)):
+        return f"sections are chunked {tuple(sizes)}, {declared}"
+    each = (f"{n} pairs of axis {a}" for n, a in zip(sizes, axes[starts], strict=True))
+    return f"sections are chunked: {', '.join(each)}; {declared}"
+
+
+def _wrong(axes: np.ndarray, wanted: np.ndarray) -> str:
+    """Return the pairs that follow another axis than declared, in words."""
+    wrong = axes != wanted
+    kinds = dict.fromkeys(zip(axes[wrong].tolist(), wanted[wrong].tolist(), strict=True))
+    found = []
+    for a, b in kinds:
+        pairs = np.flatnonzero((axes == a) & (wanted == b)).tolist()
+        words = f"pairs {_spaced(pairs)} follow" if len(pairs) > 1 else f"pair {pairs[0]} follows"
+        found.append(f"{words} {f'axis {a}' if a >= 0 else 'no axis'}, not axis {b}")
+    return "; ".join(found)
 
 
 def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
@@ -122,3 +153,11 @@ def arrangements(encoding: Rotary) -> Iterator[tuple[str, np.ndarray]]:
             axes_ = ", ".join(map(str, range(first, a)))
             said = f"pairs a, a + {a}, a + {2 * a}, ... follow axis a, for a = {axes_}, up to"
             yield f"{said} {words}; the others follow axis 0", cut
+
+
+def _spaced(pairs: list[int]) -> str:
+    """Return indices in words, shortened if they are evenly spaced."""
+    steps = {b - a for a, b in pairwise(pairs)}
+    if len(pairs) > _LISTED and len(steps) == 1 and steps != {1}:
+        return f"{pairs[0]}, {pairs[1]}, ..., {pairs[-1]}"
+    return ranges(pairs)

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import MultiAxisRoPE, Proportional, RoPE, Rotary
+from posenc_ref import RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import apply_truth
-from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
-from posenc_ref.conformance.phases.frequencies import agree
+from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.measure import Measured
 
 from .diagnose_pairs import (
     LOGITS,
     ONE_TENSOR,
     exchanged_results,
-    not_proportional,
     wrong_blocks,
 )
-from .wrong_rotations import pairs_of
-
-#: Largest finite float16.
-_FLOAT16_MAX = 65504.0
-#: The most ranges of channels that a message lists.
-_RANGES = 6
+from .several.slices import of_slice, rotate
 
 
 def _token_index(run: Run, encoding: Rotary) -> bool:
@@ -70,8 +61,11 @@ def _turns_elsewhere(run: Run, encoding: Rotary) -> bool:
     return False
 
 
-def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Diagnose pairs, slice and rotation; return whether frequencies can be compared."""
+def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:
+    """Diagnose pairs, slice and rotation.
+
+    Return the encoding with whose frequencies those of the function can be compared, or None.
+    """
     first, second = live(encoding, encoding.pairs())
     layout = getattr(encoding, "layout", "")
     declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
@@ -80,7 +74,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     wanted = {c for pair in declared for c in pair}
     if wanted and not rotated and not measured.scaled:
         if _token_index(run, encoding) or _turns_elsewhere(run, encoding):
-            return False
+            return None
         run.add(
             "frequency-spacing",
             "nothing is rotated: every frequency is 0",
@@ -88,7 +82,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"{measured.positions.tolist()}",
             remedy="Rotate x by the angles of its positions; here it is returned as it was passed.",
         )
-        return False
+        return None
     if measured.moved:
         c, at = next(iter(measured.moved.items()))
         run.add(
@@ -101,10 +95,27 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"channel {c} is copied to channel {at}",
             remedy=f"Return channels that are not rotated in their own places: {c} in {c}.",
         )
-        return False
+        return None
+    if measured.scaled and not rotated and (factors := _factor(measured)):
+        run.add(
+            "frequency-spacing",
+            f"nothing is rotated, and {factors}",
+            f"the map of every channel at positions {measured.positions.tolist()}",
+            remedy="Rotate x by the angles of its positions, and do not multiply it.",
+        )
+        return None
     if measured.scaled and not set(measured.scaled) & wanted:
         c = measured.scaled[0]
         size, m = float(measured.matrices[0, c, c]), encoding.attention_factor()
+        if _every_channel(measured, size, m):
+            run.add(
+                "amplitude",
+                f"every channel, rotated or not, is multiplied by {size:.6g}",
+                f"channels {measured.scaled[:6]}, and the norm of every rotated pair",
+                remedy=f"Divide the result by {size:.6g}: return channels that are not rotated as "
+                "they were passed.",
+            )
+            return None
         own = m != 1.0 and abs(size - m) <= FACTOR_SLACK * m
         run.add(
             "attention-factor" if own else "amplitude",
@@ -114,19 +125,18 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             remedy=f"Multiply the rotated channels only: return channels "
             f"{ranges(sorted(measured.scaled))} as they were passed.",
         )
-        return False
+        return None
     if _half_rotated(run, encoding, measured):
-        return False
+        return None
     if rotated != wanted:
-        _slice(run, encoding, measured, rotated, wanted)
-        return False
+        return of_slice(run, encoding, measured, rotated, wanted)
     if wrong_blocks(run, encoding, measured):
-        return False
+        return None
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
         text = f"channels {columns} are not rotated in pairs"
-        run.add("not-a-rotation", text, _support(measured), remedy=_rotate(encoding))
-        return False
+        run.add("not-a-rotation", text, _support(measured), remedy=rotate(encoding))
+        return None
     if found != declared:
         other = "half" if layout == "interleaved" else "interleaved"
         got = measured.layout() or "neither layout's"
@@ -139,11 +149,29 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
             remedy=_permutation(encoding, other)
             if known and run.report.surface not in ONE_TENSOR
-            else _rotate(encoding),
+            else rotate(encoding),
             values={"declared": layout, "measured": got},
         )
     _output(run, encoding, measured, same_pairs=found == declared)
-    return True
+    return encoding
+
+
+def _factor(measured: Measured) -> str:
+    """Return by what all channels that are not passed through are multiplied, in words."""
+    size = measured.matrices[:, measured.scaled, measured.scaled]
+    if np.ptp(size):
+        return ""
+    every = not measured.passed
+    channels = "every channel is" if every else f"channels {ranges(sorted(measured.scaled))} are"
+    return f"{channels} multiplied by {size[0, 0]:.6g}"
+
+
+def _every_channel(measured: Measured, size: float, m: float) -> bool:
+    """Return whether rotated pairs have this factor, too, beside the declared factor ``m``."""
+    amplitude = np.hypot(measured.blocks[0, :, 0, 0], measured.blocks[0, :, 1, 0])
+    same = np.abs(amplitude - m * abs(size)) <= FACTOR_SLACK * m * abs(size)
+    turned = np.sign(measured.blocks[0, :, 0, 0]) == np.sign(size)
+    return bool(amplitude.size and same.all() and (measured.positions[0] or turned.all()))
 
 
 def _half_rotated(run: Run, encoding: Rotary, measured: Measured) -> bool:
@@ -215,167 +243,6 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
         + ", not back to those it was read from."
         + LOGITS.format("") * (run.report.surface not in ONE_TENSOR),
     )
-
-
-def _slice(
-    run: Run, encoding: Rotary, measured: Measured, rotated: set[int], wanted: set[int]
-) -> None:
-    missing = sorted(wanted - rotated)
-    half = encoding.head_dim // 2
-    pairs = [(p.a, p.b) for p in measured.pairs]
-    if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
-        evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
-        expected, phases = nonzero_frequencies(encoding), measured.phases
-        if phases is not None and agree(phases.frequencies, expected, phases.sigma).all():
-            run.add(
-                "layout",
-                "pairs reach across the whole head, (k, k + head_dim/2), not across the slice; "
-                "frequencies are those of the slice",
-                evidence,
-                equivalent=("proportional", "rotary-dim"),
-                remedy=_rotate(encoding),
-            )
-            return
-        run.add(
-            "proportional",
-            f"the first {len(pairs)} pairs of the whole head are rotated, not the first "
-            f"{len(wanted)} channels",
-            evidence,
-            equivalent=("rotary-dim",),
-            remedy=f"{_rotate(encoding)} Divide their exponents by {len(wanted)}, not by "
-            f"{encoding.head_dim}.",
-        )
-        return
-    scaling = getattr(encoding, "scaling", None)
-    if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
-        return
-    first, second = live(encoding, encoding.pairs())
-    timescale = 1 / nonzero_frequencies(encoding)
-    lost = {
-        int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
-    }
-    if missing and set(missing) == lost and rotated < wanted:
-        run.add(
-            "overflow",
-            f"pairs with a timescale over {_FLOAT16_MAX:g} are not rotated: base ** x overflows "
-            "float16",
-            f"declared and not rotated: {_span(missing)}",
-            equivalent=("angle-precision",),
-        )
-        return
-    still = _still_axis(encoding, rotated)
-    if still and _right_apart(run, encoding):
-        text = "calls with equal positions on all axes (text) are not rotated by all of them: "
-        run.add(
-            "position-axis",
-            text + still.removesuffix(": "),
-            f"channels passed through: {len(measured.passed)}; right in a call whose positions "
-            "differ between axes",
-            equivalent=("rotary-dim", "sections"),
-            remedy="Rotate the pairs of every axis by the position on that axis, in calls of text "
-            "alone too.",
-        )
-        return
-    more = sorted(rotated - wanted)
-    if more and not missing and _zero(run, encoding, more):
-        run.add(
-            "rotary-dim",
-            f"channels {ranges(more)}, which are not rotated, are 0 in the result",
-            f"declared: {len(wanted)} of {encoding.head_dim} channels are rotated",
-            remedy=f"Copy channels {ranges(more)} to the result unchanged.",
-        )
-        return
-    other = "other " if len(rotated) == len(wanted) else ""
-    run.add(
-        "rotary-dim",
-        f"{still}{len(rotated)} {other}channels are rotated ({_span(rotated)}), declared "
-        f"{len(wanted)} ({_span(wanted)}) of {encoding.head_dim}",
-        f"channels passed through: {len(measured.passed)}"
-        + (f"; declared and not rotated: {_span(missing)}" if missing else ""),
-        values={"declared": len(wanted), "measured": len(rotated)},
-        remedy=_channels(sorted(rotated), sorted(wanted)) + _exponents(encoding, measured),
-    )
-
-
-def _span(channels: Collection[int]) -> str:
-    """Return channels as ``first..last`` if none is left out between, else as ranges."""
-    if not channels:
-        return "none"
-    low, high = min(channels), max(channels)
-    if high - low + 1 == len(channels):
-        return f"{low}..{high}" if high > low else str(low)
-    parts = ranges(sorted(channels)).split(", ")
-    return ", ".join(parts[:_RANGES]) + ", ..." * (len(parts) > _RANGES)
-
-
-def _zero(run: Run, encoding: Rotary, channels: list[int]) -> bool:
-    """Return whether these channels of a result are 0, whatever x is."""
-    x = run.random((1, 2, 3, encoding.head_dim), 31)
-    at = np.arange(3)
-    at = at if encoding.num_axes == 1 else np.broadcast_to(at, (encoding.num_axes, 1, 3))
-    try:
-        return not np.any(run.driver.apply(x, at)[..., channels])
-    except Refused:
-        return False
-
-
-def _right_apart(run: Run, encoding: Rotary) -> bool:
-    """Return whether calls are right whose positions differ between the axes."""
-    rng = np.random.default_rng(run.settings.seed + 29)
-    for size in ((1, 2, 5), (2, 1, 7)):
-        positions = rng.integers(1, 30, (encoding.num_axes, size[0], size[2]))
-        x = run.random((*size, encoding.head_dim), 29)
-        try:
-            y = run.driver.apply(x, positions)
-        except (Refused, Malformed):
-            return False
-        if not run.fits(y, apply_truth(encoding, x, positions)):
-            return False
-    return True
-
-
-def _exponents(encoding: Rotary, measured: Measured) -> str:
-    """Return what to do about exponents that are divided by the rotated channels, if they are."""
-    phases, count = measured.phases, len(measured.pairs)
-    if not isinstance(encoding, RoPE) or encoding.scaling is not None or phases is None:
-        return ""
-    spaced = encoding.base ** (-np.arange(count) / count)
-    if phases.frequencies.size != count or 2 * count == encoding.rotary_dim:
-        return ""
-    if not agree(phases.frequencies, spaced, phases.sigma).all():
-        return ""
-    d = encoding.rotary_dim
-    return f" Divide the exponents by {d}, not by {2 * count}: pair k turns by base ** (-2k/{d})."
-
-
-def _still_axis(encoding: Rotary, rotated: set[int]) -> str:
-    """Return words for position axes whose pairs are not rotated at all, and no others."""
-    axes = encoding.axes() if isinstance(encoding, MultiAxisRoPE) else None
-    if axes is None:
-        return ""
-    first, second = encoding.pairs()
-    turned = np.isin(first, list(rotated)) & np.isin(second, list(rotated))
-    still = [a for a in range(encoding.num_axes) if not turned[axes == a].any()]
-    if not still or not turned[~np.isin(axes, still)].all():
-        return ""
-    return f"the pairs of axis {ranges(still)} are not rotated: "
-
-
-def _channels(rotated: list[int], wanted: list[int]) -> str:
-    """Return which channels to rotate, and which to leave."""
-    missing = sorted({*wanted} - {*rotated})
-    more = sorted({*rotated} - {*wanted})
-    parts = [f"rotate channels {ranges(missing)} too"] * bool(missing)
-    parts += [f"pass channels {ranges(more)} through unchanged"] * bool(more)
-    text = ", and ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _rotate(encoding: Rotary) -> str:
-    """Return the declared pairs as an instruction."""
-    if not hasattr(encoding, "layout"):
-        return ""
-    return f"Rotate the declared pairs: {pairs_of(encoding)}."
 
 
 def _permutation(encoding: Any, measured: str) -> str:

@@ -20,7 +20,7 @@ from posenc_ref.conformance.diagnosis.in_part import in_part
 from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
-from posenc_ref.conformance.diagnosis.scored import failed
+from posenc_ref.conformance.diagnosis.scored import failed, scores
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
 from posenc_ref.conformance.harness.probes import FAR_TOKEN, ONE_EACH, ONE_TOKEN
@@ -181,7 +181,7 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return False
     code, several = _code(run), encoding.num_axes > 1
     far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
-    calls = list(_calls(run, encoding, (*CALLS, *FAR) if far else CALLS))
+    calls = list(calls_of(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
         return False
@@ -204,26 +204,37 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return True
     if several:
         return on_axes(run, encoding, calls)
-    more = partial(_calls, run, encoding, FURTHER)
-    if match(
-        run, calls, grown_from_zero([c.facts for c in calls]), parts=False, whole=True, further=more
-    ):
+    more = partial(calls_of, run, encoding, FURTHER)
+    grown = grown_from_zero(
+        [c.facts for c in calls], [c.facts for c in wrong], _first_wrong(run, wrong)
+    )
+    if match(run, calls, grown, parts=False, whole=True, further=more):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
-    return name_positions(run, calls, code, lambda: _calls(run, encoding, again))
+    return name_positions(run, calls, code, lambda: calls_of(run, encoding, again))
+
+
+def _first_wrong(run: Run, wrong: list[JudgedCall]) -> int:
+    """Return the smallest position of a wrong token."""
+    found = []
+    for one in wrong:
+        off = (scores(run, one, one.truth) > run.budget).any(axis=-1)
+        p = one.facts.positions
+        found.append(int(np.broadcast_to(p if p.ndim == 1 else p[:, None], off.shape)[off].min()))
+    return min(found)
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
     """Report the positions used on each of several axes; return whether a rule gives them."""
-    calls = calls or list(_calls(run, encoding, CALLS))
-    return name_axis_positions(run, encoding, calls, lambda: _calls(run, encoding, FURTHER))
+    calls = calls or list(calls_of(run, encoding, CALLS))
+    return name_axis_positions(run, encoding, calls, lambda: calls_of(run, encoding, FURTHER))
 
 
 def judged_again(run: Run, encoding: Rotary) -> bool:
     """Report the positions used in the judged calls, made again; return whether they are found."""
     if encoding.depends_on_length or encoding.num_axes > 1:
         return False
-    calls = list(_calls(run, encoding, tuple(_judged(run))))
+    calls = list(calls_of(run, encoding, tuple(_judged(run))))
     return bool(failed(run, calls)) and name_positions(run, calls, "wrong-row")
 
 
@@ -277,7 +288,7 @@ def _held(
 
     Return None if a further call refutes it.
     """
-    further = list(_calls(run, encoding, FURTHER))
+    further = list(calls_of(run, encoding, FURTHER))
     every = [*calls, *further]
     wrong = failed(run, every)
     right = [one for one in every if all(one is not w for w in wrong)]
@@ -285,7 +296,8 @@ def _held(
     return None if again is None else (again[1], len(further))
 
 
-def _calls(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:
+def calls_of(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:
+    """Make calls of these sizes, each with its reference; leave out those that are refused."""
     for i, (size, at, *layout) in enumerate(sizes):
         memory = layout[0] if layout else MEMORY[0]
         p = np.asarray(at)

@@ -13,6 +13,7 @@ from posenc_ref.conformance.rotary.diagnose_state import (
     GROWTH,
     NUMBERED,
     Rows,
+    bounds,
     grown_rows,
 )
 
@@ -53,7 +54,8 @@ def moved_tables(predict: Callable[[Positions, bool], Callable[..., object]]) ->
         for text, growth in GROWTH.items():
             for first in FIRST:
                 size = f" that begins with {first} rows" * bool(first)
-                said = f"rows that are added to a kept table{size}{text} are one position {words}"
+                said = f"rows that are added to a kept table{size}{text + ',' * bool(text)} are "
+                said += f"one position {words}"
                 for whole in (False, True):
                     positions = _added(first, growth, by)
                     yield Mistake("state", said, predict(positions, whole), remedy)  # type: ignore[arg-type]
@@ -81,7 +83,7 @@ def _added(first: int, growth: Callable[[int, int], int], by: int) -> Positions:
     def positions(calls: Sequence[Call]) -> np.ndarray:
         kept = first
         for (_, _, n), offset in calls:
-            kept = kept or growth(0, offset + n)
+            kept = kept or int(bounds([offset + n], 0, growth)[-1])
         own = _own(calls[-1])
         return np.where(own >= kept, own + by, own)
 

@@ -8,13 +8,12 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.accuracy import BUDGET, Truth
 from posenc_ref.conformance import check
-from posenc_ref.conformance.phases.diagnose import origin_of
-from posenc_ref.conformance.phases.explain import _unfilled
 from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_SHAPES
-from posenc_ref.conformance.phases.frequencies import FrequencyMistake
+from posenc_ref.conformance.phases.frequencies import FrequencyMistake, _unfilled
 from posenc_ref.conformance.phases.measure import Phases
 from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistakes
 from posenc_ref.conformance.phases.schedule_mistakes import scaling_mistakes
+from posenc_ref.conformance.phases.start import origin_of
 
 PLAIN = 10000.0 ** (-np.arange(8) / 8)
 ROPE = pr.RoPE(16, layout="half")

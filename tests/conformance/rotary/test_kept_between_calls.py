@@ -97,3 +97,25 @@ def test_a_base_that_compounds():
     assert "the same call gives other values when it is made again" in found.message
     assert not found.reproduce
     assert check(GROWING.apply, GROWING).verdict == "conforms"
+
+
+@pytest.mark.parametrize(("first", "repeated"), [(5, True), (16, True), (12, False)])
+def test_a_table_that_is_doubled_until_it_suffices(first, repeated):
+    class Doubled:
+        """A table whose added rows are numbered from 0 again, at every doubling or once."""
+
+        rows = np.arange(first)
+
+        def __call__(self, x, positions):
+            p, size = np.asarray(positions), self.rows.size
+            while p.max(initial=0) >= size:
+                size *= 2
+                if repeated:
+                    self.rows = np.append(self.rows, np.arange(size // 2))
+            self.rows = np.append(self.rows, np.arange(size - self.rows.size))
+            return ROPE.apply(x, self.rows[p])
+
+    message = check(Doubled(), ROPE, "apply").findings[0].message
+    assert f"begins with {first} rows" in message
+    assert ("again and again" in message) == repeated
+    assert "are numbered from 0 again" in message

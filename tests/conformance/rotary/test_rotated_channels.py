@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import RoPE
 from posenc_ref.conformance.check import check_reduced
-from posenc_ref.conformance.rotary.structure import _span
+from posenc_ref.conformance.rotary.several.slices import _span
 
 HALF = RoPE(16, layout="half", rotary_dim=8)
 

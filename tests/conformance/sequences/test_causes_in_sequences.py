@@ -53,7 +53,7 @@ def test_a_table_that_grows_with_the_sequence():
     found = first(fn, "decode")
     assert found.code == "state"
     assert found.message.startswith("rows that are added to a kept table")
-    assert "doubles its length are numbered from 0 again" in found.message
+    assert "doubles its length, are numbered from 0 again" in found.message
 
 
 @pytest.mark.parametrize(("one", "words"), [(True, "one token"), (False, "several tokens")])

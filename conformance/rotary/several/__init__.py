@@ -1,0 +1,1 @@
+"""Find two mistakes that a function makes at once."""

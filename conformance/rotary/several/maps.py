@@ -1,0 +1,109 @@
+"""Diagnose a wrong map of every pair whose angles, or pairs, are wrong too.
+
+The map of a pair is made from cos and sin of one angle. Two of its four entries are these, up to
+the sign, so that the angle is known without the declared frequencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import RoPE, Rotary
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.probes import unit_pairs
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.found import Found, FoundMap
+from posenc_ref.conformance.phases.declaration import declare
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.explain import explain, likely
+from posenc_ref.conformance.phases.measure import Measured, Phases, Tables, unwrap
+from posenc_ref.conformance.rotary.diagnose_pairs import MAPS, Entries
+
+from .rest import substituted
+from .slices import other_layout
+
+#: The row, column and sign of cos and of sin, in a row that is that of a rotation, or its mirror.
+_PLACES = (((0, 0, 1), (0, 1, -1)), ((1, 1, 1), (1, 0, 1)), ((0, 0, 1), (0, 1, 1)))
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A map that all measured pairs have, and where its cos and sin are."""
+
+    text: str
+    entries: Entries
+    remedy: str
+    cos: tuple[int, int, int]
+    sin: tuple[int, int, int]
+
+
+def diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Found | None:
+    """Report a wrong map of all pairs and the mistakes in its pairs and angles.
+
+    Return the map with the measured angles, or None if there is no such map.
+    """
+    if not isinstance(encoding, RoPE) or not measured.pairs or measured.odd or measured.scaled:
+        return None
+    if 2 * len(measured.pairs) != encoding.rotary_dim or encoding.depends_on_length:
+        return None
+    best: tuple[int, _Map, Tables, Phases] | None = None
+    for one in _maps(run, measured):
+        tables = _tables(access, measured, one, encoding.attention_factor())
+        phases = unwrap(tables, run.coarse)
+        w = encoding.sign * phases.frequencies
+        found = explain(w, phases.sigma, declare(encoding).schedule)
+        rank = sum(1 if likely(e) else 2 for e in found)
+        named = phases.linear and all(e.code != "frequency-spacing" for e in found)
+        if named and (best is None or rank < best[0]):
+            best = rank, one, tables, phases
+    if best is None:
+        return None
+    _, one, tables, phases = best
+    p = measured.pairs[0]
+    where = f"the 2 x 2 blocks of all pairs, such as channels {p.a} and {p.b}"
+    run.add("not-a-rotation", one.text, where, remedy=one.remedy, values={"measured": one.text})
+    other_layout(run, encoding, measured)
+    declared = declare(encoding)
+    seen = diagnose_phases(run, tables, phases, declared)
+    if seen is None:
+        return None
+    turned = substituted(run, measured, tables, declared, seen)
+    return FoundMap(
+        turned.head_dim, turned.channels, turned.measured, turned.size, turned.offset, one.entries,
+        one.cos[0],
+    )  # fmt: skip
+
+
+def _maps(run: Run, measured: Measured) -> Iterator[_Map]:
+    """Yield the known wrong maps that all pairs have at all measured positions."""
+    got, at = measured.blocks[1:], measured.positions[1:]
+    slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + np.abs(got).max())
+    for text, entries, remedy in MAPS:
+        for cos, sin in _PLACES:
+            c, s = (got[..., i, j] * by for i, j, by in (cos, sin))
+            m = run.encoding.attention_factor()
+            of = np.stack(np.broadcast_arrays(*entries(c / m, s / m)), axis=-1).reshape(got.shape)
+            whole = np.abs(np.hypot(c, s) / m - 1) <= slack
+            if at.size and whole.all() and (np.abs(got / m - of) <= slack).all():
+                yield _Map(text, entries, remedy, cos, sin)
+                break
+
+
+def _tables(access: Access, measured: Measured, one: _Map, m: float) -> Tables:
+    """Return a function that measures cos and sin of every pair in the entries of the map."""
+    out = np.array([[p.out_a, p.out_b] for p in measured.pairs]).T
+    read = np.array([[p.a, p.b] for p in measured.pairs]).T
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = {}
+        for j in {one.cos[1], one.sin[1]}:
+            x = unit_pairs((1, 1, positions.size, access.dim), read[j])
+            rows[j] = access.rows(x, positions)[0, 0]
+        cos, sin = (by * rows[j][:, out[i]] for i, j, by in (one.cos, one.sin))
+        return cos, sin
+
+    return tables
