@@ -18,7 +18,7 @@ from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import changes_of_bias
-from .changed import Change, OfCall, mistakes_of
+from .changed import Change, Moved, OfCall, mistakes_of
 from .operands import operand_changes
 from .shared_keys import shared_key_changes
 from .term_mistakes import LAST
@@ -36,7 +36,7 @@ def _changes(declared: Any) -> Iterator[Change]:
         yield (
             "position-axis",
             "the head index is used as the position",
-            lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k)).parts(),
+            Moved(lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k))),
             "Take the position from the axis of tokens, not from that of heads.",
         )
     missing = "amplitude"
@@ -67,13 +67,11 @@ def _positions(code: str) -> Iterator[Change]:
         The places are counted from the first key of the call.
         """
 
-        def parts(call: Scored) -> Parts:
+        def of(call: Scored) -> Scored:
             counts, start = (call.q.shape[2], call.k.shape[2]), np.min(call.positions[1])
-            return call.replace(
-                **{at: place(*counts) + start for at, place in places.items()}
-            ).parts()
+            return call.replace(**{at: place(*counts) + start for at, place in places.items()})
 
-        return parts
+        return Moved(of)
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST
@@ -106,11 +104,11 @@ def _rotary(declared: Rotary) -> Iterator[Change]:
     def turned(q: int = 1, k: int = 1) -> OfCall:
         """Return a function for logits at query positions * ``q`` and key positions * ``k``."""
 
-        def parts(call: Scored) -> Parts:
+        def of(call: Scored) -> Scored:
             q_at, k_at = call.positions
-            return call.replace(q_at=q * q_at, k_at=k * k_at).parts()
+            return call.replace(q_at=q * q_at, k_at=k * k_at)
 
-        return parts
+        return Moved(of)
 
     for what, parts in (("queries", turned(q=0)), ("keys", turned(k=0))):
         remedy = f"Rotate the {what} too, each by the angles of its own position."
