@@ -34,8 +34,8 @@ class Mistake:
     with these numbers, or an empty sequence. If it returns several, the function makes all of them
     at once, and ``predict`` of the first returns the result of all together.
 
-    ``before`` returns the facts of a call whose declared result is that of the mistake, so that
-    another mistake can be made in it too.
+    ``before`` returns the facts of a call, or the steps of its computation, whose result is that of
+    the mistake, so that another mistake can be made in it too.
     """
 
     code: str

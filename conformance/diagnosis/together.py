@@ -153,7 +153,7 @@ def two_steps(
     steps = [First(_named(row), partial(of.predicted, row[-1]), row[-1][0]) for row in rows]
     known = {row[-1] for row in rows}
     for one in _nearest(run, calls, [*others, *steps]):
-        predict = one.predicted()
+        predict = partial(possible, one.predicted())
         rest = [replace(call, truth=predict(call.facts) or call.truth) for call in calls]
         sizes = of.sizes(rest)
         for row in sorted(likely_changes(of.plain(sizes)), key=lambda row: row[-1] not in known):
@@ -179,7 +179,7 @@ def _nearest(run: Run, calls: Sequence[JudgedCall], firsts: Sequence[First]) -> 
         return float((scores(run, one, truth) <= run.budget).mean())
 
     least = share(one.truth) + _BETTER
-    shares = [(share(first.predicted()(one.facts)), first) for first in firsts]
+    shares = [(share(possible(first.predicted(), one.facts)), first) for first in firsts]
     best = sorted(shares, key=lambda pair: -pair[0])[:_BEST]
     return [first for part, first in best if part >= least]
 
@@ -190,8 +190,17 @@ def _named(row: Row) -> Mistake:
 
 
 def both(one: Mistake, two: Mistake, predict: Predict) -> Together:
-    """Return two mistakes with one prediction."""
-    return replace(one, predict=predict, fit=None), replace(two, predict=predict, fit=None)
+    """Return two mistakes with one prediction, which is None where they do not go together."""
+    joint = partial(possible, predict)
+    return replace(one, predict=joint, fit=None), replace(two, predict=joint, fit=None)
+
+
+def possible(of: Callable[[Any], T], facts: Any) -> T | None:
+    """Return ``of(facts)``, or None if it is impossible."""
+    try:
+        return of(facts)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return None
 
 
 def with_factor(
@@ -281,7 +290,4 @@ def after_one(firsts: Iterable[Mistake], others: Sequence[Mistake]) -> Iterator[
 
 
 def _after(before: Callable[[Any], Any], predict: Predict, facts: Any) -> Truth | None:
-    try:
-        return predict(before(facts))
-    except ValueError:  # fields or positions that do not go together
-        return None
+    return predict(before(facts))

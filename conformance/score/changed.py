@@ -41,10 +41,10 @@ def mistakes_of(declared: Any, changes: Iterable[Change]) -> Iterator[Mistake]:
         yield replace(found, before=change.of) if isinstance(change, Moved) else found
 
 
-def _with_fields(declared: Any, other: Any) -> Moved:
+def _with_fields(declared: Any, other: Any) -> OfCall:
     """Return the parts of calls whose encoding has the fields in which ``other`` differs."""
     if type(declared) is not type(other):
-        return Moved(lambda call: call.replace(encoding=other))
+        return lambda call: call.replace(encoding=other).parts()
     names = [f.name for f in fields(declared) if f.init]
     own = {n: getattr(other, n) for n in names if getattr(other, n) is not getattr(declared, n)}
     return Moved(lambda call: call.replace(encoding=call.encoding.replace(**own)))

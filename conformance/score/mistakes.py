@@ -61,7 +61,7 @@ def _changes(declared: Any) -> Iterator[Change]:
 
 
 def _positions(code: str) -> Iterator[Change]:
-    def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
+    def moved(**places: Callable[[int, int], np.ndarray]) -> Moved:
         """Return a function for logits at ``place(number of queries, number of keys)``.
 
         The places are counted from the first key of the call.
@@ -76,13 +76,13 @@ def _positions(code: str) -> Iterator[Change]:
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST
     text = "the positions of keys are 1 too small, except for 0"
-    change = moved(k_at=lambda n_q, n_k: np.maximum(np.arange(n_k) - 1, 0))
+    change = Moved(lambda call: call.replace(k_at=np.maximum(call.positions[1] - 1, 0)))
     yield "position-origin", text, change, "Key j has position j, from the first key on."
     text = "the positions of queries are 1 too large"
-    change = moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
+    change = Moved(lambda call: call.replace(q_at=call.positions[0] + 1))
     yield "position-origin", text, change, "Subtract 1 from the positions of queries."
     text = "the positions of keys are 1 too large"
-    change = moved(k_at=lambda n_q, n_k: np.arange(n_k) + 1)
+    change = Moved(lambda call: call.replace(k_at=call.positions[1] + 1))
     yield "position-origin", text, change, "Subtract 1 from the positions of keys."
     change = moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
     yield "wrong-row", REVERSED_KEYS, change, "Key j has position j: count keys from the first."

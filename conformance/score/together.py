@@ -62,11 +62,8 @@ def _predicted(
 ) -> Predict:
     parts = parts_by_steps(*made, sizes=sizes)
 
-    def predict(call: Scored) -> Truth | None:
-        try:
-            return call.total(parts(before(call)), {})
-        except ValueError:  # fields or positions that do not go together
-            return None
+    def predict(call: Scored) -> Truth:
+        return call.total(parts(before(call)), {})
 
     return predict
 

@@ -46,11 +46,26 @@ def kerple(q_len, k_len, *, r1=R1, r2=R2, aligned=True):
     return -r1[:, None, None] * np.log1p(r2[:, None, None] * d)
 
 
+def attention(q, k, v, q_at, k_at, *, base=1e4, scale=0.25, restart=False, own=True, first=False):
+    heads = np.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+    e = pr.RoPE(16, layout="half", base=base)
+    q, k = e.apply(q, q_at - restart * q_at[..., :1]), e.apply(k, k_at)[:, heads]
+    n_q, n_k = q.shape[2], k.shape[2]
+    i, j = np.arange(n_k - n_q, n_k)[:, None], np.arange(n_k)
+    seen = (j <= i) if own else (j < i) | (first & (i == 0) & (j == 0))
+    logits = np.where(seen, q @ np.swapaxes(k, -1, -2) * scale, -np.inf)
+    top = np.max(logits, axis=-1, keepdims=True, initial=-1e30)
+    weights = np.exp(logits - top)
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(total > 0, total, 1) @ v[:, heads]
+
+
 SHAW_OF = pr.Shaw(SHAW, before=8), "scores", shaw
 ALIBI = pr.ALiBi(6, causal=False), "scores", alibi
 ROPE = pr.RoPE(16, layout="half"), "scores", rope
 SWIN_OF = pr.SwinBias(SWIN, window=(4, 4)), "bias", swin
 KERPLE = pr.Kerple(R1, R2), "bias", kerple
+ATTENTION = pr.Attention(pr.RoPE(16, layout="half")), "attention", attention
 CASES = {
     "a bound and another operand": (
         SHAW_OF, {"clip": 7, "of_keys": True},
@@ -75,6 +90,14 @@ CASES = {
     "two steps": (
         KERPLE, {"aligned": False, "r1": np.ones(4)},
         "counts queries from 0", "r1 is left out",
+    ),
+    "a mask and a scale": (
+        ATTENTION, {"own": False, "scale": 1 / 16},
+        "queries do not see their own key", "the scale is applied twice",
+    ),
+    "positions and a base": (
+        ATTENTION, {"restart": True, "base": 1e3},
+        "the positions of queries start at 0 in every call", "the base is 1000, declared 10000",
     ),
 }  # fmt: skip
 
@@ -101,3 +124,16 @@ def test_a_third_mistake_leaves_both_unnamed():
     )
     assert "clamped" not in text
     assert "k . a" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"own": False, "first": True}, "queries do not see their own key, but query 0 sees it"),
+        ({"restart": True}, "the positions of queries start at 0 in every call"),
+    ],
+)
+def test_one_mistake_of_attention_is_named_alone(changes, words):
+    encoding, surface, function = ATTENTION
+    (found,) = check(lambda *a: function(*a, **changes), encoding, surface).findings
+    assert found.message == words
