@@ -60,13 +60,14 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     toward = float(np.sign(np.median(first.before / true))) or 1.0
     if toward < 0:
         head = int(np.argmax(true))
+        distance = "(query - key)" if encoding.causal else "|query - key|"
         yield Cause(
             "bias-sign",
             "the bias grows with the distance: far keys are rewarded",
             f"head {head}: slope {-first.before[head]:+.9g} per key, declared {-true[head]:+.9g}",
             {"sign": -1.0},
             values={"declared": -1, "measured": 1},
-            remedy="Reverse the sign of the bias: -slope * (query - key).",
+            remedy=f"Reverse the sign of the bias: -slope * {distance}.",
         )
     # In some calls, all keys are on the far side of the change of slope.
     edges = {

@@ -69,6 +69,7 @@ def diagnose_other(
             lambda case: (declared.predict(case), np.zeros(())),  # type: ignore[arg-type,return-value]
         ):
             return
+        others = [declared, *others]
         if report_in_part(run, calls, steps()) or two_mistakes(run, calls, others, more):
             return
         match(run, calls, rows_read(run.encoding, by_rule=False))
@@ -80,7 +81,10 @@ def two_mistakes(
     others: Sequence[Mistake],
     further: Callable[[], Sequence[JudgedCall]] | None = None,
 ) -> bool:
-    """Report two mistakes that explain all calls; return whether there are some."""
+    """Report two mistakes that explain all calls; return whether there are some.
+
+    The first of ``others`` predicts the declared bias.
+    """
     singles = [*others, *_steps(run.encoding, Sizes())]
     pairs = two_of_bias(
         run, calls, run.encoding, singles, of_cases, _offsets, partial(factor_on_bias, run)
@@ -102,7 +106,7 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
             return match(run, calls, [mistake])
     if report_in_part(run, calls, steps()):
         return True
-    return two_mistakes(run, calls, [of_cases(one) for one in bias_mistakes(run.encoding)][1:])
+    return two_mistakes(run, calls, [of_cases(one) for one in bias_mistakes(run.encoding)])
 
 
 def _constants(declared: Bias) -> list[Mistake]:

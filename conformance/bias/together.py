@@ -44,7 +44,7 @@ def two_of_bias(
     offsets: Callable[[Any], np.ndarray],
     factor: Factor,
 ) -> Iterator[Together]:
-    """Yield two mistakes of a bias; ``singles`` are the single ones.
+    """Yield two mistakes of a bias; ``singles`` are the declared bias and the single mistakes.
 
     ``offsets`` returns query - key from the facts of a call.
     """
@@ -67,6 +67,6 @@ def two_of_bias(
     ]
     plain, steps = partial(plain_of, declared), partial(predicted, declared)
     yield from two_steps(run, calls, Stepped(plain, steps, offset_sizes), fields)
-    for single in singles:
+    for single in singles[1:]:
         for whole in whole_values(single.predict, "the bias", "bias-scale", OF_BIAS):
             yield both(single, whole, whole.predict)

@@ -208,6 +208,7 @@ def with_factor(
 ) -> Iterator[Together]:
     """Yield mistakes together with a factor on the result, if it is measured in one call.
 
+    The first of ``singles`` has no code: of the declared result, a factor is a single mistake.
     ``named`` returns the code, the message, the values and the remedy of a factor.
     """
     mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
@@ -234,13 +235,14 @@ def with_factor(
             return Truth(c * own.value, abs(c) * own.terms, abs(c) * own.angle, own.amplitude)
 
         for code, text, values, remedy in named(factor):
-            yield both(mistake, Mistake(code, text, predict, remedy, values=values), predict)
+            found = Mistake(code, text, predict, remedy, values=values)
+            yield both(mistake, found, predict) if mistake.code else (found,)
 
 
 def with_order(one: JudgedCall, singles: Iterable[Mistake], axis: int) -> Iterator[Together]:
     """Yield mistakes together with another order of the heads, which are on ``axis``.
 
-    The order is measured in one call.
+    The order is measured in one call. The first of ``singles`` is the declared result.
     """
     n = one.actual.shape[axis]
     mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
@@ -265,7 +267,8 @@ def with_order(one: JudgedCall, singles: Iterable[Mistake], axis: int) -> Iterat
                 return None
             return each_part(own, lambda part: part.take(at, axis=axis))
 
-        yield both(mistake, Mistake("head-order", _ordered(order), predict, _OWN_HEAD), predict)
+        found = Mistake("head-order", _ordered(order), predict, _OWN_HEAD)
+        yield both(mistake, found, predict) if mistake.code else (found,)
 
 
 _OWN_HEAD = "Give head h the numbers of head h."

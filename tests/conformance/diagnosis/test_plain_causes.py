@@ -1,0 +1,55 @@
+"""Causes of values that are only rounded, scaled or 0, and their words."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
+from posenc_ref.conformance.harness.plural import ordinal
+
+
+def test_a_declared_scale_of_0_conforms():
+    encoding = pr.Sinusoidal(8, scale=0.0)
+    assert (
+        check(lambda p: np.zeros((len(p), 8), np.float32), encoding, "table").verdict == "conforms"
+    )
+    (found,) = check(lambda p: np.ones((len(p), 8), np.float32), encoding, "table").findings
+    assert found.code == "amplitude"
+
+
+def test_a_factor_alone_is_one_mistake():
+    encoding = pr.T5Bias(np.ones((32, 4)))
+    (found,) = check(
+        lambda q, k: np.full((4, q, k), 1.5, np.float32), encoding, "bias", max_position=130
+    ).findings
+    assert found.message == "the bias is multiplied by 1.5"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_remedy_of_the_sign_has_the_declared_distance(causal):
+    encoding = pr.ALiBi(4, causal=causal)
+
+    def wrong(q, k):
+        return -np.asarray(encoding.bias(np.arange(k - q, k), np.arange(k)))
+
+    (found,) = check(wrong, encoding, "bias", max_position=130).findings
+    assert ("|query - key|" in found.remedy) == (not causal)
+
+
+def test_a_result_that_is_only_rounded_is_called_rounded():
+    encoding = pr.CoPE(np.random.default_rng(0).normal(size=(12, 16)))
+
+    def wrong(q, k):
+        n_q, n_k = q.shape[2], k.shape[2]
+        whole = pr.scores(encoding, q, k, np.arange(n_k - n_q, n_k), np.arange(n_k))
+        return significant(np.asarray(whole, np.float64), SIGNIFICANT_BITS["bfloat16"])
+
+    (found,) = check(wrong, encoding, "scores").findings
+    assert found.message == "the logit is the declared one, rounded to bfloat16, in every call"
+
+
+def test_ordinals():
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 103, 112)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "103rd", "112th",
+    ]  # fmt: skip
