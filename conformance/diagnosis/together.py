@@ -41,6 +41,8 @@ _FEWEST = 12
 _MANY, _BEST, _BETTER = 2000, 5, 0.05
 #: The largest deviation from a multiple, relative to the largest number of a result.
 _NEAR = 1e-3
+#: The most heads that a message lists.
+_LISTED = 8
 #: The beginnings of the words of changes that are rarely made together with another one.
 _RARE = (
     "goes through", "is rounded to", "is cut, not rounded", "is the mean of", "has rows",
@@ -278,8 +280,10 @@ def _ordered(order: np.ndarray) -> str:
     n = order.size
     if (order == np.arange(n)[::-1]).all():
         return "the heads are in reverse order"
-    shown = ", ".join(map(str, order[:8])) + ", ..." * (n > 8)
-    return f"heads 0, 1, ... have the values of heads {shown}"
+    moved = np.flatnonzero(order != np.arange(n))
+    more = ", ..." * (moved.size > _LISTED)
+    heads, others = (", ".join(map(str, each[:_LISTED])) for each in (moved, order[moved]))
+    return f"heads {heads}{more} have the values of heads {others}{more}"
 
 
 def after_one(firsts: Iterable[Mistake], others: Sequence[Mistake]) -> Iterator[Together]:

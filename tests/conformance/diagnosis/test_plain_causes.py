@@ -53,3 +53,38 @@ def test_ordinals():
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 103, 112)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "103rd", "112th",
     ]  # fmt: skip
+
+
+def biased(change, surface, encoding):
+    """Return the findings about ALiBi with ``change(slopes, distances)`` as its bias."""
+
+    def bias(n_q, n_k):
+        distance = np.arange(n_k - n_q, n_k)[:, None] - np.arange(n_k)
+        return change(encoding.slopes()[:, None, None], np.abs(distance))
+
+    def logits(q, k):
+        scaled = q @ np.swapaxes(k, -1, -2) * q.shape[3] ** -0.5
+        return scaled + bias(q.shape[2], k.shape[2])
+
+    fn = bias if surface == "bias" else logits
+    return [one.message for one in check(fn, encoding, surface, max_position=300).findings]
+
+
+def test_a_clamped_and_scaled_distance_is_no_shift():
+    found = biased(lambda m, d: -m / 8 * np.minimum(d, 64), "bias", pr.ALiBi(6))
+    assert found == [
+        "the bias is multiplied by 0.125 = 1/sqrt(64)", "distances are clamped at 64",
+    ]  # fmt: skip
+
+
+def test_heads_without_a_bias_are_listed():
+    kept = np.arange(6)[:, None, None] < 4
+    (found,) = biased(lambda m, d: -m * kept * d, "bias", pr.ALiBi(6))
+    assert "heads 4-5 have no bias: the slope is 0; the other slopes are right" in found
+    encoding = pr.ALiBi(6, causal=False)
+    assert biased(lambda m, d: -m * kept * d, "scores", encoding) == ["heads 4-5 have no bias"]
+
+
+def test_the_order_and_the_size_of_slopes_are_measured_together():
+    (found,) = biased(lambda m, d: -2 * m[::-1] * d, "bias", pr.ALiBi(6))
+    assert "2 = sqrt(4) times the declared slopes in the order of heads [5, 4, 3" in found
