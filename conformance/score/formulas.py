@@ -83,7 +83,8 @@ def changed_steps(
 
 def _terms(scale: float, terms: Iterable[str]) -> Iterator[Mistake]:
     """Yield logits with another factor on one of their terms."""
-    for name in terms:
+    names = [*terms]
+    for name in names if len(names) > 1 else ():  # a factor on all logits is a scale
         remedy = f"Add the term {name} once, with the factor that is declared for it."
         for words, by in (
             ("is left out", 0.0),

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, XPos
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
+from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS
 from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
@@ -32,18 +32,15 @@ def logit_mistakes(declared: Any) -> Iterator[Mistake]:
 def _changes(declared: Any) -> Iterator[Change]:
     yield "", "", Scored.parts
     yield from _positions("bias-alignment" if isinstance(declared, Bias) else "decode-offset")
-    if isinstance(declared, Rotary) and declared.num_axes == 1:
-        yield (
-            "position-axis",
-            "the head index is used as the position",
-            Moved(lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k))),
-            "Take the position from the axis of tokens, not from that of heads.",
-        )
+    if isinstance(declared, Rotary):  # the offset of all tokens of a head is 0
+        text = "logits do not depend on positions: the encoding is missing"
+        if declared.num_axes == 1:
+            text += ", or the head index is used as the position"
+        yield "amplitude" if isinstance(declared, XPos) else "frequency-spacing", text, None
     missing = "amplitude"
     if isinstance(declared, XPos):
         yield from _xpos(declared)
     elif isinstance(declared, Rotary):
-        missing = "frequency-spacing"
         yield from _rotary(declared)
     elif isinstance(declared, Sinusoidal):
         yield from sinusoid_variants(declared)
@@ -56,7 +53,7 @@ def _changes(declared: Any) -> Iterator[Change]:
         yield from _of_one_side()
     yield from operand_changes(declared)
     yield from shared_key_changes(declared)
-    if declared is not None:
+    if declared is not None and not isinstance(declared, Rotary):
         yield missing, "logits do not depend on positions: the encoding is missing", None
 
 

@@ -88,3 +88,28 @@ def test_heads_without_a_bias_are_listed():
 def test_the_order_and_the_size_of_slopes_are_measured_together():
     (found,) = biased(lambda m, d: -2 * m[::-1] * d, "bias", pr.ALiBi(6))
     assert "2 = sqrt(4) times the declared slopes in the order of heads [5, 4, 3" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: np.maximum(r, 0), "the offset query - key is taken as 0 where it is negative"),
+        (lambda r: np.clip(r, -64, 64), "the offset query - key is clamped to -64 .. 64"),
+        (np.abs, "the offset query - key is replaced by its absolute value"),
+        (lambda r: 0 * r, "logits do not depend on positions: the encoding is missing, or the "
+         "head index is used as the position"),
+    ],
+)  # fmt: skip
+def test_another_function_of_the_offset_of_rope_is_named(change, words):
+    encoding = pr.RoPE(16, layout="half")
+
+    def wrong(q, k):
+        n_q, n_k = q.shape[2], k.shape[2]
+        r = change(np.arange(n_k - n_q, n_k)[:, None] - np.arange(n_k))
+        turned = (encoding.apply(q, np.full(n_q, at)) for at in range(r.min(), r.max() + 1))
+        by_offset = np.stack([x @ np.swapaxes(k, -1, -2) / 4 for x in turned], axis=-1)
+        at = np.broadcast_to(r - r.min(), by_offset.shape[:-1])
+        return np.take_along_axis(by_offset, at[..., None], -1)[..., 0]
+
+    (found,) = check(wrong, encoding, "scores", max_position=130).findings
+    assert found.message == words
