@@ -23,6 +23,7 @@ from posenc_ref.conformance.score.far import require, rules_of
 from .calls import calls, far_lengths, late_positions
 from .mistakes import attention_mistakes, rarer_mistakes
 from .tails import near_masks
+from .together import two_of_attention
 
 
 def _last(arguments: tuple[Any, ...]) -> int:
@@ -108,7 +109,7 @@ def _at_positions_of(run: Run, one: JudgedCall, other: JudgedCall) -> bool:
 
 ROW = Plain(
     calls, attention_mistakes, "inaccurate", integers=False, rarer=rarer_mistakes, truth=_truth,
-    remedy=_remedy, closer=_closer,
+    remedy=_remedy, closer=_closer, together=two_of_attention,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import log, sqrt
@@ -16,6 +17,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.functions.function import written
 from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.attention import Attended, attended, attention_of
+from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.score.changed import mistakes_of
 from posenc_ref.conformance.score.encoding_mistakes import own_mistakes
@@ -26,7 +28,7 @@ from posenc_ref.conformance.score.query_scales import query_scale_changes
 from .calls import calls
 from .tails import finite_masks, tails
 from .turned_values import turned_values
-from .weights import GROUPED, TILES, Change, likely_weights, rarer_weights
+from .weights import GROUPED, TILES, Change, likely_weights, paired_weights, rarer_weights
 
 VALUES, OUTPUT, HEADS, SINKS = "value-rotation", "output-rotation", "key-heads", "sinks"
 
@@ -57,6 +59,11 @@ def rarer_mistakes(declared: Any) -> Iterator[Mistake]:
         yield _by(declared, one.code, one.message, _with_logits(one.predict), one.remedy)
 
 
+def paired_mistakes(declared: Any) -> Iterator[Mistake]:
+    """Yield those rarer mistakes that may be made together with another one."""
+    return (_by(declared, *row) for row in paired_weights(attention_of(declared)))
+
+
 def _by(declared: Any, code: str, message: str, change: Change, remedy: str) -> Mistake:
     def output(*arguments: Any) -> Any:
         truth = change(attended(declared, *arguments)).truth()
@@ -64,7 +71,7 @@ def _by(declared: Any, code: str, message: str, change: Change, remedy: str) -> 
             raise ValueError("no such logits")
         return truth
 
-    return written(code, message, output, remedy)
+    return replace(written(code, message, output, remedy), before=change)
 
 
 def _rotated(declared: Any, e: Any) -> Iterator[Mistake]:
@@ -300,6 +307,10 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
         text = f"{where}the positions that are passed are ignored: {text}"
         yield _by(declared, "decode-offset", text, partial(_indexed, at=at),
                   "Use q_positions and k_positions as they are passed.")  # fmt: skip
+    for text, sides in (("queries", (1, 0)), ("queries and keys", (1, 1)), ("keys", (0, 1))):
+        text = f"{where}the positions of {text} start at 0 in every call"
+        yield _by(declared, "decode-offset", text, partial(_restarted, sides=sides),
+                  "Use q_positions and k_positions as they are passed.")  # fmt: skip
     for n in TILES:
         for what, axis in (("keys", 1), ("queries", 0)):
             text = f"{where}every tile of {n} {what} has the positions of the first tile"
@@ -310,8 +321,15 @@ def _logits(declared: Any, e: Encoding, *, rotated: bool) -> Iterator[Mistake]:
     for one in known:
         # If head h is at position h, all offsets are 0, as without an encoding.
         if one.code and one.code != "position-axis":
-            change = _with_logits(one.predict)
-            yield _by(declared, one.code, where + one.message, change, one.remedy)
+            found = _by(
+                declared, one.code, where + one.message, _with_logits(one.predict), one.remedy
+            )
+            before = one.before
+            yield found if before is None else replace(found, before=partial(_scored, before))
+
+
+def _scored(before: Callable[[Scored], Scored], call: Attended) -> Attended:
+    return call.replace(scored=before(call.scored))
 
 
 def _indexed(call: Attended, at: Callable[[int, int], tuple[np.ndarray, np.ndarray]]) -> Attended:
@@ -322,6 +340,14 @@ def _indexed(call: Attended, at: Callable[[int, int], tuple[np.ndarray, np.ndarr
         np.broadcast_to(p, old.shape) for p, old in zip(places, one.positions, strict=True)
     )
     return call.replace(scored=one.replace(q_at=q_at, k_at=k_at))
+
+
+def _restarted(call: Attended, sides: tuple[int, int]) -> Attended:
+    """Return the call with positions less the first one, of queries and keys where sides are 1."""
+    q_at, k_at = (
+        at - by * at[..., :1] for at, by in zip(call.scored.positions, sides, strict=True)
+    )
+    return call.replace(scored=call.scored.replace(q_at=q_at, k_at=k_at))
 
 
 def _first_tile(call: Attended, axis: int, n: int) -> Attended:

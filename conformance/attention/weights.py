@@ -62,6 +62,16 @@ def rarer_weights(of: Attention) -> Iterator[Row]:
     yield from rounded(of)
 
 
+def paired_weights(of: Attention) -> Iterator[Row]:
+    """Yield those rarer mistakes that may be made together with another one."""
+    if not of.sinks:
+        yield from _softmaxes()
+    if isinstance(of.encoding, Bias):
+        yield from _of_bias(sinks=of.sinks)
+    yield from (row for row in _of_products() if row[0] in (CAPPED, "head-order", "wrong-row"))
+    yield from (row for n in (64, 128, 256) for row in _window_of(n))
+
+
 def _masks(of: Attention) -> Iterator[Row]:
     if of.causal:
         last = "Query i of Q sees keys 0 to K - Q + i, its own included."
@@ -74,6 +84,8 @@ def _masks(of: Attention) -> Iterator[Row]:
              lambda n: n + 1),
         ):  # fmt: skip
             yield code, text, partial(_seeing, first=first), last
+        text = "queries do not see their own key, but query 0 sees it"
+        yield MASK, text, _strict_but_first, last
     else:
         yield (
             MASK,
@@ -85,11 +97,8 @@ def _masks(of: Attention) -> Iterator[Row]:
 
 def _windows() -> Iterator[Row]:
     """Yield keys that are hidden: by a sliding window, at the end, or at the start."""
-    every = "Show all keys up to the query: the declared attention has no window."
     for n in _WINDOWS:
-        for more, words in ((0, f"i - j < {n}"), (1, f"i - j <= {n}")):
-            text = f"queries see their last keys only, {words}: a sliding window"
-            yield MASK, text, partial(_window, n=n + more), every
+        yield from _window_of(n)
     for n in TILES:
         text = f"the last, incomplete tile of {n} keys is left out, if there is a whole one"
         right = "Round the number of tiles up, and mask what is past the last key."
@@ -104,6 +113,13 @@ def _windows() -> Iterator[Row]:
     yield MASK, text, _first_hidden, "Show key 0 like all others."
 
 
+def _window_of(n: int) -> Iterator[Row]:
+    every = "Show all keys up to the query: the declared attention has no window."
+    for more, words in ((0, f"i - j < {n}"), (1, f"i - j <= {n}")):
+        text = f"queries see their last keys only, {words}: a sliding window"
+        yield MASK, text, partial(_window, n=n + more), every
+
+
 def _seeing(call: Attended, first: Callable[[int], int] | None) -> Attended:
     """Return the call whose query i sees keys 0 .. ``first(K - Q)`` + i, by default all keys."""
     n_q, n_k = call.seen.shape
@@ -111,6 +127,11 @@ def _seeing(call: Attended, first: Callable[[int], int] | None) -> Attended:
     if first is not None:
         seen = np.tri(n_q, n_k, first(n_k - n_q), dtype=bool)
     return call.replace(seen=seen)
+
+
+def _strict_but_first(call: Attended) -> Attended:
+    i, j = _own_places(call)
+    return call.replace(seen=(j < i) | ((i == 0) & (j == 0)))
 
 
 def _own_places(call: Attended) -> tuple[np.ndarray, np.ndarray]:

@@ -60,13 +60,14 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     toward = float(np.sign(np.median(first.before / true))) or 1.0
     if toward < 0:
         head = int(np.argmax(true))
+        distance = "(query - key)" if encoding.causal else "|query - key|"
         yield Cause(
             "bias-sign",
             "the bias grows with the distance: far keys are rewarded",
             f"head {head}: slope {-first.before[head]:+.9g} per key, declared {-true[head]:+.9g}",
             {"sign": -1.0},
             values={"declared": -1, "measured": 1},
-            remedy="Reverse the sign of the bias: -slope * (query - key).",
+            remedy=f"Reverse the sign of the bias: -slope * {distance}.",
         )
     # In some calls, all keys are on the far side of the change of slope.
     edges = {
@@ -80,7 +81,9 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     usable = [f for f in fits if f.before is not None and f.case.name not in edges]
     long = max(usable, key=lambda f: f.case.k_len) if usable else first
     assert long.before is not None
-    measured = long.before * toward
+    near = long.near
+    assert near is not None
+    measured = near * toward
     yield from _sizes(usable, measured, true, toward, ruler)
     yield slopes_cause(measured, true, encoding.max_bias, ruler)
     beyond = [(f.case, f.before if f.case.name in edges else f.after) for f in fits]
@@ -111,7 +114,7 @@ def _sizes(
     fits: Sequence[Lines], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
 ) -> Iterator[Cause]:
     scale = float(np.median(measured / true))
-    slopes = {f.case.name: f.before for f in fits if f.before is not None}
+    slopes = {f.case.name: f.near for f in fits if f.near is not None}
     ratios = {name: float(np.median(m * toward / true)) for name, m in slopes.items()}
     each = np.array(list(ratios.values()))
     if len(each) > 1 and ruler.differ(each, scale, 4 * abs(scale)).any():
@@ -258,9 +261,8 @@ def _words(fits: Sequence[Lines]) -> str:
     long = max(fits, key=lambda f: f.case.k_len)
     if long.before is None:
         return ""
-    near = long.before
-    if not near.any() and long.after is not None:  # clamped: the slope is that of near keys
-        near = long.after
+    near = long.near
+    assert near is not None
     shown = ", ".join(f"{s:.6g}" for s in near[:4]) + ", ..." * (len(near) > 4)
     kinks = sorted({f.kink for f in fits if f.kink is not None})
     where = (

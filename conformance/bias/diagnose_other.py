@@ -21,6 +21,7 @@ from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
 from posenc_ref.conformance.diagnosis.position_mistakes import REVERSED_KEYS, WHOLE_POSITION, tiled
 from posenc_ref.conformance.diagnosis.relation import report_relation
 from posenc_ref.conformance.diagnosis.steps import Change
+from posenc_ref.conformance.diagnosis.together import match_together
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
@@ -31,6 +32,7 @@ from .formulas import changed, formula_of, plain_of, step_changes
 from .head_fits import of_heads
 from .mistakes import bias_mistakes
 from .rows_read import rows_read
+from .together import two_of_bias
 
 
 def diagnose_other(
@@ -43,7 +45,7 @@ def diagnose_other(
     ``further`` makes calls that could refute it.
     """
     longest = max(case.k_len for case in cases)
-    declared, *others = (_of_cases(one) for one in bias_mistakes(run.encoding, longest))
+    declared, *others = (of_cases(one) for one in bias_mistakes(run.encoding, longest))
     calls = _judged(declared, cases)
     if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
         large_constants(run, [(case.name, case.own) for case in cases])
@@ -67,8 +69,27 @@ def diagnose_other(
             lambda case: (declared.predict(case), np.zeros(())),  # type: ignore[arg-type,return-value]
         ):
             return
-        if not report_in_part(run, calls, steps()):
-            match(run, calls, rows_read(run.encoding, by_rule=False))
+        others = [declared, *others]
+        if report_in_part(run, calls, steps()) or two_mistakes(run, calls, others, more):
+            return
+        match(run, calls, rows_read(run.encoding, by_rule=False))
+
+
+def two_mistakes(
+    run: Run,
+    calls: Sequence[JudgedCall],
+    others: Sequence[Mistake],
+    further: Callable[[], Sequence[JudgedCall]] | None = None,
+) -> bool:
+    """Report two mistakes that explain all calls; return whether there are some.
+
+    The first of ``others`` predicts the declared bias.
+    """
+    singles = [*others, *_steps(run.encoding, Sizes())]
+    pairs = two_of_bias(
+        run, calls, run.encoding, singles, of_cases, _offsets, partial(factor_on_bias, run)
+    )
+    return match_together(run, calls, pairs, further)
 
 
 def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
@@ -77,13 +98,15 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
     The step may be changed in some calls, or for some heads, queries or keys, only.
     """
     declared = next(iter(bias_mistakes(run.encoding)))
-    calls = _judged(_of_cases(declared), cases)
+    calls = _judged(of_cases(declared), cases)
     run.ledger.relate = partial(report_relation, run, calls)
     steps = partial(_steps, run.encoding, _sizes(run, calls))
     for mistake in likely(run, calls, steps()):
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
-    return report_in_part(run, calls, steps())
+    if report_in_part(run, calls, steps()):
+        return True
+    return two_mistakes(run, calls, [of_cases(one) for one in bias_mistakes(run.encoding)])
 
 
 def _constants(declared: Bias) -> list[Mistake]:
@@ -93,13 +116,17 @@ def _constants(declared: Bias) -> list[Mistake]:
 
     def predicted(change: Change) -> Callable[[BiasCase], Truth | None]:
         values = changed(declared, change)
-        return _of_cases(Mistake("", "", lambda places: values(*places))).predict
+        return of_cases(Mistake("", "", lambda places: values(*places))).predict
 
     return [measured_constants(plain_of(declared), predicted)]
 
 
 def _sizes(run: Run, calls: Sequence[JudgedCall]) -> Sizes:
-    return sizes_of(run, calls, lambda case: -case.offsets)
+    return sizes_of(run, calls, _offsets)
+
+
+def _offsets(case: BiasCase) -> np.ndarray:
+    return np.asarray(-case.offsets)
 
 
 def _judged(declared: Mistake, cases: Sequence[BiasCase]) -> list[JudgedCall]:
@@ -130,7 +157,7 @@ def _steps(declared: Bias, sizes: Sizes) -> Iterator[Mistake]:
         [none, backwards], step_changes(declared, sizes), _tiles(declared), _resized(declared)
     ):
         mistake = Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
-        yield replace(_of_cases(mistake), fit=None)
+        yield replace(of_cases(mistake), fit=None)
 
 
 def _tiles(
@@ -222,7 +249,7 @@ def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
     )
 
 
-def _of_cases(mistake: Mistake) -> Mistake:
+def of_cases(mistake: Mistake) -> Mistake:
     """Return ``mistake`` with a prediction for each :class:`BiasCase`.
 
     ``fit`` also fits a factor on the bias, to the wrong case with the most values.

@@ -189,14 +189,20 @@ def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> st
     """Describe the rule that the measured slopes follow."""
     n = len(m)
     if not (m > 0).all():
+        none = np.flatnonzero(m == 0).tolist()
+        if none and not ruler.differ(m, np.where(m == 0, 0, true), true).any():
+            return f"{_listed_heads(none)} no bias: the slope is 0; the other slopes are right"
         return f"heads {np.flatnonzero(~(m > 0)).tolist()} have no positive slope"
     order = np.argsort(-true)[np.argsort(np.argsort(-m))]
     ratio = float(np.median(m / true))
     power = float(np.median(np.log2(m) / np.log2(true)))
+    most = float(m.max() / true.max())
+    times = f"{_factor(most)} times the declared slopes in the order of heads {order.tolist()}"
     for words, slopes in (
         ("the declared slopes", true),
         (f"the declared slopes in the order of heads {order.tolist()}", true[order]),
         (f"{_factor(ratio)} times the declared slopes", ratio * true),
+        (times, most * true[order]),
         (f"max_bias {max_bias * power:.6g} in place of {max_bias:g}", true**power),
         *_series(m),
     ):
@@ -239,6 +245,10 @@ def _other_heads(m: np.ndarray, true: np.ndarray, ruler: Ruler) -> str:
 
 def _heads(heads: range) -> str:
     return f"head{'s' * (len(heads) > 1)} {ranges(heads)}"
+
+
+def _listed_heads(heads: list[int]) -> str:
+    return f"head {heads[0]} has" if len(heads) == 1 else f"heads {ranges(heads)} have"
 
 
 def _series(m: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

@@ -56,11 +56,17 @@ def step_changes(
     """
     if formula_of(declared) is None:
         return
-    window = getattr(declared, "window", None)
-    if window is not None:  # the offsets of rows and of columns are few
-        sizes = Sizes(tuple(range(1, max(window) - 1)), (2,))
+    sizes = sizes_in(declared, sizes)
     for code, message, remedy, change in changes(plain_of(declared, sizes)):
-        yield code, message, remedy, changed(declared, change, sizes)
+        yield code, message, remedy, changed(declared, change, sizes=sizes)
+
+
+def sizes_in(declared: Bias, sizes: Sizes) -> Sizes:
+    """Return the sizes of the bounds and tiles that offsets in a window have, else ``sizes``."""
+    window = getattr(declared, "window", None)
+    if window is None:
+        return sizes
+    return Sizes(tuple(range(1, max(window) - 1)), (2,))  # rows and columns are few
 
 
 def plain_of(
@@ -74,14 +80,14 @@ def plain_of(
 
 def changed(
     declared: Bias,
-    change: Change,
+    *made: Change,
     sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
 ) -> Callable[[np.ndarray, np.ndarray], Truth]:
-    """Return the bias of positions (q, k) by the formula with a change."""
+    """Return the bias of positions (q, k) by the formula with changes."""
 
     def values(q: np.ndarray, k: np.ndarray) -> Truth:
         truth = declared.truth(q, k)
-        value = computed(_steps(declared, q, k), change, sizes)
+        value = computed(_steps(declared, q, k), *made, sizes=sizes)
         value = np.broadcast_to(value, truth.value.shape)
         return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 

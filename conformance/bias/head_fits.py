@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.run import Run
 
 #: Returns the declared bias of a call.
@@ -95,6 +95,9 @@ def _factors(declared: Declared, actual: np.ndarray, expected: np.ndarray) -> li
     off = np.flatnonzero(np.abs(factor - 1) > _NEAR)
     if not off.size:
         return []
+    factor = np.where(np.abs(factor) <= _NEAR, 0.0, factor)
+    if not factor[off].any():
+        return [_without(declared, factor, off)]
     said = _known(factor)
     if not said:
         listed = ", ".join(f"{factor[h]:.6g} (head {h})" for h in off[:_LISTED])
@@ -106,6 +109,15 @@ def _factors(declared: Declared, actual: np.ndarray, expected: np.ndarray) -> li
     values = {"declared": 1.0, "measured": factor.tolist()}
     remedy = "Divide the bias of each head by its factor."
     return [Mistake("bias-scale", text, predict, remedy, values=values)]
+
+
+def _without(declared: Declared, factor: np.ndarray, off: np.ndarray) -> Mistake:
+    """Return the mistake that some heads have no bias."""
+    heads = f"head{'s' * (off.size > 1)} {ranges(off.tolist())}"
+    text = f"{heads} {'have' if off.size > 1 else 'has'} no bias"
+    predict = partial(_changed, declared, lambda v: factor[:, None, None] * v)
+    values = {"declared": 1.0, "measured": factor.tolist()}
+    return Mistake("bias-missing", text, predict, f"Add the bias of {heads} too.", values=values)
 
 
 def _known(factor: np.ndarray) -> str:

@@ -6,6 +6,7 @@ A mistake changes a field of the encoding, or replaces the function that compute
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -47,6 +48,15 @@ def bias_mistakes(declared: Bias, longest: int = 256) -> Iterator[Mistake]:
         except ValueError:  # invalid fields
             continue
         yield Mistake(code, message, lambda places, of=values: of(*places), remedy)  # type: ignore[misc]
+
+
+def other_biases(declared: Bias) -> Iterator[tuple[str, str, str, Bias]]:
+    """Yield the code, the message and the remedy of every changed field, and the changed bias."""
+    forms = (of(declared) for form, of in _FORMS if isinstance(declared, form))
+    for code, message, change, remedy in chain(*forms):
+        if isinstance(change, dict):
+            with suppress(ValueError):  # invalid fields
+                yield code, message, remedy, declared.replace(**change)
 
 
 def _common(declared: Bias, longest: int) -> Iterator[Change]:

@@ -47,6 +47,12 @@ class Lines:
     before: np.ndarray | None  #: slope up to the kink, (H,)
     after: np.ndarray | None  #: slope from the kink on, (H,)
 
+    @property
+    def near(self) -> np.ndarray | None:
+        """Return the slope next to the query: the other one, if far keys all have one bias."""
+        flat = self.before is not None and not self.before.any()
+        return self.after if flat and self.after is not None else self.before
+
 
 def fit(case: BiasCase, ruler: Ruler) -> Lines:
     """Return lines fitted to the judged keys of one call by least squares."""

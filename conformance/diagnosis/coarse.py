@@ -20,6 +20,8 @@ Parts = Callable[[Any], tuple[Truth, np.ndarray]]
 _BITS = range(15)
 #: The fewest different results that show a format, and the most steps that they are off by.
 _FEWEST, _STEPS = 64, 16
+#: The part of a rounding that the error of float32 adds to it.
+_TIE = 2.0**-8
 #: A format is told from rounding if half its step is this many tolerances on average.
 _TELLING = 4.0
 
@@ -77,10 +79,15 @@ def report_narrow(run: Run, calls: Sequence[JudgedCall], what: str) -> bool:
         if np.median(away) > _STEPS:
             continue
         at = int(np.argmax(np.abs(actual - declared)))
+        text = (
+            f"{what} is a {name} number in every call, and more than the rounding to {name} from "
+            f"the declared one: consistent with a computation in {name}"
+        )
+        if (away <= 1 + _TIE).all():
+            text = f"{what} is the declared one, rounded to {name}, in every call"
         run.add(
             "table-precision",
-            f"{what} is a {name} number in every call, and more than the rounding to {name} from "
-            f"the declared one: consistent with a computation in {name}",
+            text,
             f"{actual.size} values of {len(calls)} calls; {actual[at]:.9g}, declared "
             f"{declared[at]:.9g}",
             remedy=f"Compute {what} in float32 from the inputs on, also the products and sums on "

@@ -64,20 +64,20 @@ def match(
     fitted, tried, asked, refuted = [], [], 0, False
     for mistake in mistakes:
         tried.append(mistake)
-        explained = _explained(run, wrong, right, mistake)
+        explained = explained_by(run, wrong, right, mistake)
         if len(explained) == len(wrong) and further is not None:
             more, further = list(further()), None
             asked = len(more)
             calls, new = [*calls, *more], failed(run, more)
             wrong += new
             right += [one for one in more if all(one is not w for w in new)]
-            again = _explained(run, wrong, right, mistake)
+            again = explained_by(run, wrong, right, mistake)
             if len(again) < len(wrong):
                 few.append((_in_part(mistake), explained))
                 refuted, again = True, []
             explained = again
         if explained and len(explained) == len(wrong):
-            _add(run, mistake, explained, asked)
+            add(run, mistake, explained, asked)
             return True
         if explained:
             few.append((mistake, explained))
@@ -85,19 +85,21 @@ def match(
             fitted.append(mistake.fit)
     for fit in fitted:
         together = fit(run, wrong)
-        if together and len(_explained(run, wrong, right, together[0])) == len(wrong):
+        if together and len(explained_by(run, wrong, right, together[0])) == len(wrong):
             if further is not None:
                 more = list(further())
                 new = failed(run, more)
                 others = [one for one in more if all(one is not w for w in new)]
                 # What is measured on each call must be measured on these, too.
                 refit = fit(run, [*wrong, *new]) or together
-                if len(_explained(run, [*wrong, *new], others, refit[0])) == len(wrong) + len(new):
+                if len(explained_by(run, [*wrong, *new], others, refit[0])) == len(wrong) + len(
+                    new
+                ):
                     together, asked = refit, len(more)
                 else:
                     together = [_in_part(mistake) for mistake in together]
             for mistake in together:
-                _add(run, mistake, wrong, asked)
+                add(run, mistake, wrong, asked)
             return True
     chosen, left = _several(wrong, few)
     some = bool(left) or refuted
@@ -106,7 +108,7 @@ def match(
     if some and parts and report_in_part(run, calls, chain(tried, _measured(run, wrong, fitted))):
         return True
     for mistake, found in chosen if not (whole and some) else ():
-        _add(run, _in_part(mistake) if some else mistake, found)
+        add(run, _in_part(mistake) if some else mistake, found)
     return not some
 
 
@@ -131,7 +133,7 @@ def report_in_part(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mis
     found = in_part(run, wrong, right, mistakes)
     if found is not None:
         mistake, words = found
-        _add(run, placed(mistake, words), wrong)
+        add(run, placed(mistake, words), wrong)
     return found is not None
 
 
@@ -178,10 +180,10 @@ def explains(run: Run, calls: Sequence[JudgedCall], mistake: Mistake) -> bool:
     """Return whether the mistake predicts the results of all calls, wrong and right."""
     wrong = failed(run, calls)
     right = [one for one in calls if all(one is not w for w in wrong)]
-    return bool(wrong) and len(_explained(run, wrong, right, mistake)) == len(wrong)
+    return bool(wrong) and len(explained_by(run, wrong, right, mistake)) == len(wrong)
 
 
-def _explained(
+def explained_by(
     run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistake: Mistake
 ) -> list[JudgedCall]:
     """Return the wrong calls that the mistake predicts.
@@ -211,15 +213,25 @@ def _as_declared(run: Run, one: JudgedCall, predicted: Truth) -> bool:
     return fits(run, JudgedCall(one.case, predicted.value, one.truth, None, one.mask), one.truth)
 
 
-def _add(run: Run, mistake: Mistake, explained: list[JudgedCall], asked: int = 0) -> None:
+def add(
+    run: Run,
+    mistake: Mistake,
+    explained: list[JudgedCall],
+    asked: int = 0,
+    *,
+    together: bool = False,
+) -> None:
+    """Report a mistake; ``together``: only with other findings does it predict the results."""
     one = explained[0]
     at = worst(run, one)
     run.add(
         mistake.code,
         mistake.message,
         f"{one.case}, index {at}: {one.actual[at]:.9g}, declared {one.truth.value[at]:.9g}; "
-        f"{PREDICTS} {len(explained)} wrong result{'s' * (len(explained) > 1)}, to "
-        "rounding" + f"; {asked} further calls agree" * (asked > 1),
+        f"{'together with the other finding, ' * together}{PREDICTS} {len(explained)} wrong "
+        f"result{'s' * (len(explained) > 1)}, to rounding"
+        + f"; {asked} further calls agree"
+        * (asked > 1),
         remedy=mistake.remedy,
         equivalent=mistake.equivalent,
         values=dict(mistake.values),

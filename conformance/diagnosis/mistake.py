@@ -33,6 +33,9 @@ class Mistake:
     ``fit`` measures free numbers, such as a factor, from the wrong calls. It returns the mistakes
     with these numbers, or an empty sequence. If it returns several, the function makes all of them
     at once, and ``predict`` of the first returns the result of all together.
+
+    ``before`` returns the facts of a call, or the steps of its computation, whose result is that of
+    the mistake, so that another mistake can be made in it too.
     """
 
     code: str
@@ -42,6 +45,7 @@ class Mistake:
     equivalent: tuple[str, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
     fit: Fit | None = None
+    before: Callable[[Any], Any] | None = None
 
 
 #: Measures the free numbers of a mistake from the wrong calls.

@@ -1,4 +1,4 @@
-"""Find one relation of all wrong values to the declared ones, when no known mistake explains them.
+"""Find a relation of all wrong values to the declared ones, when no known mistake explains them.
 
 The wrong values may be 0, have the opposite sign, be multiplied by a number, or be the declared
 values of another batch row, head, query, key, token or column. The relation says nothing about
@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.located.locate import Place
 from posenc_ref.conformance.harness.located.remedy import where_to_look
 from posenc_ref.conformance.harness.plural import plural, rooted
 from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
@@ -31,6 +32,8 @@ _STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 _NEAR = 1e-5
 #: The codes of values of another element, by the axis.
 _CODES = {"head": "head-order", "batch row": "row-offset"}
+#: The code of a failure whose rule is about elements along one axis only.
+_PLACES = {"batch row": "row-offset", "head": "position-axis", "token": "wrong-row"}
 
 
 def report_relation(run: Run, calls: Sequence[JudgedCall]) -> bool:
@@ -133,3 +136,21 @@ def _moved(move: Callable[[int], np.ndarray], axis: int) -> Predict:
         return each_part(one.truth, lambda part: np.broadcast_to(part, shape).take(at, axis=axis))
 
     return predict
+
+
+def name_place(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: str) -> None:
+    """Report where the calls are wrong; the code is ``otherwise`` unless the place tells it."""
+    wrong = failed(run, seen)
+    if wrong:
+        code = code_of(run.located()) or otherwise
+        evidence = f"{len(wrong)} of {len(seen)} calls, {wrong[0].case} first"
+        remedy = where_to_look(run.located())
+        run.add(code, f"{message}{run.where(extent=True)}", evidence, remedy=remedy)
+
+
+def code_of(place: Place | None) -> str:
+    """Return the code of a place with one rule, about one axis; empty otherwise."""
+    if place is None or len(place.rules) != 1:
+        return ""
+    axes = {atom.name[1] for atom in place.rules[0].atoms if not atom.of_call}
+    return _PLACES.get(axes.pop(), "") if len(axes) == 1 else ""

@@ -8,7 +8,7 @@ another rounding, another bound, a factor left out, an exchanged operand. Every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -29,12 +29,12 @@ _REAL = ("number", "factor", "log", "real")
 
 
 class Steps:
-    """The steps of one computation of a formula; at most one of them is changed.
+    """The steps of one computation of a formula, of which some are changed.
 
     Parameters
     ----------
-    change : tuple of str, optional
-        The change to make, one of :func:`changes`.
+    made : sequence of tuples of str
+        The changes to make, each one of :func:`changes`.
     plain : Steps, optional
         The steps of the unchanged computation, for a change that exchanges two values.
     sizes : Sizes
@@ -43,11 +43,11 @@ class Steps:
 
     def __init__(
         self,
-        change: Change | None = None,
+        made: Sequence[Change] = (),
         plain: Steps | None = None,
         sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
     ) -> None:
-        self.change = change
+        self.made = tuple(made)
         self.plain = plain
         self.sizes = sizes
         self.codes: dict[Change, str] = {}  #: the code of every possible change
@@ -58,25 +58,31 @@ class Steps:
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
         self.kinds[name] = kind, value
+        if self.made and not any(name in _names_of(change) for change in self.made):
+            return value
         if kind in _REAL:
             options = (*options, *to_integers(value, name))
-        if self.change is not None and self.change[:2] == (name, "is"):  # a measured constant
-            return np.float64(self.change[2])
-        for code, words, changed, *remedy in options:
+        for change in self.made:
+            if change[-1] == _EXCHANGED and name in change[:2]:
+                other = change[1] if name == change[0] else change[0]
+                return self._plain_value(other)
+            if change[::2] == (name, _REPLACED):
+                return self._plain_value(change[1])
+            if change[:2] == (name, "is"):  # a measured constant
+                return np.float64(change[2])
+            for _, words, changed, *_ in options if change[0] == name else ():
+                if change == (name, words):
+                    return changed()
+        for code, words, _, *remedy in () if self.made else options:
             self.codes[name, words] = code
-            if self.change is None:
-                text = remedy_for(kind, name, words, value, *(remedy or [right]))
-                self.remedies[name, words] = text
-            if self.change == (name, words):
-                return changed()
-        if self.change is not None and self.change[-1] == _EXCHANGED and name in self.change:
-            one, two, _ = self.change
-            assert self.plain is not None
-            return self.plain.kinds[two if name == one else one][1]
-        if self.change is not None and self.change[::2] == (name, _REPLACED):
-            assert self.plain is not None
-            return self.plain.kinds[self.change[1]][1]
+            text = remedy_for(kind, name, words, value, *(remedy or [right]))
+            self.remedies[name, words] = text
         return value
+
+    def _plain_value(self, name: str) -> Any:
+        """Return the value of a step in the unchanged computation."""
+        assert self.plain is not None
+        return self.plain.kinds[name][1]
 
     def code_of(self, name: str) -> str:
         """Return the code of the changes of one step."""
@@ -362,18 +368,23 @@ def _unlikely(item: tuple[Change, str]) -> int:
     return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)
 
 
+def _names_of(change: Change) -> tuple[str, ...]:
+    """Return the names of the steps that a change changes."""
+    return change[:2] if change[-1] == _EXCHANGED else change[:1]
+
+
 def computed(
     formula: Callable[[Steps], Any],
-    change: Change,
+    *made: Change,
     sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
 ) -> Any:
-    """Return the result of the formula with the change, one of those for these ``sizes``."""
+    """Return the result of the formula with the changes, which are those for these ``sizes``."""
     plain = None
-    if change[-1] in (_EXCHANGED, _REPLACED):
+    if any(change[-1] in (_EXCHANGED, _REPLACED) for change in made):
         plain = Steps()
         formula(plain)
     with np.errstate(all="ignore"):
-        return formula(Steps(change, plain, sizes))
+        return formula(Steps(made, plain, sizes))
 
 
 def plain_steps(

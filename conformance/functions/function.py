@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.together import Together
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
@@ -51,6 +52,8 @@ class Plain:
     integers: bool = True  #: whether the result must be integers (or bools)
     #: Return further mistakes, of which only those are tried that predict the smallest wrong call.
     rarer: Callable[[Any], Iterable[Mistake]] = lambda encoding: ()
+    #: Return two mistakes that are made at once.
+    together: Callable[[Any], Iterable[Together]] = lambda encoding: ()
     #: Return values with their tolerance.
     truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None

@@ -23,6 +23,7 @@ from posenc_ref.conformance.diagnosis.match import (
 )
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS
+from posenc_ref.conformance.diagnosis.together import match_together
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Row, cross
 from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
@@ -251,6 +252,8 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
     if one and not run.report.codes and name_rule(run, row, calls):
         return
     if one and not run.report.codes and report_in_part(run, calls, known):
+        return
+    if one and not run.report.codes and match_together(run, calls, row.together(run.encoding)):
         return
     if one and not run.report.codes and row.integers:
         match(run, calls, every, parts=False)

@@ -21,7 +21,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.whole_values import MIXED, whole_values
-from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.conformance.harness.plural import ordinal, ranges
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
@@ -172,7 +172,8 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
             yield written(code, text, others(index % n == start))
         for other in sorted({*range(2, _PERIOD)} - {n}, key=lambda m: abs(m - n)):
             for start in (other - 1, *range(other - 1)):
-                text = f"every {other}th layer is one of the {kind}, declared every {n}th"
+                text = f"every {ordinal(other)} layer is one of the {kind}, declared every "
+                text += ordinal(n)
                 text += f"; the first is layer {start}" * (start != other - 1)
                 yield written(code, text, others(index % other == start))
     yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))

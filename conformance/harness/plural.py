@@ -16,6 +16,12 @@ def plural(count: int, one: str, many: str, of: int | None = None) -> str:
     return f"{count} of {of} {noun} {(one if count == 1 else many).partition(' ')[2]}"
 
 
+def ordinal(n: int) -> str:
+    """Return a number in its order: ``1st``, ``2nd``, ``3rd``, ``4th``, ``11th``."""
+    last = 0 if n // 10 % 10 == 1 else n % 10
+    return f"{n}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
+
+
 def ranges(numbers: Iterable[int]) -> str:
     """Return ascending integers with those that follow each other as a range: ``0-3, 5``."""
     runs: list[list[int]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import RoPE, Rotary
-from posenc_ref.conformance.diagnosis.unknown_cause import code_of
+from posenc_ref.conformance.diagnosis.relation import code_of
 from posenc_ref.conformance.harness.driver import Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import WIDE, unit_pairs

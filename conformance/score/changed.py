@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from posenc_ref.accuracy import Truth
@@ -19,18 +20,37 @@ OfCall = Callable[[Scored], Parts]
 Change = tuple[str, str, Any] | tuple[str, str, Any, str]
 
 
+@dataclass(frozen=True)
+class Moved:
+    """The declared parts of a changed call."""
+
+    of: Callable[[Scored], Scored]
+
+    def __call__(self, call: Scored) -> Parts:
+        return self.of(call).parts()
+
+
 def mistakes_of(declared: Any, changes: Iterable[Change]) -> Iterator[Mistake]:
     """Yield a :class:`Mistake` for each change; it predicts logits with this change."""
     for code, message, change, *remedy in changes:
-        encoding = declared.replace(**change) if isinstance(change, dict) else change
-        yield _changed(code, message, change if callable(change) else _other(encoding), *remedy)
+        if isinstance(change, dict):
+            change = _with_fields(declared, declared.replace(**change))
+        elif not callable(change):
+            change = _with_fields(declared, change)
+        found = changed(code, message, change, *remedy)
+        yield replace(found, before=change.of) if isinstance(change, Moved) else found
 
 
-def _other(encoding: Any) -> OfCall:
-    return lambda call: call.replace(encoding=encoding).parts()
+def _with_fields(declared: Any, other: Any) -> OfCall:
+    """Return the parts of calls whose encoding has the fields in which ``other`` differs."""
+    if type(declared) is not type(other):
+        return lambda call: call.replace(encoding=other).parts()
+    names = [f.name for f in fields(declared) if f.init]
+    own = {n: getattr(other, n) for n in names if getattr(other, n) is not getattr(declared, n)}
+    return Moved(lambda call: call.replace(encoding=call.encoding.replace(**own)))
 
 
-def _changed(code: str, message: str, parts: OfCall, remedy: str = "") -> Mistake:
+def changed(code: str, message: str, parts: OfCall, remedy: str = "") -> Mistake:
     """Return a mistake that predicts the logits as the sum of ``parts(call)``."""
 
     def predicts(by: dict[str, float]) -> Callable[[Scored], Truth | None]:

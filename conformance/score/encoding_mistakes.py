@@ -26,6 +26,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
 from posenc_ref.conformance.functions.heads import fope_variants, interleaved
 from posenc_ref.conformance.oracle.scores import Parts, Scored
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 from posenc_ref.conformance.table.remedies import columns_of
 from posenc_ref.rotary_score import RotaryScore
@@ -39,6 +40,8 @@ from .term_mistakes import ABSOLUTE, absolute, by_offset, changes_of_any
 #: The longest table to search, and the number of rows computed at once.
 _LONGEST_TABLE = 2**15
 _AT_ONCE = 2**10
+#: Usual values of DeBERTa's max_position.
+_MAX_POSITIONS = (64, 128, 256, 512, 1024, 2048)
 
 
 def score_mistakes(declared: Score, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
@@ -68,10 +71,16 @@ def _deberta(declared: DeBERTa) -> Iterator[Change]:
         remedy = f"Take the rows of position-to-content as {where[declared.p2c]} does: "
         remedy += "-(query - key)" if declared.p2c == "paper" else "query - key"
         yield "bucket-sign", text, {"p2c": p2c}, f"{remedy}, put into a bucket, plus the span."
-    if declared.buckets is not None:
+    if declared.buckets is not None and declared.max_position is not None:
         text = "offsets are not put into logarithmic buckets"
         remedy = f"Put offsets beyond {declared.buckets // 2} into logarithmic buckets."
         yield "bucket-spacing", text, {"buckets": None, "max_position": None}, remedy
+        own = declared.max_position
+        for other in sorted({own // 2, own - 1, own + 1, 2 * own, *_MAX_POSITIONS} - {own}):
+            if other >= declared.buckets // 2 + 2:
+                text = f"max_position is {other}, declared {own}"
+                remedy = f"Use max_position = {own}."
+                yield "bucket-spacing", text, {"max_position": other}, remedy
     span = declared.span
     for low, high in ((-span + 1, span - 1), (-span, span - 2)):
         text = f"query - key is clamped to {low} .. {high}"
@@ -104,6 +113,10 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
     for code, message, changed_table in sinusoid_variants(sinusoid, "sinusoids"):
         remedy = columns_of(sinusoid) if code in ("layout", "phase-order") else ""
         yield code, message, {"sinusoid": changed_table}, remedy
+    for base in PUBLISHED_BASES:
+        if base != sinusoid.base:
+            text = f"the base of the sinusoids is {base:g}, declared {sinusoid.base:g}"
+            yield "base", text, {"sinusoid": sinusoid.replace(base=base)}
     if declared.clamp is not None:
         remedy = f"Clamp query - key to -{declared.clamp} .. {declared.clamp}."
         yield "bucket-clamp", "offsets are not clamped", {"clamp": None}, remedy

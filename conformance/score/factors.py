@@ -37,6 +37,8 @@ def fitted(one: JudgedCall, parts: Parts) -> dict[str, float]:
     if not values.get("bias", np.ones(1)).any():  # any factor fits a bias of 0
         del values["bias"]
     each = np.stack([np.broadcast_to(v, mask.shape)[mask] for v in values.values()], axis=1)
+    if not np.isfinite(each).all():
+        return {}
     found = np.linalg.lstsq(each, one.actual[mask], rcond=None)[0]
     return dict(zip(values, map(float, found), strict=True))
 

@@ -12,6 +12,9 @@ import numpy as np
 
 from posenc_ref import Bias, DecomposedRelative, Score
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.bias.formulas import changed as bias_changed
+from posenc_ref.conformance.bias.formulas import formula_of as formula_of_bias
+from posenc_ref.conformance.bias.formulas import plain_of, sizes_in
 from posenc_ref.conformance.bias.formulas import step_changes as bias_changes
 from posenc_ref.conformance.bias.head_fits import of_heads
 from posenc_ref.conformance.diagnosis.measured_constants import measured_constants
@@ -22,9 +25,10 @@ from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, signific
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.rotary_score import RotaryScore
 
+from .changed import OfCall
 from .registered import Formula, formula_of
 
 #: What to do about functions of positions.
@@ -79,7 +83,8 @@ def changed_steps(
 
 def _terms(scale: float, terms: Iterable[str]) -> Iterator[Mistake]:
     """Yield logits with another factor on one of their terms."""
-    for name in terms:
+    names = [*terms]
+    for name in names if len(names) > 1 else ():  # a factor on all logits is a scale
         remedy = f"Add the term {name} once, with the factor that is declared for it."
         for words, by in (
             ("is left out", 0.0),
@@ -197,7 +202,7 @@ def _with_bias(values: Callable[..., Truth]) -> Callable[[Scored], Truth]:
 def _predict(formula: Formula, change: Any, sizes: Sizes) -> Callable[[Scored], Truth]:
     def predict(call: Scored) -> Truth:
         declared = call.parts()
-        terms = computed(lambda s: formula(call, s), change, sizes)
+        terms = computed(lambda s: formula(call, s), change, sizes=sizes)
         whole: Any = sum(t.terms for t in declared.values())
         angle: Any = sum(t.angle for t in declared.values())
         value: Any = sum(terms.values())
@@ -206,3 +211,35 @@ def _predict(formula: Formula, change: Any, sizes: Sizes) -> Callable[[Scored], 
         return Truth(value, np.maximum(whole, size), np.broadcast_to(angle, value.shape))
 
     return predict
+
+
+def parts_by_steps(*made: Any, sizes: Sizes = Sizes()) -> OfCall:  # noqa: B008 (immutable)
+    """Return a function for the parts of logits by the formula of their encoding, with changes."""
+
+    def parts(call: Scored) -> Parts:
+        declared = call.parts()
+        if isinstance(call.encoding, Bias):
+            values = bias_changed(call.encoding, *made, sizes=sizes)
+            return declared | {"bias": call.added(values(*call.positions))}
+        formula = formula_of(call.encoding)
+        if formula is None:
+            raise ValueError("the encoding has no formula in steps")
+        terms = computed(lambda s: formula(call, s), *made, sizes=sizes)
+        whole: Any = sum(t.terms for t in declared.values())
+        angle: Any = sum(t.angle for t in declared.values()) / len(terms)
+        return {
+            name: Truth(*np.broadcast_arrays(t, np.maximum(whole / len(terms), np.abs(t)), angle))
+            for name, t in terms.items()
+        }
+
+    return parts
+
+
+def steps_of(first: Scored, sizes: Sizes = Sizes()) -> Steps | None:  # noqa: B008 (immutable)
+    """Return the unchanged steps of the encoding of a call, None if it has no formula here."""
+    declared = first.encoding
+    if isinstance(declared, Bias):
+        of_bias = formula_of_bias(declared) is not None
+        return plain_of(declared, sizes_in(declared, sizes)) if of_bias else None
+    formula = formula_of(declared)
+    return None if formula is None else plain_steps(lambda s: formula(first, s), sizes)

@@ -23,6 +23,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.offset_sizes import sizes_of
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
+from posenc_ref.conformance.diagnosis.together import match_together
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.driver import Malformed, Refused
@@ -39,6 +40,7 @@ from .far import FAR, LONGEST, late_scale, require, rules_of
 from .formulas import changed_constants, changed_sizes, changed_steps, measured_biases
 from .mistakes import logit_mistakes
 from .query_scales import query_scale_changes
+from .together import two_of_scores
 
 Size = tuple[int, int, int, int]
 #: (B, H, Q, K); the function may refuse fewer queries than keys.
@@ -318,7 +320,7 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     known = score_mistakes(declared, calls) if own else logit_mistakes(declared)
     scales = getattr(run.encoding, "query_scale", None) or {}
     factors = query_scale_changes(next(iter(scales.values()))) if scales else ()
-    known = chain(known, mistakes_of(declared, factors))
+    singles = [*known, *mistakes_of(declared, factors)]
     sizes = sizes_of(run, calls, _offsets)
     first = calls[0].facts
     whole, of_each = measured_biases(first)
@@ -326,10 +328,12 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
     steps = likely(run, calls, others)
     limits = [] if calls[0].facts.up_to_constant else [limited(Scored.truth, "the logit", CAPPED)]
     constants = [*changed_constants(first), *of_each]
-    every = chain(known, steps, constants, capped() if calls[0].facts.up_to_constant else limits)
+    every = chain(singles, steps, constants, capped() if calls[0].facts.up_to_constant else limits)
     if match(run, calls, every, further=partial(_further, run)) or run.report.codes:
         return
     if report_in_part(run, calls, changed_steps(calls[0].facts, sizes)):
+        return
+    if match_together(run, calls, two_of_scores(run, calls, singles), partial(_further, run)):
         return
     found = False
     if isinstance(declared, Bias) and not calls[0].facts.up_to_constant:

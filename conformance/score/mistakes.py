@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, XPos
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
+from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS
 from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
@@ -18,7 +18,7 @@ from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import changes_of_bias
-from .changed import Change, OfCall, mistakes_of
+from .changed import Change, Moved, OfCall, mistakes_of
 from .operands import operand_changes
 from .shared_keys import shared_key_changes
 from .term_mistakes import LAST
@@ -32,18 +32,15 @@ def logit_mistakes(declared: Any) -> Iterator[Mistake]:
 def _changes(declared: Any) -> Iterator[Change]:
     yield "", "", Scored.parts
     yield from _positions("bias-alignment" if isinstance(declared, Bias) else "decode-offset")
-    if isinstance(declared, Rotary) and declared.num_axes == 1:
-        yield (
-            "position-axis",
-            "the head index is used as the position",
-            lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k)).parts(),
-            "Take the position from the axis of tokens, not from that of heads.",
-        )
+    if isinstance(declared, Rotary):  # the offset of all tokens of a head is 0
+        text = "logits do not depend on positions: the encoding is missing"
+        if declared.num_axes == 1:
+            text += ", or the head index is used as the position"
+        yield "amplitude" if isinstance(declared, XPos) else "frequency-spacing", text, None
     missing = "amplitude"
     if isinstance(declared, XPos):
         yield from _xpos(declared)
     elif isinstance(declared, Rotary):
-        missing = "frequency-spacing"
         yield from _rotary(declared)
     elif isinstance(declared, Sinusoidal):
         yield from sinusoid_variants(declared)
@@ -56,35 +53,33 @@ def _changes(declared: Any) -> Iterator[Change]:
         yield from _of_one_side()
     yield from operand_changes(declared)
     yield from shared_key_changes(declared)
-    if declared is not None:
+    if declared is not None and not isinstance(declared, Rotary):
         yield missing, "logits do not depend on positions: the encoding is missing", None
 
 
 def _positions(code: str) -> Iterator[Change]:
-    def moved(**places: Callable[[int, int], np.ndarray]) -> OfCall:
+    def moved(**places: Callable[[int, int], np.ndarray]) -> Moved:
         """Return a function for logits at ``place(number of queries, number of keys)``.
 
         The places are counted from the first key of the call.
         """
 
-        def parts(call: Scored) -> Parts:
+        def of(call: Scored) -> Scored:
             counts, start = (call.q.shape[2], call.k.shape[2]), np.min(call.positions[1])
-            return call.replace(
-                **{at: place(*counts) + start for at, place in places.items()}
-            ).parts()
+            return call.replace(**{at: place(*counts) + start for at, place in places.items()})
 
-        return parts
+        return Moved(of)
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place), LAST
     text = "the positions of keys are 1 too small, except for 0"
-    change = moved(k_at=lambda n_q, n_k: np.maximum(np.arange(n_k) - 1, 0))
+    change = Moved(lambda call: call.replace(k_at=np.maximum(call.positions[1] - 1, 0)))
     yield "position-origin", text, change, "Key j has position j, from the first key on."
     text = "the positions of queries are 1 too large"
-    change = moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
+    change = Moved(lambda call: call.replace(q_at=call.positions[0] + 1))
     yield "position-origin", text, change, "Subtract 1 from the positions of queries."
     text = "the positions of keys are 1 too large"
-    change = moved(k_at=lambda n_q, n_k: np.arange(n_k) + 1)
+    change = Moved(lambda call: call.replace(k_at=call.positions[1] + 1))
     yield "position-origin", text, change, "Subtract 1 from the positions of keys."
     change = moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
     yield "wrong-row", REVERSED_KEYS, change, "Key j has position j: count keys from the first."
@@ -106,11 +101,11 @@ def _rotary(declared: Rotary) -> Iterator[Change]:
     def turned(q: int = 1, k: int = 1) -> OfCall:
         """Return a function for logits at query positions * ``q`` and key positions * ``k``."""
 
-        def parts(call: Scored) -> Parts:
+        def of(call: Scored) -> Scored:
             q_at, k_at = call.positions
-            return call.replace(q_at=q * q_at, k_at=k * k_at).parts()
+            return call.replace(q_at=q * q_at, k_at=k * k_at)
 
-        return parts
+        return Moved(of)
 
     for what, parts in (("queries", turned(q=0)), ("keys", turned(k=0))):
         remedy = f"Rotate the {what} too, each by the angles of its own position."

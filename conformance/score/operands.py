@@ -14,7 +14,7 @@ from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, signific
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 from .capped import CAPPED, CAPS
-from .changed import Change
+from .changed import Change, Moved
 
 _Of = Callable[[np.ndarray], np.ndarray]
 
@@ -66,11 +66,10 @@ def operand_changes(declared: Any) -> Iterator[Change]:
     for code, words, of in _CHANGES:
         for what, sides in (("queries and keys", "qk"), ("queries", "q"), ("keys", "k")):
 
-            def parts(call: Scored, of: _Of = of, sides: str = sides) -> Parts:
-                changed = {side: of(getattr(call, side)) for side in sides}
-                return call.replace(**changed).parts()
+            def changed(call: Scored, of: _Of = of, sides: str = sides) -> Scored:
+                return call.replace(**{side: of(getattr(call, side)) for side in sides})
 
-            yield code, f"{what} {words}", parts, f"Use the {what} as they are passed."
+            yield code, f"{what} {words}", Moved(changed), f"Use the {what} as they are passed."
     fixed = getattr(declared, "num_heads" if isinstance(declared, Bias) else "heads", None)
     if fixed and fixed > 1:  # no call has another H, so these two are not told apart
         words = f"1/sqrt({fixed} d), or 1/sqrt(H d) with H = {fixed}, which no call changes"
@@ -78,7 +77,7 @@ def operand_changes(declared: Any) -> Iterator[Change]:
     else:
         widths = list(_WIDTHS)
     for words, size in (*_SIZES, *widths):
-        change = lambda call, of=size: call.replace(scale=of(call) ** -0.5).parts()  # noqa: E731
+        change = Moved(lambda call, of=size: call.replace(scale=of(call) ** -0.5))  # type: ignore[misc]
         right = "Scale q . k by the declared factor, whatever the sizes of the call are."
         yield CAPPED, f"the scale of q . k is {words}", change, right
     for words, order in _GROUPS:

@@ -23,15 +23,17 @@ from .formula_parts import Terms
 Formula = Callable[[Scored, Steps], Terms]
 #: Yield the mistakes that only this encoding allows, given the encoding.
 Changes = Callable[[Any], Iterable[Change]]
-_FORMULAS: dict[type, Formula] = {}
+_FORMULAS: dict[type, tuple[Formula, Callable[[Any], bool]]] = {}
 _CHANGES: dict[type, Changes] = {}
 
 
-def formula(cls: type) -> Callable[[Formula], Formula]:
-    """Return a decorator that registers the formula of a class of encodings."""
+def formula(
+    cls: type, holds: Callable[[Any], bool] = lambda encoding: True
+) -> Callable[[Formula], Formula]:
+    """Return a decorator that registers the formula of those of a class for which it holds."""
 
     def registered(of: Formula) -> Formula:
-        _FORMULAS[cls] = of
+        _FORMULAS[cls] = of, holds
         return of
 
     return registered
@@ -50,7 +52,8 @@ def mistakes(cls: type) -> Callable[[Changes], Changes]:
 def formula_of(declared: Any) -> Formula | None:
     """Return the formula of the class of an encoding, or None if there is none here."""
     _load()
-    return next((_FORMULAS[cls] for cls in type(declared).__mro__ if cls in _FORMULAS), None)
+    found = (_FORMULAS[cls] for cls in type(declared).__mro__ if cls in _FORMULAS)
+    return next((of for of, holds in found if holds(declared)), None)
 
 
 def changes_of(declared: Any) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
+from posenc_ref.conformance.diagnosis.relation import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.driver import Malformed, Refused

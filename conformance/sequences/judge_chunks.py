@@ -12,7 +12,7 @@ from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
+from posenc_ref.conformance.diagnosis.relation import name_place
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike

@@ -13,7 +13,7 @@ import numpy as np
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
+from posenc_ref.conformance.diagnosis.relation import name_place
 from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table

@@ -16,8 +16,8 @@ from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.relation import name_place
 from posenc_ref.conformance.diagnosis.rule import DECLARED
-from posenc_ref.conformance.diagnosis.unknown_cause import name_place
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense

@@ -164,6 +164,12 @@ def judge_table(run: Run) -> None:
     _table_values(run, access, encoding.truth)
     diagnose_table.properties(run, access, encoding)
     _state(run, access, first, encoding.truth)
+    if not encoding.scale:  # rows of zeros show no phases
+        if run.failures and not run.report.findings:
+            run.add(
+                "amplitude", "rows are not 0, which the declared scale is", run.failures[0].place
+            )
+        return
     declared = diagnose_table.declare(encoding)
     tables = diagnose_table.tables_of(access, encoding.columns())
     with access.one_call():

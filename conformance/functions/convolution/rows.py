@@ -208,7 +208,7 @@ def _of_layers(s: Steps, name: str, own: list[np.ndarray]) -> list[np.ndarray]:
 
 def _same(s: Steps) -> Steps:
     """Return steps that make the same change in a further layer, without listing it again."""
-    return s if s.change is not None else Steps()
+    return s if s.made else Steps()
 
 
 def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:

@@ -16,6 +16,7 @@ from posenc_ref import Learned
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.bias.cases import ask
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import ordinal
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.identify.card import Card, Unidentified, require_finite, require_same
 from posenc_ref.conformance.identify.fit.measurement import nice
@@ -79,14 +80,13 @@ def _schedules() -> Iterator[tuple[str, Callable[[int], np.ndarray]]]:
     """Yield the schedule of each rule in words, and a function that returns its flags."""
     yield "every layer", lambda n: np.ones(n, bool)
     yield "no layer", lambda n: np.zeros(n, bool)
-    ordinal = {2: "2nd", 3: "3rd"}
     for period, phase, kept in product(_PERIODS, ("last", "first", "from-end"), (False, True)):
         start = {
             "last": f"from layer {period - 1} on",
             "first": "from layer 0 on",
             "from-end": "counted from the last layer",
         }
-        each = f"every {ordinal.get(period, f'{period}th')} layer, {start[phase]}"
+        each = f"every {ordinal(period)} layer, {start[phase]}"
 
         def flags(n: int, period: int = period, phase: str = phase, kept: bool = kept) -> Any:
             return np.array(every_nth(n, period, phase=phase)) == kept

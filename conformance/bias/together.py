@@ -1,0 +1,72 @@
+"""Two mistakes that are made in a bias at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Bias
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes, sizes_of
+from posenc_ref.conformance.diagnosis.steps import Change
+from posenc_ref.conformance.diagnosis.together import (
+    First,
+    Predict,
+    Stepped,
+    Together,
+    both,
+    telling,
+    two_steps,
+    with_factor,
+    with_order,
+)
+from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
+from posenc_ref.conformance.harness.run import Run
+
+from .formulas import changed, formula_of, plain_of, sizes_in
+from .mistakes import other_biases
+
+#: Returns a mistake that predicts the bias of positions (q, k) as one that predicts a call.
+Of = Callable[[Mistake], Mistake]
+#: Returns the code, the message, the values and the remedy of a factor on the bias.
+Factor = Callable[[float], Iterator[Any]]
+
+
+def two_of_bias(
+    run: Run,
+    calls: Sequence[JudgedCall],
+    declared: Bias,
+    singles: Sequence[Mistake],
+    of: Of,
+    offsets: Callable[[Any], np.ndarray],
+    factor: Factor,
+) -> Iterator[Together]:
+    """Yield two mistakes of a bias; ``singles`` are the declared bias and the single mistakes.
+
+    ``offsets`` returns query - key from the facts of a call.
+    """
+    one = telling(run, calls)
+    yield from with_factor(run, one, singles, factor)
+    yield from with_order(one, singles, -3)
+    if formula_of(declared) is None:
+        return
+
+    def predicted(encoding: Bias, *made: Change, sizes: Sizes = Sizes()) -> Predict:  # noqa: B008
+        values = changed(encoding, *made, sizes=sizes)
+        return of(Mistake("", "", lambda places: values(*places))).predict
+
+    def offset_sizes(some: Sequence[JudgedCall]) -> Sizes:
+        return sizes_in(declared, sizes_of(run, some, offsets))
+
+    fields = [
+        First(Mistake(code, message, lambda facts: None, remedy), partial(predicted, other))
+        for code, message, remedy, other in other_biases(declared)
+    ]
+    plain, steps = partial(plain_of, declared), partial(predicted, declared)
+    yield from two_steps(run, calls, Stepped(plain, steps, offset_sizes), fields)
+    for single in singles[1:]:
+        for whole in whole_values(single.predict, "the bias", "bias-scale", OF_BIAS):
+            yield both(single, whole, whole.predict)
