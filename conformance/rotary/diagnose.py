@@ -37,6 +37,7 @@ from . import (
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
 from .structure import structure
+from .tokens import mixing, other_tokens
 
 #: What to do if rows or heads differ.
 _EVERY_ROW = (
@@ -60,7 +61,7 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
     if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
         return
-    if _zeros(run, encoding, measured):
+    if other_tokens.diagnose(run, encoding) or _zeros(run, encoding, measured):
         return
     if _rows_differ(run, encoding) or diagnose_narrow.diagnose(run, encoding):
         return
@@ -83,7 +84,7 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     if not run.report.findings:
         diagnose_calls(run, encoding)
-    if not run.report.findings:
+    if not run.report.findings and not mixing.diagnose(run, encoding):
         _rows(run)
     if not run.report.findings and not run.settings.reduced:
         turned.judged_again(run, encoding)

@@ -181,7 +181,7 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return False
     code, several = _code(run), encoding.num_axes > 1
     far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
-    calls = list(_calls(run, encoding, (*CALLS, *FAR) if far else CALLS))
+    calls = list(made(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
         return False
@@ -204,26 +204,26 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return True
     if several:
         return on_axes(run, encoding, calls)
-    more = partial(_calls, run, encoding, FURTHER)
+    more = partial(made, run, encoding, FURTHER)
     if match(
         run, calls, grown_from_zero([c.facts for c in calls]), parts=False, whole=True, further=more
     ):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
-    return name_positions(run, calls, code, lambda: _calls(run, encoding, again))
+    return name_positions(run, calls, code, lambda: made(run, encoding, again))
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
     """Report the positions used on each of several axes; return whether a rule gives them."""
-    calls = calls or list(_calls(run, encoding, CALLS))
-    return name_axis_positions(run, encoding, calls, lambda: _calls(run, encoding, FURTHER))
+    calls = calls or list(made(run, encoding, CALLS))
+    return name_axis_positions(run, encoding, calls, lambda: made(run, encoding, FURTHER))
 
 
 def judged_again(run: Run, encoding: Rotary) -> bool:
     """Report the positions used in the judged calls, made again; return whether they are found."""
     if encoding.depends_on_length or encoding.num_axes > 1:
         return False
-    calls = list(_calls(run, encoding, tuple(_judged(run))))
+    calls = list(made(run, encoding, tuple(_judged(run))))
     return bool(failed(run, calls)) and name_positions(run, calls, "wrong-row")
 
 
@@ -277,7 +277,7 @@ def _held(
 
     Return None if a further call refutes it.
     """
-    further = list(_calls(run, encoding, FURTHER))
+    further = list(made(run, encoding, FURTHER))
     every = [*calls, *further]
     wrong = failed(run, every)
     right = [one for one in every if all(one is not w for w in wrong)]
@@ -285,7 +285,8 @@ def _held(
     return None if again is None else (again[1], len(further))
 
 
-def _calls(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:
+def made(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:
+    """Yield calls of the sizes that the function takes."""
     for i, (size, at, *layout) in enumerate(sizes):
         memory = layout[0] if layout else MEMORY[0]
         p = np.asarray(at)
