@@ -144,7 +144,11 @@ def _elsewhere(
     b, n = rows.shape
     h = head.shape[1]
     same = {"(b H + h) modulo B": (row * h + head) % b, "h modulo B": (head + 0 * row) % b}
+    by_size = row if n == b else head if n == h else index
     tokens = {
+        "h, the number of the head": np.where(head < n, head, index),
+        "b, the number of the row": np.where(row < n, row, index),
+        "b if S = B, h if S = H, else s (the axis of tokens is found by its length)": by_size,
         "h modulo S": (head + 0 * index) % n,
         "(b S + s) // B": (row * n + index) // b,
         "(s B + b) modulo S": (index * b + row) % n,
@@ -161,13 +165,13 @@ def _elsewhere(
         **{f"s modulo {tile}": index % tile for tile in (2, 4, 8, 16, 32, 64, 128)},
     }
     found = {f"the position of the same token of row {t}": rows[r[..., 0]] for t, r in same.items()}
+    for text, at in tokens.items():
+        here = np.broadcast_to(at, (b, h, n))
+        found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
     packed = ((row * n + index) * h + head) % (b * n)
     found[f"{ALONE}(t H + h) modulo B S, t = b S + s, counted through all rows of the batch"] = (
         rows.ravel()[packed]
     )
-    for text, at in tokens.items():
-        here = np.broadcast_to(at, (b, h, n))
-        found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
     return found
 
 
