@@ -17,6 +17,7 @@ from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 
+from . import turned
 from .diagnose_pairs import (
     LOGITS,
     ONE_TENSOR,
@@ -24,7 +25,7 @@ from .diagnose_pairs import (
     not_proportional,
     wrong_blocks,
 )
-from .wrong_rotations import pairs_of
+from .wrong_rotations import rotate_pairs
 
 #: Largest finite float16.
 _FLOAT16_MAX = 65504.0
@@ -125,7 +126,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
         text = f"channels {columns} are not rotated in pairs"
-        run.add("not-a-rotation", text, _support(measured), remedy=_rotate(encoding))
+        run.add("not-a-rotation", text, _support(measured), remedy=rotate_pairs(encoding))
         return False
     if found != declared:
         other = "half" if layout == "interleaved" else "interleaved"
@@ -139,7 +140,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
             remedy=_permutation(encoding, other)
             if known and run.report.surface not in ONE_TENSOR
-            else _rotate(encoding),
+            else rotate_pairs(encoding),
             values={"declared": layout, "measured": got},
         )
     _output(run, encoding, measured, same_pairs=found == declared)
@@ -233,7 +234,7 @@ def _slice(
                 "frequencies are those of the slice",
                 evidence,
                 equivalent=("proportional", "rotary-dim"),
-                remedy=_rotate(encoding),
+                remedy=rotate_pairs(encoding),
             )
             return
         run.add(
@@ -242,7 +243,7 @@ def _slice(
             f"{len(wanted)} channels",
             evidence,
             equivalent=("rotary-dim",),
-            remedy=f"{_rotate(encoding)} Divide their exponents by {len(wanted)}, not by "
+            remedy=f"{rotate_pairs(encoding)} Divide their exponents by {len(wanted)}, not by "
             f"{encoding.head_dim}.",
         )
         return
@@ -264,6 +265,8 @@ def _slice(
         )
         return
     still = _still_axis(encoding, rotated)
+    if still and turned.on_axes(run, encoding):
+        return
     if still and _right_apart(run, encoding):
         text = "calls with equal positions on all axes (text) are not rotated by all of them: "
         run.add(
@@ -369,13 +372,6 @@ def _channels(rotated: list[int], wanted: list[int]) -> str:
     parts += [f"pass channels {ranges(more)} through unchanged"] * bool(more)
     text = ", and ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _rotate(encoding: Rotary) -> str:
-    """Return the declared pairs as an instruction."""
-    if not hasattr(encoding, "layout"):
-        return ""
-    return f"Rotate the declared pairs: {pairs_of(encoding)}."
 
 
 def _permutation(encoding: Any, measured: str) -> str:

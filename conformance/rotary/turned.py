@@ -61,6 +61,8 @@ FURTHER: tuple[Size, ...] = (
 #: Calls of one far token, if only such calls are wrong, and those that could refute a rule then.
 FAR: tuple[Size, ...] = (((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000))
 _FAR_AGAIN: tuple[Size, ...] = (((1, 3, 1), 1023), ((2, 2, 1), 20011))
+#: The token that has the same position on all axes, in one of four calls each, and in which rows.
+_TEXT, _TEXT_ROWS = {1: 0, 3: -1}, (slice(None), slice(0, 1), slice(-1, None))
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
 #: The name of the value that says where a cause is made, which further calls have tested.
@@ -297,6 +299,11 @@ def made(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[Judged
         positions = p + np.arange(size[2]) if p.ndim == 0 else p
         if encoding.num_axes > 1:
             rows = np.random.default_rng(i).integers(0, 40, (encoding.num_axes, size[0], size[2]))
+            if (
+                i % 4 in _TEXT and size[2] > 1
+            ):  # as of text, whose tokens have the same position on all axes
+                text = _TEXT_ROWS[i // 4 % 3], _TEXT[i % 4]
+                rows[:, *text] = rows[0, *text]
             positions, p = rows, rows[0]
         if not run.settings.allows(int(positions.max())):
             continue
