@@ -63,7 +63,7 @@ def _step(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> bool:
     off = b != model(encoding, {}, r)
     sizes = sizes_among(set(r[off].tolist()), set(r[~off].tolist()))
     for code, message, remedy, change in changes(plain_steps(rule, sizes)):
-        if np.array_equal(computed(rule, change, sizes), b):
+        if np.array_equal(computed(rule, change, sizes=sizes), b):
             at = int(np.flatnonzero(off)[0])
             true = model(encoding, {}, r[at : at + 1])[0]
             evidence = (

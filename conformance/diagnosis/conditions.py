@@ -13,6 +13,8 @@ import numpy as np
 Variables = Mapping[str, np.ndarray]
 #: Begins the names of variables that are not combined with others.
 ALONE = "the position of token "
+#: Begin the names of these variables, and of others that are not combined.
+APART = (ALONE, "the row of a ", "the column of a ")
 #: Begins the names of variables that only conditions use.
 SHAPE = ("the number of axes ", "the index in the flattened ", "the size of the flattened ")
 #: The index and the size of the tokens of all rows and heads, as a kernel may count them.
@@ -111,7 +113,7 @@ class Conditions:
 
 def combined(variables: Variables) -> Variables:
     """Return the variables that are combined with others."""
-    return {name: v for name, v in variables.items() if not name.startswith(ALONE)}
+    return {name: v for name, v in variables.items() if not name.startswith(APART)}
 
 
 def _all(conditions: tuple[Condition, ...], v: Variables) -> np.ndarray:

@@ -14,7 +14,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from .conditions import ALONE, DIVISORS, SHAPE, Condition, Conditions, Variables, combined
+from .conditions import APART, DIVISORS, SHAPE, Condition, Conditions, Variables, combined
 
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
@@ -129,11 +129,11 @@ def _short(used: np.ndarray, variables: Variables, wrong: np.ndarray) -> Iterato
                 yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
     if constant is not None:
         yield Rule(str(constant), lambda v: np.full_like(v[next(iter(v))], constant), 1)
-    for name in (n for n in variables if not n.startswith(ALONE)):
+    for name in (n for n in variables if not n.startswith(APART)):
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
     if DECLARED in variables:  # a constant is said before another token's position
         yield from _moved(DECLARED, variables[DECLARED], used, wrong)
-    for name in (n for n in variables if n.startswith(ALONE)):
+    for name in (n for n in variables if n.startswith(APART)):
         yield Rule(name, lambda v, n=name: v[n])  # type: ignore[misc]
     variables = combined(variables)
     for name, v in variables.items():
@@ -200,9 +200,13 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
                 at_least = lambda x, of=of: np.maximum(of(x), 0)  # noqa: E731
                 words = f"{text}; negative numbers become 0"
                 yield Rule(words, at_least, 0, _RANGE, mend=rule.mend)
-    for n in DIVISORS:
+    ones = v[used == 1]
+    measured = int(ones.min()) if ones.size else 0  # the divisor of which 1 is the quotient
+    for n in dict.fromkeys((*DIVISORS, *(n for n in (measured,) if 1 < n <= _LARGEST))):
         mend = _mend(name, f"Use {name} itself, not its quotient by {n}")
-        yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n, mend=mend)  # type: ignore[misc]
+        few = int(n not in DIVISORS)
+        yield Rule(f"{name} // {n}", lambda x, k=name, n=n: x[k] // n, few, mend=mend)  # type: ignore[misc]
+    for n in DIVISORS:
         text = f"{name} rounded down to a multiple of {n}"
         mend = f"Do not round {name} down to a multiple of {n}: to divide it by {n}, use /, not //"
         mend = _mend(name, mend)

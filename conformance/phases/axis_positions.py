@@ -6,6 +6,7 @@ decoded positions must predict the whole result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,12 @@ from .decode import Decoder
 _REACH, _TOKENS = 512, 300
 #: How many rules are tried: each further call that refutes one leads to the next.
 _TRIES = 4
+#: The roundings of the width of a square grid of S tokens.
+_ROUNDED: tuple[tuple[str, Callable[[float], float]], ...] = (
+    ("rounded down", np.floor), ("rounded up", np.ceil), ("rounded", np.rint),
+)  # fmt: skip
+#: Names the number of axes on which a token has another position than on axis 0.
+_DIFFERENT = "the number of axes with another position than axis 0 in {}"
 #: A right token comes within this distance of its declared cos and sin.
 _NEAR = 1e-3
 
@@ -128,15 +135,23 @@ def _report(run: Run, seen: Sequence[_Seen], rules: dict[int, Rule], agreed: int
     first = next(s for s in seen if not np.array_equal(s.used, s.one.facts.positions))
     b, s = (int(i) for i in np.argwhere((first.used != first.one.facts.positions).any(axis=0))[0])
     places = [tuple(p[:, b, s].tolist()) for p in (first.used, first.one.facts.positions)]
-    said = [f"the position used on {_of_axis(a, rule.words)}" for a, rule in rules.items()]
+    said = [f"the position used on {_of_axis(a, _plain(rule.words))}" for a, rule in rules.items()]
     text = "; ".join(said)
     run.add(
         "position-range" if any(r.code for r in rules.values()) else "wrong-row",
         text if agreed else f"every call is consistent with: {text}",
         f"{first.one.case}, row {b}, token {s}: positions {places[0]}, declared {places[1]}"
         + (f"; {plural(agreed, 'further call agrees', 'further calls agree')}" if agreed else ""),
-        remedy=" ".join(rule.remedy.replace(DECLARED, _declared(a)) for a, rule in rules.items()),
+        remedy=" ".join(
+            _plain(rule.remedy).replace(DECLARED, _declared(a)) for a, rule in rules.items()
+        ),
     )
+
+
+def _plain(words: str) -> str:
+    """Return a rule in the words of a report."""
+    start, end = _DIFFERENT.split("{}")
+    return re.sub(f"{start}(.*?){end} is 0", r"\1 has the same position on all axes", words)
 
 
 def _of_axis(axis: int, words: str) -> str:
@@ -177,6 +192,21 @@ def _variables(one: JudgedCall, axis: int) -> Variables:
             bounds[f"the {word} {name} of the row"] = of(q, axis=1, keepdims=True)
             bounds[f"the {word} {name} of the call"] = of(q, keepdims=True)
         bounds[f"the first {name} of the row"] = q[:, :1]
+    differs = np.sum(p != p[0], axis=0)
+    tokens = {
+        "this token": differs,
+        "the first token of the row": differs[:, :1],
+        "the last token of the row": differs[:, -1:],
+        "the first token of row 0": differs[:1, :1],
+        "the last token of row 0": differs[:1, -1:],
+        "every row's first token": differs[:, 0].max(keepdims=True),
+        "every row's last token": differs[:, -1].max(keepdims=True),
+    }
+    squares: dict[str, np.ndarray] = {}
+    for words, to_whole in _ROUNDED:
+        wide = max(int(to_whole(np.sqrt(shape[1]))), 1)
+        grid = f"grid that is sqrt(S) wide, {words}"
+        squares |= {f"the row of a {grid}": index // wide, f"the column of a {grid}": index % wide}
     found = {
         DECLARED: own,
         **others,
@@ -188,6 +218,8 @@ def _variables(one: JudgedCall, axis: int) -> Variables:
         "the position of the same token of row 0": own[:1],
         "the position of the token before": np.roll(own, 1, axis=1),
         "the position of the next token": np.roll(own, -1, axis=1),
+        **squares,
+        **{_DIFFERENT.format(token): number for token, number in tokens.items()},
     }
     return {name: np.broadcast_to(v, shape) for name, v in found.items()}
 

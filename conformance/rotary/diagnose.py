@@ -39,6 +39,7 @@ from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
 from .several import hidden, maps, rest
 from .structure import structure
+from .tokens import mixing, other_tokens
 
 #: What to do if rows or heads differ.
 _EVERY_ROW = (
@@ -69,7 +70,7 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
     if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
         return
-    if _zeros(run, encoding, measured):
+    if other_tokens.diagnose(run, encoding) or _zeros(run, encoding, measured):
         return
     if _rows_differ(run, encoding) or diagnose_narrow.diagnose(run, encoding):
         return
@@ -96,7 +97,7 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if not run.report.findings:
         diagnose_calls(run, encoding)
-    if not run.report.findings:
+    if not run.report.findings and not mixing.diagnose(run, encoding):
         _rows(run)
     if not run.report.findings and not run.settings.reduced:
         turned.judged_again(run, encoding)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.limited import limited
 from posenc_ref.conformance.diagnosis.match import match
@@ -43,7 +44,7 @@ def judge(run: Run, dim: int) -> str:
     if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
         text = "a token of zeros does not come out as zeros"
-        if not _copied(run, x, clean, y[0, 1, 2]):
+        if not (_copied(run, x, clean, y[0, 1, 2]) or _of_others(run)):
             run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
     for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
         bent = bent or _unscaled(run, x, clean, factor)
@@ -142,6 +143,14 @@ def _copied(run: Run, x: np.ndarray, y: np.ndarray, of_zeros: np.ndarray) -> boo
             )
             return True
     return False
+
+
+def _of_others(run: Run) -> bool:
+    """Report results that are made with x of other tokens; return whether they are."""
+    from .tokens import mixing, other_tokens  # only such a function needs them
+
+    e = run.encoding
+    return isinstance(e, Rotary) and (other_tokens.diagnose(run, e) or mixing.diagnose(run, e))
 
 
 def _sources(x: np.ndarray, y: np.ndarray, axis: int, name: str) -> Iterator[str]:

@@ -20,7 +20,8 @@ from .diagnose_pairs import (
     exchanged_results,
     wrong_blocks,
 )
-from .several.slices import of_slice, rotate
+from .several.slices import of_slice
+from .wrong_rotations import rotate_pairs
 
 
 def _token_index(run: Run, encoding: Rotary) -> bool:
@@ -135,7 +136,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
         text = f"channels {columns} are not rotated in pairs"
-        run.add("not-a-rotation", text, _support(measured), remedy=rotate(encoding))
+        run.add("not-a-rotation", text, _support(measured), remedy=rotate_pairs(encoding))
         return None
     if found != declared:
         other = "half" if layout == "interleaved" else "interleaved"
@@ -149,7 +150,7 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
             remedy=_permutation(encoding, other)
             if known and run.report.surface not in ONE_TENSOR
-            else rotate(encoding),
+            else rotate_pairs(encoding),
             values={"declared": layout, "measured": got},
         )
     _output(run, encoding, measured, same_pairs=found == declared)

@@ -61,6 +61,8 @@ FURTHER: tuple[Size, ...] = (
 #: Calls of one far token, if only such calls are wrong, and those that could refute a rule then.
 FAR: tuple[Size, ...] = (((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000))
 _FAR_AGAIN: tuple[Size, ...] = (((1, 3, 1), 1023), ((2, 2, 1), 20011))
+#: The token that has the same position on all axes, in one of four calls each, and in which rows.
+_TEXT, _TEXT_ROWS = {1: 0, 3: -1}, (slice(None), slice(0, 1), slice(-1, None))
 #: How many of the smallest calls of each kind are made again, and how many of the largest.
 _AGAIN, _LONG = 20, 4
 #: The name of the value that says where a cause is made, which further calls have tested.
@@ -144,7 +146,11 @@ def _elsewhere(
     b, n = rows.shape
     h = head.shape[1]
     same = {"(b H + h) modulo B": (row * h + head) % b, "h modulo B": (head + 0 * row) % b}
+    by_size = row if n == b else head if n == h else index
     tokens = {
+        "h, the number of the head": np.where(head < n, head, index),
+        "b, the number of the row": np.where(row < n, row, index),
+        "b if S = B, h if S = H, else s (the axis of tokens is found by its length)": by_size,
         "h modulo S": (head + 0 * index) % n,
         "(b S + s) // B": (row * n + index) // b,
         "(s B + b) modulo S": (index * b + row) % n,
@@ -161,13 +167,13 @@ def _elsewhere(
         **{f"s modulo {tile}": index % tile for tile in (2, 4, 8, 16, 32, 64, 128)},
     }
     found = {f"the position of the same token of row {t}": rows[r[..., 0]] for t, r in same.items()}
+    for text, at in tokens.items():
+        here = np.broadcast_to(at, (b, h, n))
+        found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
     packed = ((row * n + index) * h + head) % (b * n)
     found[f"{ALONE}(t H + h) modulo B S, t = b S + s, counted through all rows of the batch"] = (
         rows.ravel()[packed]
     )
-    for text, at in tokens.items():
-        here = np.broadcast_to(at, (b, h, n))
-        found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
     return found
 
 
@@ -304,6 +310,11 @@ def calls_of(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[Ju
         positions = p + np.arange(size[2]) if p.ndim == 0 else p
         if encoding.num_axes > 1:
             rows = np.random.default_rng(i).integers(0, 40, (encoding.num_axes, size[0], size[2]))
+            if (
+                i % 4 in _TEXT and size[2] > 1
+            ):  # as of text, whose tokens have the same position on all axes
+                text = _TEXT_ROWS[i // 4 % 3], _TEXT[i % 4]
+                rows[:, *text] = rows[0, *text]
             positions, p = rows, rows[0]
         if not run.settings.allows(int(positions.max())):
             continue

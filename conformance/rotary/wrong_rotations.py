@@ -184,6 +184,13 @@ def pairs_of(encoding: Any) -> str:
     return f"channel k{start} with channel k + {b[0] - a[0]}"
 
 
+def rotate_pairs(encoding: Rotary) -> str:
+    """Return the declared pairs as an instruction."""
+    if not hasattr(encoding, "layout"):
+        return ""
+    return f"Rotate the declared pairs: {pairs_of(encoding)}."
+
+
 def _times(encoding: Rotary, truth: Truth, factor: float) -> Truth:
     """Return a result with the rotated channels multiplied."""
     scale = np.ones(encoding.head_dim)

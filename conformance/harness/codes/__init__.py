@@ -55,7 +55,7 @@ coefficients: Learned coefficients of cosines and sines are missing, exchanged o
   trigger: the values equal those of other coefficients
   remedy: C sums the cosines times cos_coef over k, S sums the sines times sin_coef.
 
-not-linear: The output is not a linear function of x.
+not-linear: The output of a token is not a linear function of its own x.
   trigger: f(2x) differs from 2 f(x), or f(x + y) from f(x) + f(y)
   remedy: The encoding must not normalise, clip or mix tokens.
 

@@ -16,8 +16,9 @@ from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies,
 from posenc_ref.conformance.phases.explain import explain, likely
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.rotary import turned
 from posenc_ref.conformance.rotary.diagnose_pairs import not_proportional
-from posenc_ref.conformance.rotary.wrong_rotations import pairs_of
+from posenc_ref.conformance.rotary.wrong_rotations import rotate_pairs
 from posenc_ref.rope import LAYOUTS
 
 #: Largest finite float16.
@@ -43,7 +44,7 @@ def of_slice(
                 "frequencies are those of the slice",
                 evidence,
                 equivalent=("proportional", "rotary-dim"),
-                remedy=rotate(encoding),
+                remedy=rotate_pairs(encoding),
             )
             return None
         run.add(
@@ -52,7 +53,7 @@ def of_slice(
             f"{len(wanted)} channels",
             evidence,
             equivalent=("rotary-dim",),
-            remedy=f"{rotate(encoding)} Divide their exponents by {len(wanted)}, not by "
+            remedy=f"{rotate_pairs(encoding)} Divide their exponents by {len(wanted)}, not by "
             f"{encoding.head_dim}.",
         )
         return None
@@ -74,6 +75,8 @@ def of_slice(
         )
         return None
     still = _still_axis(encoding, rotated)
+    if still and turned.on_axes(run, encoding):
+        return None
     if still and _right_apart(run, encoding):
         text = "calls with equal positions on all axes (text) are not rotated by all of them: "
         run.add(
@@ -185,13 +188,6 @@ def _channels(rotated: list[int], wanted: list[int]) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def rotate(encoding: Rotary) -> str:
-    """Return the declared pairs as an instruction."""
-    if not hasattr(encoding, "layout"):
-        return ""
-    return f"Rotate the declared pairs: {pairs_of(encoding)}."
-
-
 def with_its_channels(encoding: Rotary, measured: Measured) -> Rotary | None:
     """Return the declared encoding with the measured pairs; None if they have no such form.
 
@@ -242,5 +238,5 @@ def other_layout(run: Run, encoding: Rotary, measured: Measured) -> None:
         f"pairs are {got}, declared {layout}",
         f"channel {p.a} is paired with {p.b}",
         values={"declared": layout, "measured": got},
-        remedy=rotate(encoding),
+        remedy=rotate_pairs(encoding),
     )

@@ -1,0 +1,1 @@
+"""Diagnose results that are made with x of other tokens."""

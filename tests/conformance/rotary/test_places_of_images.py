@@ -1,0 +1,67 @@
+"""Places in an image that are counted from the tokens, and calls that are taken for text."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import MultiAxisRoPE
+from posenc_ref.conformance import check
+
+TWO = MultiAxisRoPE(16, sections=(4, 4), layout="half")
+THREE = MultiAxisRoPE(16, sections=(2, 3, 3), layout="half")
+
+
+def turned(x, positions, encoding):
+    p = np.asarray(positions)
+    p = np.broadcast_to(p, (encoding.num_axes, p.size)) if p.ndim == 1 else p
+    p = p[:, None] if p.ndim == 2 else p
+    p = np.broadcast_to(p, (p.shape[0], x.shape[0], p.shape[-1]))
+    return p, lambda p: np.asarray(encoding.apply(x, np.ascontiguousarray(p)))
+
+
+def in_a_square(x, positions):
+    side, i = int(np.sqrt(x.shape[2])) or 1, np.arange(x.shape[2])
+    return np.asarray(TWO.apply(x, np.stack([i // side, i % side])[:, None]))
+
+
+def in_rows_of_14(x, positions):
+    i = np.arange(x.shape[2])
+    return np.asarray(TWO.apply(x, np.stack([i // 14, i % 14])[:, None]))
+
+
+def text_by_the_first_token(x, positions):
+    p, rotate = turned(x, positions, THREE)
+    return rotate(np.broadcast_to(p[:1], p.shape) if (p[:, 0, 0] == p[0, 0, 0]).all() else p)
+
+
+def text_by_the_first_token_of_each_row(x, positions):
+    p, rotate = turned(x, positions, TWO)
+    return rotate(np.where((p[..., :1] == p[:1, :, :1]).all(axis=0), p[:1], p))
+
+
+def text_by_the_last_tokens(x, positions):
+    p, rotate = turned(x, positions, TWO)
+    return rotate(np.broadcast_to(p[:1], p.shape) if (p[..., -1] == p[:1, :, -1]).all() else p)
+
+
+WIDE = "grid that is sqrt(S) wide, rounded down"
+SAME = "has the same position on all axes"
+PLACES = {
+    in_a_square: f"axis 0 is the row of a {WIDE}; the position used on axis 1 is the column of a "
+    f"{WIDE}",
+    in_rows_of_14: "axis 0 is the index in the call // 14; the position used on axis 1 is the "
+    "index in the call modulo 14",
+    text_by_the_first_token: "axis 1 is the position on axis 0, where the first token of row 0 "
+    f"{SAME}; the position used on axis 2 is the position on axis 0, where the first token of row "
+    f"0 {SAME}",
+    text_by_the_first_token_of_each_row: "axis 1 is the position on axis 0, where the first token "
+    f"of the row {SAME}",
+    text_by_the_last_tokens: "axis 1 is the position on axis 0, where every row's last token "
+    f"{SAME}",
+}
+
+
+@pytest.mark.parametrize("fn", PLACES, ids=lambda fn: fn.__name__)
+def test_the_rule_of_every_axis_is_named(fn):
+    encoding = THREE if fn is text_by_the_first_token else TWO
+    message = check(fn, encoding, "apply").findings[0].message
+    assert message == f"the position used on {PLACES[fn]}"
