@@ -72,6 +72,11 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     return dict(half_precision(values))[dtype]
 
 
+def _holds(dtype: str, values: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Return whether all values are numbers of ``dtype``."""
+    return all(np.array_equal(rounded(v, dtype), v, equal_nan=True) for v in values)
+
+
 def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.asarray(p[:, None] * w)
 
@@ -210,7 +215,12 @@ def _short_pi(
 def _short_turns(
     positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
 ) -> Model | None:
-    """Return the model that multiplies fractions of a turn by 2 pi with few digits, or None."""
+    """Return the model that multiplies fractions of a turn by 2 pi with few digits, or None.
+
+    Half precision hides it.
+    """
+    if ROUNDOFF[dtype] > ROUNDOFF["float32"] or any(_holds(half, actual) for half in _HALF):
+        return None
 
     def angles(
         p: np.ndarray, w: np.ndarray, *, pi: float, whole: Callable[[np.ndarray], np.ndarray]
@@ -296,7 +306,7 @@ def _misfit(
         return _table_misfit(actual, positions, w, model.table)
     # Half-precision angles usually come with cos and sin in the same format.
     for half in ("float32", *_HALF) if model.code and not model.exact else ("float32",):
-        if all(np.array_equal(rounded(a, half), a, equal_nan=True) for a in actual):
+        if _holds(half, actual):
             dtype = max((dtype, half), key=lambda name: ROUNDOFF[name])
     angle = np.abs(_product(positions.astype(np.float64), w))
     grain = ERROR_BOUND if model.exact else ROUNDOFF["float32"] * angle
