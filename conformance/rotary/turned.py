@@ -58,8 +58,11 @@ FURTHER: tuple[Size, ...] = (
 )  # fmt: skip
 
 
-#: Calls of one far token, if only such calls are wrong, and those that could refute a rule then.
-FAR: tuple[Size, ...] = (((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000))
+#: Calls of one far token, and of several there, if only such calls of one token are wrong, and those
+#: that could refute a rule then.
+FAR: tuple[Size, ...] = (
+    ((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000), ((1, 2, 4), 5003), ((1, 1, 5), 40000),
+)  # fmt: skip
 _FAR_AGAIN: tuple[Size, ...] = (((1, 3, 1), 1023), ((2, 2, 1), 20011))
 #: The token that has the same position on all axes, in one of four calls each, and in which rows.
 _TEXT, _TEXT_ROWS = {1: 0, 3: -1}, (slice(None), slice(0, 1), slice(-1, None))
@@ -261,7 +264,7 @@ def _every_size_wrong(run: Run) -> bool:
 def _code(run: Run) -> str:
     """Return the code of wrong positions in some forms of calls: per row, single, or others."""
     failed = {f.case for f in run.failures}
-    if ONE_TOKEN in failed:
+    if ONE_TOKEN in failed or all(case.startswith(FAR_TOKEN) for case in failed):
         return "decode-offset"
     rows = ONE_EACH in failed or any("per-row" in case for case in failed)
     return "row-offset" if rows else "wrong-row"
