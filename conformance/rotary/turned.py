@@ -58,8 +58,8 @@ FURTHER: tuple[Size, ...] = (
 )  # fmt: skip
 
 
-#: Calls of one far token, and of several there, if only calls of one are wrong; and calls that could
-#: refute a rule then.
+#: Calls of one far token, and of several there, if only calls of one are wrong; then calls that
+#: could refute a rule.
 FAR: tuple[Size, ...] = (
     ((1, 2, 1), 300), ((2, 1, 1), 5003), ((1, 1, 1), 40000), ((1, 2, 4), 5003), ((1, 1, 5), 40000),
 )  # fmt: skip
