@@ -166,3 +166,15 @@ def test_what_no_second_mistake_explains_is_called_a_part():
 
     first = check(fn, HALF, "apply").findings[0].message
     assert first.startswith("consistent with a part of the results: the base is 500000"), first
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"), [(HALF, ()), (BASE, (OTHER_BASE,))], ids=["alone", "base"]
+)
+def test_a_table_that_begins_below_0_is_read_in_a_ring(encoding, words):
+    kept = np.arange(-8, 66)
+    found = check(turned(encoding, lambda p, x: kept[(p + 8) % 74]), HALF, "apply").findings
+    messages = [f.message for f in found]
+    assert messages[-1].endswith("is the declared position, wrapped round into -8 .. 65")
+    assert all(text in message for text, message in zip(words, messages, strict=False)), messages
+    assert len(messages) == len(words) + 1
