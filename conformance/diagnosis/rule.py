@@ -247,6 +247,7 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
     if DECLARED not in variables or not used.size:
         return
     v = variables[DECLARED]
+    yield from _wrapped(used, v)
     for name, by in variables.items():
         if name == DECLARED or not np.array_equal(_remainder(v, by), used):
             continue
@@ -261,6 +262,25 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
             words = f"{DECLARED} modulo the larger of {least} and {name}"
             mend = f"Do not reduce {words}: {_SUPPORT}"
             yield Rule(words, of, 1, _RANGE, mend=mend)
+
+
+def _wrapped(used: np.ndarray, v: np.ndarray) -> Iterator[Rule]:
+    """Yield that the declared number is wrapped round into a range that begins below 0.
+
+    Both ends of the range must occur.
+    """
+    size, low = int(np.gcd.reduce(v - used)), int(used.min(initial=0))
+    ends = low < 0 and used.max(initial=0) == low + size - 1
+    if not ends or not np.array_equal((v - low) % size + low, used):
+        return
+    high = low + size - 1
+    yield Rule(
+        f"{DECLARED}, wrapped round into {low} .. {high}",
+        lambda x: (x[DECLARED] - low) % size + low,
+        2,
+        _RANGE,
+        mend=f"Do not wrap {DECLARED} round past {high}: {_SUPPORT}",
+    )
 
 
 def _remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ def diagnose_phases(
             )
             return None
     if (vague or not phases.linear) and (
-        held(run, tables, declared) or _held_elsewhere(run, tables, declared, w)
+        held(run, tables, declared) or _held_elsewhere(run, tables, declared, phases)
     ):
         return None
     if vague and phases.linear and _stepped(run, tables, declared):
@@ -109,7 +109,7 @@ def diagnose_phases(
         return None
     others = [e for e in found if e.code != "angle-precision"]
     if len(others) < len(found) and _held_with(
-        run, tables, declared, others, w, besides=("frequencies in", "timescales in")
+        run, tables, declared, others, phases, besides=("frequencies in", "timescales in")
     ):
         return None  # positions or angles are coarse too
     found = _constant(run, tables, declared, found)
@@ -318,12 +318,15 @@ def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str,
     return True
 
 
-def _held_elsewhere(run: Run, tables: Tables, declared: Declaration, w: np.ndarray) -> bool:
+def _held_elsewhere(run: Run, tables: Tables, declared: Declaration, phases: Phases) -> bool:
     """Report half precision of other frequencies than declared; return whether there is any."""
     if declared.by_length is not None:
         return False
-    every = near(w, declared.schedule, _COARSE)
-    return any(_held_with(run, tables, declared, [other], w) for other in every)
+    w = declared.sign * phases.frequencies
+    backwards = bool((w < 0).all() and (declared.frequencies > 0).all())
+    sign = explain(-declared.frequencies, 0 * w, declared.schedule) if backwards else []
+    ways = [sign, *([*sign, other] for other in near(np.abs(w), declared.schedule, _COARSE))]
+    return any(_held_with(run, tables, declared, found, phases) for found in ways)
 
 
 def _held_with(
@@ -331,13 +334,16 @@ def _held_with(
     tables: Tables,
     declared: Declaration,
     found: list[FrequencyMistake],
-    w: np.ndarray,
+    phases: Phases,
     *,
     besides: tuple[str, ...] = (),
 ) -> bool:
     """Report mistakes in the frequencies, and half precision with these; return whether so."""
-    known = list(run.report.findings)
+    known, w = list(run.report.findings), declared.sign * phases.frequencies
     seen = _substituted(declared, None, found, declared.origin)
+    size = float(np.median(phases.amplitude))
+    if np.abs(size / declared.amplitude - 1) > _COARSE:  # or else it is half precision
+        seen = replace(seen, amplitude=size)
     if not held(run, tables, seen, besides=besides):
         return False
     precision = run.report.findings[len(known) :]
@@ -345,5 +351,7 @@ def _held_with(
     k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
     evidence = f"pair {k} turns by {w[k]:.4g} rad per position"
     report(run, found, seen.frequencies, declared.schedule, evidence)
+    if seen.amplitude != declared.amplitude:
+        diagnose_amplitude(run, tables, phases, declared)
     run.report.findings += precision
     return True

@@ -32,7 +32,7 @@ _OF_ANGLES = ("not-a-rotation", "angle-precision", "range-reduction", "frequency
 #: How many times each position occurs in the calls, from 0 on: by a division, or as declared.
 _TIMES = (1, 2)
 #: The highest position in these calls, and that of the one-hot inputs.
-_HIGHEST, _ONE_HOT = 300, 256
+_HIGHEST, _ONE_HOT = 33, 38
 
 
 @dataclass
@@ -63,10 +63,11 @@ def _proved(finding: Finding) -> bool:
 def diagnose(run: Run, encoding: Rotary, dim: int, causes: Causes) -> bool:
     """Report causes and a rule of positions that predict all calls together, if there are any."""
     for times in _TIMES:
-        once = against(run, encoding, _HIGHEST)
+        once = against(run, encoding)
         access = _Repeated(once, mode="prefix", dim=dim, times=times)
         try:
             measured = measure(access, run.coarse, _ONE_HOT)
+            once.ledger.highest = _HIGHEST
             found = causes(once, access, encoding, measured)
         except (Refused, Malformed):
             continue

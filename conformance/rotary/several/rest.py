@@ -90,13 +90,10 @@ def diagnose(run: Run, found: Rotary) -> None:
         findings[findings.index(one)] = replace(one, message=IN_PART + one.message)
 
 
-def against(run: Run, found: Rotary, highest: int | None = None) -> Run:
-    """Return a run that judges the function against another rotation, with a report of its own.
-
-    ``highest`` is the highest position that it may use, by default that of the run.
-    """
+def against(run: Run, found: Rotary) -> Run:
+    """Return a run that judges the function against another rotation, with a report of its own."""
     report = replace(run.report, findings=[], limits=[], executed={}, controls={})
-    ledger = Ledger(report, highest=highest or run.ledger.highest, evidence=run.ledger.evidence)
+    ledger = Ledger(report, highest=run.ledger.highest, evidence=run.ledger.evidence)
     return replace(run, encoding=found, ledger=ledger)
 
 

@@ -91,7 +91,7 @@ def but_the_last_pair(encoding, used=lambda p, x: p):
     return fn
 
 
-def half(what, encoding=BASE, used=lambda p, x: p):
+def half(what, encoding=BASE, used=lambda p, x: p, *, sign=1, size=1):
     """Return a function that keeps ``what`` in float16."""
 
     def kept(name, values):
@@ -101,7 +101,8 @@ def half(what, encoding=BASE, used=lambda p, x: p):
         w = kept("frequencies", encoding.frequencies())
         angle = kept("angles", used(np.asarray(p), x)[..., None] * w)
         angle = angle[:, None] if angle.ndim == 3 else angle
-        cos, sin = (kept("tables", f(angle)) for f in (np.cos, np.sin))
+        cos, sin = (size * kept("tables", f(angle)) for f in (np.cos, np.sin))
+        sin = sign * sin
         (a, b), y = encoding.pairs(), np.array(x)
         y[..., a], y[..., b] = x[..., a] * cos - x[..., b] * sin, x[..., b] * cos + x[..., a] * sin
         return y.astype(np.float32)
@@ -146,6 +147,10 @@ CASES = {
     "base-half-frequencies": (half("frequencies"), HALF, (OTHER_BASE, "float16")),
     "base-half-angles": (half("angles"), HALF, (OTHER_BASE, "angles in float16")),
     "base-half-tables": (half("tables"), HALF, (OTHER_BASE, "tables in float16")),
+    "sign-half-tables": (half("tables", SIGN, sign=-1), HALF, (BACKWARDS, "tables in float16")),
+    "negated-half-angles": (
+        half("angles", HALF, size=-1), HALF, ("multiplied by -1", "angles in float16"),
+    ),
     "half-tables-row-0": (half("tables", HALF, of_row_0), HALF, ("tables in float16", OF_ROW_0)),
     "base-heads": (first_head_alone, HALF, (OTHER_BASE, "only in heads from 1 on")),
 }  # fmt: skip
@@ -166,3 +171,15 @@ def test_what_no_second_mistake_explains_is_called_a_part():
 
     first = check(fn, HALF, "apply").findings[0].message
     assert first.startswith("consistent with a part of the results: the base is 500000"), first
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"), [(HALF, ()), (BASE, (OTHER_BASE,))], ids=["alone", "base"]
+)
+def test_a_table_that_begins_below_0_is_read_in_a_ring(encoding, words):
+    kept = np.arange(-8, 66)
+    found = check(turned(encoding, lambda p, x: kept[(p + 8) % 74]), HALF, "apply").findings
+    messages = [f.message for f in found]
+    assert messages[-1].endswith("is the declared position, wrapped round into -8 .. 65")
+    assert all(text in message for text, message in zip(words, messages, strict=False)), messages
+    assert len(messages) == len(words) + 1
