@@ -61,6 +61,16 @@ def attention(q, k, v, q_at, k_at, *, base=1e4, scale=0.25, restart=False, own=T
     return weights / np.where(total > 0, total, 1) @ v[:, heads]
 
 
+def in_float16(q, k, v, q_at, k_at):
+    heads = np.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+    e = pr.RoPE(16, layout="half")
+    n_q, n_k = q.shape[2], k.shape[2]
+    logits = e.apply(q, q_at) @ np.swapaxes(e.apply(k, k_at)[:, heads], -1, -2) / 4
+    logits = np.where(np.arange(n_k) <= np.arange(n_k - n_q, n_k)[:, None], logits, -np.inf)
+    weights = np.exp((logits - logits.max(axis=-1, keepdims=True)).astype(np.float16))
+    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32) @ v[:, heads]
+
+
 SHAW_OF = pr.Shaw(SHAW, before=8), "scores", shaw
 ALIBI = pr.ALiBi(6, causal=False), "scores", alibi
 ROPE = pr.RoPE(16, layout="half"), "scores", rope
@@ -182,3 +192,9 @@ def test_rows_that_are_added_and_a_factor_are_named(rows, words):
 
     found = check(wrong, pr.Sinusoidal(16), "add", max_position=300).findings
     assert [any(word in one.message for one in found) for word in words] == [True, True], found
+
+
+def test_a_softmax_in_float16_is_called_consistent_with_it():
+    (found,) = check(in_float16, *ATTENTION[:2]).findings
+    assert found.code == "table-precision"
+    assert found.message.endswith("consistent with a softmax in float16")
