@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.diagnosis.match import failed, fits
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS
 from posenc_ref.conformance.functions.function import Arguments, Plain
 from posenc_ref.conformance.functions.judge import judge as judge_function
 from posenc_ref.conformance.harness.run import Run
@@ -24,6 +25,9 @@ from .calls import calls, far_lengths, late_positions
 from .mistakes import attention_mistakes, rarer_mistakes
 from .tails import near_masks
 from .together import two_of_attention
+
+#: The most roundings that an error is, and the share of the errors that no factor explains.
+_ROUNDINGS, _SCATTERED = 4, 0.9
 
 
 def _last(arguments: tuple[Any, ...]) -> int:
@@ -74,6 +78,35 @@ def _closer(run: Run, calls: list[JudgedCall]) -> None:
             f"{wrong[0].case}: not finite",
             remedy="Subtract the largest logit of each row before exp.",
         )
+        return
+    _narrow(run, wrong)
+
+
+def _narrow(run: Run, wrong: list[JudgedCall]) -> None:
+    """Report errors that are as large as a few roundings of a narrow format, and follow no rule."""
+    parts = []
+    for one in wrong:
+        q, k, v, *rest = one.facts.arguments
+        size = attended(run.encoding, q, k, np.abs(v), *rest).truth()
+        if size is None or not np.isfinite(one.actual).all():
+            return
+        off = one.actual - one.truth.value
+        parts.append(np.stack([off, one.truth.value, np.abs(size.value)]).reshape(3, -1))
+    off, value, size_of = np.concatenate(parts, axis=1)
+    factor = (off * value).sum() / max((value * value).sum(), TINY["float64"])
+    scattered = np.square(off - factor * value).sum() >= _SCATTERED * np.square(off).sum()
+    largest = float((np.abs(off) / np.maximum(size_of, TINY["float64"])).max())
+    for name, bits in sorted(SIGNIFICANT_BITS.items(), key=lambda item: -item[1]):
+        if scattered and 2.0**-bits / 4 < largest <= _ROUNDINGS * 2.0**-bits:
+            run.add(
+                "table-precision",
+                f"errors follow no rule, and are at most {largest * 2.0**bits:.2g} roundings to "
+                f"{name} of the sum of weights times |v|: consistent with a softmax in {name}",
+                f"{off.size} outputs of {len(wrong)} wrong calls",
+                remedy=f"Compute the softmax in float32: exponentials, their sum and the quotient "
+                f"lose digits in {name}.",
+            )
+            return
 
 
 def _below(run: Run, wrong: list[JudgedCall]) -> None:

@@ -180,6 +180,7 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
     text = f"{name}, clamped to at least {low}"
     mend = _mend(name, f"Do not clamp {name} to {low}: {_SUPPORT}")
     yield Rule(text, lambda x, n=name: np.maximum(x[n], low), 1, mend=mend)  # type: ignore[misc]
+    yield from _moved_and_clamped(name, v, used)
     size = int(np.gcd.reduce(away)) if away.size else 0
     for n in dict.fromkeys((size, *(d for d in DIVISORS if size and size % d == 0))):
         if n > 1:
@@ -211,6 +212,20 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         mend = f"Do not round {name} down to a multiple of {n}: to divide it by {n}, use /, not //"
         mend = _mend(name, mend)
         yield Rule(text, lambda x, k=name, n=n: x[k] // n * n, mend=mend)  # type: ignore[misc]
+
+
+def _moved_and_clamped(name: str, v: np.ndarray, used: np.ndarray) -> Iterator[Rule]:
+    """Yield the rule that a small constant is added to the variable, and the sum is clamped."""
+    if name != DECLARED or not used.size:
+        return
+    top = int(used.max())
+    free = used < top
+    by = int(used[free][0] - v[free][0]) if free.any() else 0
+    if by and abs(by) <= 2 and (used == top).sum() > _FEWEST:
+        sign = "+" if by > 0 else "-"
+        text = f"{name} {sign} {abs(by)}, clamped to at most {top}"
+        mend = f"Add nothing to {name}, and do not clamp it: {_SUPPORT}"
+        yield Rule(text, lambda x: np.minimum(x[name] + by, top), 2, _RANGE, mend=mend)
 
 
 def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:

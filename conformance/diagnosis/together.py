@@ -66,6 +66,8 @@ def match_together(
     ``further`` makes calls of other sizes, which could refute them.
     """
     wrong = sorted(failed(run, calls), key=lambda one: one.actual.size)
+    if not wrong:
+        return False
     more: list[JudgedCall] | None = None
     for together in islice(candidates, MOST):
         predict = together[0].predict

@@ -15,10 +15,10 @@ from .remedies import columns_of
 _KEYS = ("coordinate", "frequency", "function")
 
 
-def report_order(run: Run, order: list[int]) -> None:
+def report_order(run: Run, order: list[int], *, alone: bool = True) -> None:
     """Report permuted columns: column j of the result is the declared column ``order[j]``.
 
-    The caller has compared every call with the permuted columns.
+    The caller has compared every call with the permuted columns; not ``alone``: of other rows.
     """
     back = np.argsort(order).tolist()
     words = _sorted_by(run.encoding, order)
@@ -27,7 +27,7 @@ def report_order(run: Run, order: list[int]) -> None:
         first = ", ".join(map(str, order[:_FIRST])) + ", ..." * (len(order) > _FIRST)
         message = f"the columns are permuted: in order, they are the declared columns {first}"
     remedy = columns_of(run.encoding)
-    if len(order) <= _LISTED:
+    if len(order) <= _LISTED and alone:
         remedy += f" Tried: result[:, {back}] agrees in every call."
     run.add("layout", message, f"the declared columns {order[:_LISTED]}", remedy=remedy)
 

@@ -14,6 +14,7 @@ from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
+from .column_order import report_order
 from .formulas import changed_steps, resized_rows
 from .remedies import row_of
 from .rows_used import SeenRows, name_rows
@@ -34,6 +35,11 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     other = not np.array_equal(got, weight[used])
     if other and _changed(run, encoding, got, every, changed_steps(run, every)):
         return
+    if other and (found := _restored(run, got, weight)) is not None:
+        got = found
+        used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
+        if (used == every + offset).all():
+            return
     own = (got == weight[offset:][: every.size]).all(axis=1)
     used[own] = (every + offset)[own]  # several rows of a table may be equal
     shift = used - every
@@ -73,6 +79,27 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
             run.add("table-precision", text, evidence, remedy=remedy, values={"measured": half})
             return
     run.add("inaccurate", f"the values are not those of the table's rows{run.where()}", evidence)
+
+
+def _restored(run: Run, got: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
+    """Return rows of the table: the result with the other sign, or in the declared columns.
+
+    The sign, or the order of the columns, is reported; which rows these are is another question.
+    """
+
+    def rows_of_table(rows: np.ndarray) -> bool:
+        return all((weight == row).all(axis=1).any() for row in rows)
+
+    if rows_of_table(-got):
+        run.add("amplitude", "every row has the opposite sign", remedy="Return the rows as stored.")
+        return -got
+    inside = [[bool(np.isin(column, own).all()) for own in weight.T] for column in got.T]
+    order = [row.index(True) if sum(row) == 1 else -1 for row in inside]
+    back = got[:, np.argsort(order)]
+    if sorted(order) != list(range(len(order))) or not rows_of_table(back):
+        return None
+    report_order(run, order, alone=False)
+    return back
 
 
 def _alone(run: Run, access: TableAccess, weight: np.ndarray, offset: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain, starmap
 from typing import Any
@@ -15,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.diagnosis.together import match_together
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
@@ -34,7 +37,7 @@ from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import of_step, row_of
 from .rows_used import SeenRows, name_rows
-from .sum_mistakes import Added, regrown, sum_factors, sum_mistakes, sum_steps
+from .sum_mistakes import UNSCALED, Added, regrown, sum_factors, sum_mistakes, sum_pairs, sum_steps
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -42,6 +45,8 @@ SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 LONG = ((1, 130), (2, 600), (1, 2050))
 #: (B, S) of calls that could refute a cause which explains all others.
 REFUTING = ((3, 3), (2, 21), (7, 1))
+#: The calls that are compared with calls of x = 0.
+_COMPARED = 5
 #: Sizes of grids that could refute one.
 REFUTING_GRIDS = ((3, 5), (6, 6), (8, 3))
 #: Sizes of small calls of which every two meet in a call.
@@ -88,13 +93,42 @@ def judge_add(run: Run) -> None:
     if not explained:
         grown = likely(run, calls, regrown(calls))
         explained = match(run, calls, grown, parts=False, whole=True) and run.report.codes
+    wrong = failed(run, calls)
+    if not explained and wrong:
+        rows = [one for one in sum_mistakes(encoding) if one.code != "amplitude"]
+        pairs = sum_pairs(run, calls, [*rows, *sum_steps(run, calls[0].facts)])
+        explained = match_together(run, calls, pairs, further) and run.report.codes
     if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
+        if wrong:
+            _factor_on_x(run, calls, zeros)
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
     state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
+
+
+def _factor_on_x(run: Run, calls: Sequence[JudgedCall], zeros: Callable[[int], Any]) -> None:
+    """Report that x is multiplied by a number: the results differ so from those of x = 0."""
+    factors = []
+    for one in sorted(calls, key=lambda call: call.actual.size)[:_COMPARED]:
+        x = one.facts.x
+        with suppress(Refused, Malformed):
+            rows = np.asarray(run.driver.array(zeros(x.shape[1])), np.float64)
+            c = float((x * (one.actual - rows)).sum() / (x * x).sum())
+            value = c * x + rows
+            size = np.abs(c * x) + 2 * np.abs(rows)
+            truth = Truth(value, size, np.zeros_like(value))
+            if not np.isfinite(c) or not fits(run, replace(one, mask=None), truth):
+                return
+            factors.append(c)
+    near = 64 * ROUNDOFF[run.dtype]
+    if not factors or np.ptp(factors) > near * abs(factors[0]) or abs(factors[0] - 1) <= near:
+        return
+    text = f"x is multiplied by {rooted(factors[0], near)}"
+    evidence = f"{len(factors)} calls, compared with calls of x = 0, differ by this multiple of x"
+    run.add("amplitude", text, evidence, remedy=UNSCALED, by=None)
 
 
 def _further(

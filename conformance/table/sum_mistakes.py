@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
+from posenc_ref.conformance.diagnosis.together import Predict, Together, both, telling
 from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 
@@ -21,7 +23,7 @@ from .remedies import row_of
 #: The rows of tables that are built before the first call.
 _KEPT = (1, 2, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096, 5000)
 #: What to do about a factor on x or on the rows.
-_UNSCALED = (
+UNSCALED = (
     "Return x + PE, with the declared rows PE: add them once, and multiply neither x nor the sum."
 )
 
@@ -83,7 +85,7 @@ def sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("x is missing: only the encoding is returned", 0.0, 1.0),
         ("x is added twice", 2.0, 1.0),
     ):
-        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe), _UNSCALED)  # type: ignore[misc]
+        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe), UNSCALED)  # type: ignore[misc]
 
 
 def regrown(calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
@@ -113,11 +115,39 @@ def regrown(calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
             yield Mistake("state", text, predict, remedy)
 
 
-def sum_factors(run: Run, one: JudgedCall) -> Iterator[Mistake]:
-    """Yield the factors on x and on the rows that give a call, if there are any but 1."""
+def sum_pairs(
+    run: Run, calls: Sequence[JudgedCall], singles: Sequence[Mistake]
+) -> Iterator[Together]:
+    """Yield each of the mistakes in the rows that are added, with factors on x and on the rows."""
+    one = telling(run, calls)
+    for single in singles:
+        truth = single.predict(one.facts)
+        if truth is None:
+            continue
+        for factor in sum_factors(run, one, truth.value - one.facts.x):
+            x, pe = factor.values["x"], factor.values["rows"]
+            yield both(single, factor, partial(_with_factors, single.predict, x, pe))
+
+
+def _with_factors(of: Predict, x: float, pe: float, call: Added) -> Truth | None:
+    """Return ``x`` times the input plus ``pe`` times the rows that a mistake adds."""
+    own = of(call)
+    if own is None:
+        return None
+    value = x * call.x + pe * (own.value - call.x)
+    return Truth(value, max(abs(x), abs(pe)) * own.terms, abs(pe) * own.angle)
+
+
+def sum_factors(run: Run, one: JudgedCall, rows: np.ndarray | None = None) -> Iterator[Mistake]:
+    """Yield the factors on x and on the rows that give a call, if there are any but 1.
+
+    ``rows`` are those that are added, by default the declared ones.
+    """
     if not np.isfinite(one.actual).all():
         return
-    rows = one.facts.truth(x=0.0).value
+    rows = one.facts.truth(x=0.0).value if rows is None else rows
+    if not np.isfinite(rows).all():
+        return
     terms = np.stack([one.facts.x.ravel(), rows.ravel()], axis=1)
     (x, pe), *_ = np.linalg.lstsq(terms, one.actual.ravel(), rcond=None)
     near = 64 * ROUNDOFF[run.dtype]
@@ -128,7 +158,8 @@ def sum_factors(run: Run, one: JudgedCall) -> Iterator[Mistake]:
     if len(off) == 2 and abs(x - pe) <= near * abs(x):
         off = {"the sum": x}
     text = ", ".join(f"{name} is multiplied by {rooted(c, near)}" for name, c in off.items())
-    yield Mistake("amplitude", text, lambda call: call.truth(x, pe), _UNSCALED)
+    values = {"x": float(x), "rows": float(pe)}
+    yield Mistake("amplitude", text, lambda call: call.truth(x, pe), UNSCALED, values=values)
 
 
 def sum_steps(run: Run, first: Added) -> Iterator[Mistake]:

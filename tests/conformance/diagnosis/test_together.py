@@ -5,6 +5,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
+from posenc_ref.conformance.surfaces import SURFACES
 
 RNG = np.random.default_rng(7)
 SHAW = RNG.normal(size=(17, 16))
@@ -58,6 +59,16 @@ def attention(q, k, v, q_at, k_at, *, base=1e4, scale=0.25, restart=False, own=T
     weights = np.exp(logits - top)
     total = weights.sum(-1, keepdims=True)
     return weights / np.where(total > 0, total, 1) @ v[:, heads]
+
+
+def in_float16(q, k, v, q_at, k_at):
+    heads = np.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+    e = pr.RoPE(16, layout="half")
+    n_q, n_k = q.shape[2], k.shape[2]
+    logits = e.apply(q, q_at) @ np.swapaxes(e.apply(k, k_at)[:, heads], -1, -2) / 4
+    logits = np.where(np.arange(n_k) <= np.arange(n_k - n_q, n_k)[:, None], logits, -np.inf)
+    weights = np.exp((logits - logits.max(axis=-1, keepdims=True)).astype(np.float16))
+    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32) @ v[:, heads]
 
 
 SHAW_OF = pr.Shaw(SHAW, before=8), "scores", shaw
@@ -137,3 +148,53 @@ def test_one_mistake_of_attention_is_named_alone(changes, words):
     encoding, surface, function = ATTENTION
     (found,) = check(lambda *a: function(*a, **changes), encoding, surface).findings
     assert found.message == words
+
+
+LEARNED = RNG.normal(size=(64, 16)).astype(np.float32)
+LOOKED_UP = {
+    "rows and columns": (
+        lambda p: LEARNED[p // 2][:, (np.arange(16) + 8) % 16],
+        "the columns are permuted", "the row used is that of the declared position // 2",
+    ),
+    "rows and a sign": (
+        lambda p: -LEARNED[np.minimum(p + 1, 50)],
+        "every row has the opposite sign",
+        "the row used is that of the declared position + 1, clamped to at most 50",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_rows_of_a_learned_table_and_what_is_done_to_them_are_named(name):
+    function, *words = LOOKED_UP[name]
+    found = check(function, pr.Learned(LEARNED), "table").findings
+    text = "; ".join(one.message for one in found)
+    assert all(word in text for word in words), text
+    assert not any("agrees in every call" in one.remedy for one in found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (lambda n: 2 * pr.Sinusoidal(16).table(np.arange(n)[::-1]),
+         ["the rows come in the reverse order", "the encoding is multiplied by 2"]),
+        (lambda n: pr.Sinusoidal(16, base=1e3).table(np.arange(n)),
+         ["x is multiplied by 4 = sqrt(16)", "the base is 1000, declared 10000"]),
+    ],
+)  # fmt: skip
+def test_rows_that_are_added_and_a_factor_are_named(rows, words):
+    by = 4 if "x is" in words[0] else 1
+    own = SURFACES["add"].own(pr.Sinusoidal(16), "float32")
+    assert check(own, pr.Sinusoidal(16), "add", max_position=300).verdict == "conforms"
+
+    def wrong(x):
+        return by * x + np.asarray(rows(x.shape[1]), x.dtype)
+
+    found = check(wrong, pr.Sinusoidal(16), "add", max_position=300).findings
+    assert [any(word in one.message for one in found) for word in words] == [True, True], found
+
+
+def test_a_softmax_in_float16_is_called_consistent_with_it():
+    (found,) = check(in_float16, *ATTENTION[:2]).findings
+    assert found.code == "table-precision"
+    assert found.message.endswith("consistent with a softmax in float16")
