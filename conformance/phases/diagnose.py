@@ -16,7 +16,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import frequency_step, value_step
+from .angle_step import frequency_step, root_of_other, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
@@ -57,7 +57,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     frequencies. If a frequency matches no rule, the table may have half precision, or the pairs
     may not rotate at all.
     """
-    if _token_index(run, tables, declared):
+    if _token_index(run, tables, declared) or root_of_other(run, tables, declared):
         return
     phases = upright(phases)
     w = declared.sign * phases.frequencies
@@ -131,8 +131,10 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
             growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
             _bounded(run, tables, declared, found, phases)
-    elif fits and not run.report.codes and not run.ledger.evidence.beyond_positions():
-        far_positions(run, tables, seen)
+    elif fits and not run.report.codes:
+        elsewhere = run.ledger.evidence.beyond_positions()
+        if not (root_of_other(run, tables, seen, hidden=True) or elsewhere):
+            far_positions(run, tables, seen)
 
 
 def _refuted(run: Run, tables: Tables, seen: Declaration, phases: Phases) -> bool:
