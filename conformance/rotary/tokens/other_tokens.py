@@ -33,6 +33,8 @@ _CALLS = (
     ((3, 2, 1), (37,)),
     ((2, 5, 1), (400,)),
 )
+#: The largest x; the smallest one is its inverse, and the ratio of neighbours is constant.
+_LARGEST = 8.0
 #: A term shows its token if its cos or sin is at least this large, and in coarse results.
 _LEAST, _LEAST_COARSE = 0.25, 0.75
 #: The most evenly spaced channels that are listed.
@@ -75,10 +77,7 @@ def diagnose(run: Run, encoding: Rotary) -> bool:
     terms = _terms(encoding)
     known: list[_Sources] = []
     for size, at in _CALLS:
-        try:
-            found = _measured(run, encoding, terms, size, np.array(at))
-        except (Refused, Malformed):
-            return False
+        found = _accepted(run, encoding, terms, size, np.array(at))
         if found is None:
             return False
         known.append(found)
@@ -118,6 +117,23 @@ def _terms(encoding: Rotary) -> list[_Term]:
     return [*every, _Term(still, still)] if still.size else every
 
 
+def _accepted(
+    run: Run, encoding: Rotary, terms: Sequence[_Term], size: tuple[int, int, int], at: np.ndarray
+) -> _Sources | None:
+    """Return :func:`_measured` at positions, or at others if these are refused."""
+    for positions in (at, 3 + np.arange(size[2]), np.arange(size[2])):
+        last = int(positions.max())
+        if not run.settings.allows(last) or run.ledger.highest < last:
+            continue
+        try:
+            return _measured(run, encoding, terms, size, positions)
+        except Refused:
+            continue
+        except Malformed:
+            return None
+    return None
+
+
 def _measured(
     run: Run,
     encoding: Rotary,
@@ -131,10 +147,8 @@ def _measured(
     """
     count = int(np.prod(size))
     least = _LEAST if run.coarse in ("float32", "float64") else _LEAST_COARSE
-    if not run.settings.allows(int(at.max())) or run.ledger.highest < at.max():
-        at = 3 + np.arange(size[2])
     each = np.stack([np.random.default_rng(c).permutation(count) for c in range(encoding.head_dim)])
-    whole = run.driver.rounded((0.5 + each.T / count).reshape(*size, -1))
+    whole = run.driver.rounded(_LARGEST ** (2 * each.T / count - 1).reshape(*size, -1))
     call = Turned(encoding, whole, at)
     results: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
     found = []
@@ -161,9 +175,9 @@ def _nearest(x: np.ndarray, y: np.ndarray, factor: np.ndarray, least: float) -> 
     shape, n = x.shape, x.shape[-1]
     given, result, by = (a.reshape(-1, n) for a in (x, y, factor))
     telling = np.abs(by) >= least
-    off = np.abs(result / np.where(telling, by, 1.0) - given[:, None])
+    off = np.abs(result / np.where(telling, by, 1.0) / given[:, None] - 1)
     source = np.where(telling, off.argmin(axis=0), -1)
-    if not (off.min(axis=0) <= 1 / (4 * len(given)))[telling].all():
+    if not (off.min(axis=0) <= (_LARGEST ** (2 / len(given)) - 1) / 4)[telling].all():
         return None
     return np.asarray(source.reshape(shape))
 

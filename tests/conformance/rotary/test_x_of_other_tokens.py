@@ -88,6 +88,19 @@ def test_the_source_of_x_is_named(fn):
     assert (finding.code, finding.message) == ("wrong-row", NAMED[fn])
 
 
+def test_the_source_of_x_is_named_where_only_the_start_is_passed():
+    def fn(x, offset):
+        return first_head(x, np.reshape(offset, (-1, 1)) + np.arange(x.shape[2]))
+
+    finding = check(fn, HALF, "apply_offset").findings[0]
+    assert (finding.code, finding.message) == ("wrong-row", OF_HEAD)
+
+
+def test_the_source_of_x_is_named_in_half_precision():
+    finding = check(first_head, HALF, "apply", dtype="float16").findings[0]
+    assert (finding.code, finding.message) == ("wrong-row", OF_HEAD)
+
+
 def minus_mean(x, positions):
     y = turned(x, positions)
     return y - y.mean(axis=1, keepdims=True) if x.size else y
