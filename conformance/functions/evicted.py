@@ -7,6 +7,7 @@ A = hypot(k1, k2) and B = |dropped frequency| hypot(k1, k2); a kept key has B = 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,7 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
         ("stale-cache", "the kept keys move on by the number of dropped keys",
          by(lambda kept, dropped: dropped, back)),
         ("stale-cache", "the kept keys move back too", by(lambda kept, dropped: -dropped, back)),
-        ("stale-cache", "the newest key keeps its position in the text; the others move back",
-         by(stays, lambda kept, dropped, n: -dropped * (np.arange(n) < n - 1))),
-        ("stale-cache", "the newest key moves back; the others after the gap keep their positions "
-         "in the text",
-         by(stays, lambda kept, dropped, n: -dropped * (np.arange(n) == n - 1))),
+        *_some(partial(by, stays)),
         ("stale-cache", "keys after the gap are rotated anew to their places in the cache, "
          "although they are rotated already",
          by(stays, lambda kept, dropped, n: kept + np.arange(n))),
@@ -161,6 +158,36 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
                 lambda k, kept, dropped, by=size: _times(encoding, k, kept, dropped, by),
                 "Rotate without m: rotated keys are multiplied by m already.",
             )
+
+
+#: Some of the n keys after the gap, in words, and which they are, from their number i.
+_SOME: tuple[tuple[str, Callable[..., np.ndarray]], ...] = (
+    ("the newest key", lambda i, n, kept, dropped: i == n - 1),
+    ("the first key after the gap", lambda i, n, kept, dropped: i == 0),
+    ("the first `dropped` keys after the gap", lambda i, n, kept, dropped: i < dropped),
+    ("the last `dropped` keys", lambda i, n, kept, dropped: i >= n - dropped),
+    ("the first `kept` keys after the gap", lambda i, n, kept, dropped: i < kept),
+    ("the last `kept` keys", lambda i, n, kept, dropped: i >= n - kept),
+)
+
+
+def _some(
+    by: Callable[[Callable[[int, int, int], Any]], Callable[..., Truth]],
+) -> Iterator[tuple[str, str, Callable[..., Truth]]]:
+    """Yield evictions that move back some of the keys after the gap only."""
+    for words, which in _SOME:
+        one = words.endswith(("key", "key after the gap"))
+        others = "the others" if "gap" in words else "the others after the gap"
+        for moves, text in (
+            (False, f"keep{'s its position' if one else ' their positions'} in the text; the "
+             "others move back"),
+            (True, f"move{'s' * one} back; {others} keep their positions in the text"),
+        ):  # fmt: skip
+
+            def rest(kept: int, dropped: int, n: int, moves: bool = moves, of: Any = which) -> Any:
+                return -dropped * (of(np.arange(n), n, kept, dropped) == moves)
+
+            yield "stale-cache", f"{words} {text}", by(rest)
 
 
 def _last_block(encoding: Any, k: np.ndarray, kept: int, dropped: int) -> Truth:

@@ -26,6 +26,9 @@ STEPS = {
 _MOST_STEPS = 2**17
 #: The largest error of interpolated values: roundings of float32.
 _INTERPOLATED = 64 * ROUNDOFF["float32"]
+#: Smaller roots of 1 less a rounded square show how they are computed, if there are so many; the
+#: largest error of their squares, in roundings.
+_SMALL_ROOT, _FEWEST, _SQUARED = 1 / 8, 12, 8
 WAYS = {"to the nearest step": np.rint, "down": np.floor, "towards 0": np.trunc}
 #: The code, the message and the remedy.
 Found = tuple[str, str, str]
@@ -102,6 +105,57 @@ def interpolated(
             text += "interpolated linearly"
             return text, "Tabulate or compute cos and sin at every position."
     return None
+
+
+def root_of_other(run: Run, tables: Tables, declared: Declaration, *, hidden: bool = False) -> bool:
+    """Report cos or sin that is a square root of 1 less the square of the other.
+
+    The other one must be right. Small roots show the formula, which must give all of them. With
+    ``hidden``, the root may be right to the tolerance at the positions that are measured.
+    """
+    at = np.unique(np.r_[np.arange(1, 33), GENERIC])
+    at = at[at <= max(run.ledger.highest, 8)]
+    kind = {"float32": np.float32, "float64": np.float64}.get(run.coarse)
+    if kind is None or declared.by_length is not None:
+        return False
+    seen, exact = (np.stack(t) for t in (unit_size(tables, at, declared), declared.exact(at)))
+    exact[1] *= declared.sign
+    angle = np.abs((at + declared.origin)[:, None] * declared.frequencies)
+    unit = ROUNDOFF[run.coarse]
+    slack = run.budget * (unit + ROUNDOFF["float32"] * angle)
+    off = np.abs(seen - exact)
+    turned = (seen * exact < 0) & (np.abs(exact) > slack)
+    right = (off <= slack).all(axis=(1, 2))
+    for i, name in enumerate(_NAMES):
+        if not right[1 - i] or turned[i].any() or (right[i] and not hidden):
+            continue
+        other, of, one = _NAMES[1 - i], seen[1 - i].astype(kind), kind(1)
+        small = np.abs(exact[i]) < _SMALL_ROOT
+        said = ""
+        for words, square in (
+            (f"sqrt(1 - {other} ** 2)", one - of * of),
+            (f"sqrt((1 - {other}) (1 + {other}))", (one - of) * (one + of)),
+        ):
+            root = np.sqrt(np.maximum(square, 0))
+            same = np.abs(np.abs(seen[i]) - root) <= 4 * unit * root
+            if small.sum() >= _FEWEST and same[small].all():
+                said = f"{name} is {words} in {run.coarse}: it is off by up to {off[i].max():.2g} "
+                said += f"where it is small; {other} is right"
+                break
+        squares = np.abs(seen[i] ** 2 - exact[i] ** 2)
+        if not said and not right[i] and (squares <= _SQUARED * unit * (1 + angle)).all():
+            said = (
+                f"{name} is off by up to {off[i].max():.2g} where it is small, and its square is "
+            )
+            said += f"right to rounding; {other} is right: consistent with a square root, such as "
+            said += f"sqrt(1 - {other} ** 2)"
+        if said:
+            remedy = f"Compute {name} of the angle itself: where {other} is near 1 or -1, the root "
+            remedy += "keeps few digits."
+            where = f"{name} and {other} at {at.size} positions"
+            run.add("table-precision", said, where, remedy=remedy)
+            return True
+    return False
 
 
 def frequency_step(w: np.ndarray, sigma: np.ndarray, declared: np.ndarray) -> str:

@@ -34,6 +34,7 @@ _ROUNDED: tuple[tuple[str, Callable[[float], float]], ...] = (
 )  # fmt: skip
 #: Names the number of axes on which a token has another position than on axis 0.
 _DIFFERENT = "the number of axes with another position than axis 0 in {}"
+_LARGEST = "the number of axes with another largest position in the call than axis 0"
 #: A right token comes within this distance of its declared cos and sin.
 _NEAR = 1e-3
 
@@ -150,6 +151,7 @@ def _report(run: Run, seen: Sequence[_Seen], rules: dict[int, Rule], agreed: int
 
 def _plain(words: str) -> str:
     """Return a rule in the words of a report."""
+    words = words.replace(f"{_LARGEST} is 0", "the largest position is the same on all axes")
     start, end = _DIFFERENT.split("{}")
     return re.sub(f"{start}(.*?){end} is 0", r"\1 has the same position on all axes", words)
 
@@ -219,6 +221,7 @@ def _variables(one: JudgedCall, axis: int) -> Variables:
         "the position of the token before": np.roll(own, 1, axis=1),
         "the position of the next token": np.roll(own, -1, axis=1),
         **squares,
+        _LARGEST: np.sum(p.max(axis=(1, 2)) != p[0].max()),
         **{_DIFFERENT.format(token): number for token, number in tokens.items()},
     }
     return {name: np.broadcast_to(v, shape) for name, v in found.items()}

@@ -16,7 +16,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, TELLING
 from posenc_ref.conformance.harness.run import Run
 
-from .angle_step import frequency_step, value_step
+from .angle_step import frequency_step, root_of_other, value_step
 from .constants import recognise
 from .declaration import Declaration, unit_size
 from .decode import Decoder
@@ -66,7 +66,7 @@ def diagnose_phases(
 
     Return the declaration with the measured numbers if these give all angles, near and far.
     """
-    if _token_index(run, tables, declared):
+    if _token_index(run, tables, declared) or root_of_other(run, tables, declared):
         return None
     phases, exchanged = straightened(run, phases, declared)
     tables = exchanged_tables(tables, declared.sign) if exchanged else tables
@@ -139,8 +139,10 @@ def diagnose_phases(
             growing_errors(run, tables, seen)
         if run.report.findings == named and found and _refuted(run, tables, seen, phases):
             _bounded(run, tables, declared, found, phases)
-    elif fits and not run.report.codes and not run.ledger.evidence.beyond_positions():
-        far_positions(run, tables, seen)
+    elif fits and not run.report.codes:
+        elsewhere = run.ledger.evidence.beyond_positions()
+        if not (root_of_other(run, tables, seen, hidden=True) or elsewhere):
+            far_positions(run, tables, seen)
     return seen if fits else None
 
 

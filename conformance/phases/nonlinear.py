@@ -123,11 +123,8 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         text = "cos and sin are not those of one angle p * theta"
         run.add("not-a-rotation", text, where, remedy=remedy)
     else:
-        run.add(
-            "uninitialised",
-            "angles follow no frequency: they are not proportional to the position",
-            where,
-        )
+        remedy = "Turn pair k by theta_k times the position that is passed for the token."
+        run.add("wrong-row", "angles are not proportional to the position", where, remedy=remedy)
 
 
 #: Functions that positions may go through, in words.

@@ -130,6 +130,9 @@ class Chunked:
             "the length of the first chunk": np.full_like(t.chunk, t.prompt),
             "the length of the sequence": np.full_like(t.chunk, self.ends[-1]),
             "the number of earlier chunks of one token": _earlier(single)[t.chunk],
+            "the number of earlier chunks of one token, after the first chunk": _earlier(
+                single & (np.arange(single.size) > 0)
+            )[t.chunk],
             "the number of earlier chunks of several tokens": _earlier(~single)[t.chunk],
             "the number of earlier single tokens right after a longer chunk": _earlier(
                 after_longer

@@ -42,6 +42,7 @@ FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((5, 1, 3), (30, 2, 50, 11, 7)),
     ((3, 3, 4), (8, 40, 1)),
     ((4, 4, 1), (19, 6, 33, 2)),
+    ((3, 2, 3), (21, 4, 33)),
 )
 #: Larger offsets may be refused.
 REQUIRED = 37

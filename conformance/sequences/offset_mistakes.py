@@ -179,8 +179,15 @@ def offset_mistakes() -> Iterator[Mistake]:
         "row-offset",
         "in calls with as many rows as heads, head h of every row starts at offset[h]: the offsets "
         "lie along the axis of heads",
-        _along_heads,
+        partial(_along, 1),
         f"{OWN} Give the offsets the shape (B, 1, 1) before they are broadcast.",
+    )
+    yield Mistake(
+        "row-offset",
+        "in calls with as many rows as tokens, token i of every row has the position offset[i] + "
+        "i, as if there were one offset for each token",
+        partial(_along, 2),
+        f"{OWN} Give the offsets the shape (B, 1, 1) before they are added to the index.",
     )
     yield from mistakes(
         "position-range",
@@ -253,12 +260,13 @@ def _tiled(call: Offset) -> Truth:
     return call.at(start[folded][..., None] + np.arange(call.x.shape[2]))
 
 
-def _along_heads(call: Offset) -> Truth:
-    """Return the result of offsets that lie along the heads, if there are as many of these."""
+def _along(axis: int, call: Offset) -> Truth:
+    """Return the result of offsets that lie along the heads or the tokens, if these are as many."""
     start = call.tokens().start
-    if call.x.shape[0] != call.x.shape[1] or start.size != call.x.shape[0]:
+    if call.x.shape[0] != call.x.shape[axis] or start.size != call.x.shape[0]:
         return call.truth()
-    return call.at(start.reshape(-1, 1) + np.arange(call.x.shape[2]))
+    start = start.reshape((-1, 1) if axis == 1 else (1, -1))
+    return call.at(start + np.arange(call.x.shape[2]))
 
 
 def _since(t: Tokens) -> np.ndarray:

@@ -54,6 +54,14 @@ def _before_last(call: Chunked, j: int, changed: bool) -> list[int]:
     return [old, last]
 
 
+def _with_next(call: Chunked, j: int) -> list[int]:
+    return call.ends[j : j + 2]
+
+
+def _only_before(call: Chunked, j: int) -> list[int]:
+    return call.ends[-2:] if j == len(call.ends) - 2 else call.ends[-1:]
+
+
 _CASES: tuple[tuple[str, Lengths], ...] = (
     ("with every later chunk", _with_each),
     ("with every later chunk that changes the frequencies", _with_changes),
@@ -68,6 +76,11 @@ _CASES: tuple[tuple[str, Lengths], ...] = (
         "with the last chunk, if it changes the frequencies (before it, they had those of the "
         "length then)",
         partial(_before_last, changed=True),
+    ),
+    ("with the chunk after their own only", _with_next),
+    (
+        "with the last chunk, if they are those of the chunk before it (older ones are right)",
+        _only_before,
     ),
 )
 

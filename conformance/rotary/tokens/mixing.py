@@ -10,8 +10,8 @@ from posenc_ref.conformance.harness.run import Run
 
 #: Sizes (B, H, S), and the tokens whose x is changed, one in each call.
 _CALLS = (
-    ((3, 4, 5), ((1, 1, 2), (0, 0, 0), (2, 3, 4))),
-    ((2, 3, 7), ((0, 1, 3), (1, 2, 6), (1, 0, 0))),
+    ((3, 4, 5), ((1, 1, 2), (0, 0, 1), (1, 1, 4))),
+    ((2, 3, 7), ((0, 1, 3), (0, 1, 6), (1, 0, 2))),
 )
 #: The names of the axes of tokens, for several.
 _AXES = ("batch rows", "heads", "tokens")

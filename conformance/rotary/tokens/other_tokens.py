@@ -6,7 +6,7 @@ x has another number in every token, so that each term shows the token that its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -33,12 +33,16 @@ _CALLS = (
     ((3, 2, 1), (37,)),
     ((2, 5, 1), (400,)),
 )
+#: The largest x; the smallest one is its inverse, and the ratio of neighbours is constant.
+_LARGEST = 8.0
 #: A term shows its token if its cos or sin is at least this large, and in coarse results.
 _LEAST, _LEAST_COARSE = 0.25, 0.75
 #: The most evenly spaced channels that are listed.
 _LISTED = 4
-#: The names of the axes of tokens.
-_AXES = ("batch row", "head", "token")
+#: The names of the axes of tokens, and of their number in two orders of all tokens.
+_AXES = ("batch row", "head", "token", "token", "token")
+#: The orders in which all tokens are counted, by the number of their axis.
+_ORDERS = {3: (0, 1, 2), 4: (0, 2, 1)}
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,11 @@ class _Sources:
 
 @dataclass(frozen=True)
 class _Taken:
-    """The channels of a term that take x of another token, and the rules of the three axes."""
+    """The channels of a term that take x of another token, and the rules of the axes."""
 
     term: _Term
     which: np.ndarray  #: which of the term's channels
-    rules: tuple[Rule | None, ...]
+    rules: dict[int, Rule]
 
 
 def diagnose(run: Run, encoding: Rotary) -> bool:
@@ -73,10 +77,7 @@ def diagnose(run: Run, encoding: Rotary) -> bool:
     terms = _terms(encoding)
     known: list[_Sources] = []
     for size, at in _CALLS:
-        try:
-            found = _measured(run, encoding, terms, size, np.array(at))
-        except (Refused, Malformed):
-            return False
+        found = _accepted(run, encoding, terms, size, np.array(at))
         if found is None:
             return False
         known.append(found)
@@ -116,6 +117,23 @@ def _terms(encoding: Rotary) -> list[_Term]:
     return [*every, _Term(still, still)] if still.size else every
 
 
+def _accepted(
+    run: Run, encoding: Rotary, terms: Sequence[_Term], size: tuple[int, int, int], at: np.ndarray
+) -> _Sources | None:
+    """Return :func:`_measured` at positions, or at others if these are refused."""
+    for positions in (at, 3 + np.arange(size[2]), np.arange(size[2])):
+        last = int(positions.max())
+        if not run.settings.allows(last) or run.ledger.highest < last:
+            continue
+        try:
+            return _measured(run, encoding, terms, size, positions)
+        except Refused:
+            continue
+        except Malformed:
+            return None
+    return None
+
+
 def _measured(
     run: Run,
     encoding: Rotary,
@@ -129,10 +147,8 @@ def _measured(
     """
     count = int(np.prod(size))
     least = _LEAST if run.coarse in ("float32", "float64") else _LEAST_COARSE
-    if not run.settings.allows(int(at.max())) or run.ledger.highest < at.max():
-        at = 3 + np.arange(size[2])
     each = np.stack([np.random.default_rng(c).permutation(count) for c in range(encoding.head_dim)])
-    whole = run.driver.rounded((0.5 + each.T / count).reshape(*size, -1))
+    whole = run.driver.rounded(_LARGEST ** (2 * each.T / count - 1).reshape(*size, -1))
     call = Turned(encoding, whole, at)
     results: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
     found = []
@@ -159,9 +175,9 @@ def _nearest(x: np.ndarray, y: np.ndarray, factor: np.ndarray, least: float) -> 
     shape, n = x.shape, x.shape[-1]
     given, result, by = (a.reshape(-1, n) for a in (x, y, factor))
     telling = np.abs(by) >= least
-    off = np.abs(result / np.where(telling, by, 1.0) - given[:, None])
+    off = np.abs(result / np.where(telling, by, 1.0) / given[:, None] - 1)
     source = np.where(telling, off.argmin(axis=0), -1)
-    if not (off.min(axis=0) <= 1 / (4 * len(given)))[telling].all():
+    if not (off.min(axis=0) <= (_LARGEST ** (2 / len(given)) - 1) / 4)[telling].all():
         return None
     return np.asarray(source.reshape(shape))
 
@@ -194,7 +210,7 @@ def _taken(terms: Sequence[_Term], known: Sequence[_Sources]) -> list[_Taken] | 
     return taken
 
 
-def _shown(one: _Sources, found: np.ndarray, rules: Sequence[Rule | None]) -> np.ndarray:
+def _shown(one: _Sources, found: np.ndarray, rules: Mapping[int, Rule]) -> np.ndarray:
     """Return the channels whose source is known in a token that takes x of another one."""
     size = one.call.x.shape[:3]
     other = np.any(np.array(_source(rules, size)) != np.indices(size), axis=0)
@@ -211,46 +227,55 @@ def _filled(which: np.ndarray, shown: np.ndarray) -> np.ndarray:
     return filled
 
 
-def _rules(
-    known: Sequence[_Sources], term: int, which: np.ndarray
-) -> tuple[Rule | None, ...] | None:
-    """Return the rule for the index on each axis, None for the token's own one."""
-    rules: list[Rule | None] = []
-    for axis in range(3):
-        used, each = [], []
-        for one in known:
-            found = one.found[term][..., which]
-            source = np.unravel_index(np.maximum(found, 0), one.call.x.shape[:3])[axis]
-            shown = np.flatnonzero((found >= 0).any(axis=-1))
-            first = (found >= 0).argmax(axis=-1)[..., None]
-            source = np.take_along_axis(source, first, -1)
-            used.append(source.ravel()[shown])
-            v = _variables(one.call.x.shape[:3], axis)
-            each.append({name: a.ravel()[shown] for name, a in v.items()})
-        flat = {name: np.concatenate([v[name] for v in each]) for name in each[0]}
-        all_used = np.concatenate(used)
-        if np.array_equal(all_used, flat[DECLARED]):
-            rules.append(None)
-            continue
-        once = np.unique(np.stack([all_used, *flat.values()]), axis=1)
-        rule = find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)
-        if rule is None:
-            return None
-        rules.append(rule)
-    return tuple(rules)
+def _rules(known: Sequence[_Sources], term: int, which: np.ndarray) -> dict[int, Rule] | None:
+    """Return the rule for the index on each axis on which it is not the token's own one.
+
+    If an axis has no rule, the tokens of all rows and heads are counted.
+    """
+    every: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
+    for one in known:
+        found, size = one.found[term][..., which], one.call.x.shape[:3]
+        shown = np.flatnonzero((found >= 0).any(axis=-1))
+        first = (found >= 0).argmax(axis=-1)[..., None]
+        source = np.take_along_axis(found, first, -1).ravel()[shown]
+        every.append((size, shown, source))
+    for axes in ((0, 1, 2), *((axis,) for axis in _ORDERS)):
+        rules = {}
+        for axis in axes:
+            used = np.concatenate([_index(n, axis).ravel()[source] for n, _, source in every])
+            each = [(_variables(n, axis), shown) for n, shown, _ in every]
+            flat = {m: np.concatenate([v[m].ravel()[at] for v, at in each]) for m in each[0][0]}
+            if np.array_equal(used, flat[DECLARED]):
+                continue
+            once = np.unique(np.stack([used, *flat.values()]), axis=1)
+            rule = find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)
+            if rule is None:
+                break
+            rules[axis] = rule
+        else:
+            return rules
+    return None
+
+
+def _index(size: tuple[int, ...], axis: int) -> np.ndarray:
+    """Return the index (B, H, S) on an axis, or the number in an order of all tokens."""
+    if axis not in _ORDERS:
+        return np.asarray(np.indices(size)[axis])
+    order = _ORDERS[axis]
+    number = np.arange(np.prod(size)).reshape([size[a] for a in order])
+    return number.transpose(np.argsort(order))
 
 
 def _variables(size: tuple[int, ...], axis: int) -> Variables:
     """Return numbers (B, H, S) that may be the index on an axis."""
     row, head, token = np.indices(size)
-    own, n = np.indices(size)[axis], size[axis]
-    name = _AXES[axis]
+    own, name = _index(size, axis), _AXES[axis]
+    n, (_, heads, tokens) = int(own.max()) + 1, size
     counts = (("batch rows", 0), ("heads", 1), ("tokens", 2))
-    _, heads, tokens = size
     split, joined = token * heads + head, head * tokens + token
     reshaped = {
-        "head": {"(s H + h) // S": split // tokens, "(h S + s) modulo H": joined % heads},
-        "token": {"(s H + h) modulo S": split % tokens, "(h S + s) // H": joined // heads},
+        1: {"(s H + h) // S": split // tokens, "(h S + s) modulo H": joined % heads},
+        2: {"(s H + h) modulo S": split % tokens, "(h S + s) // H": joined // heads},
     }
     return {
         DECLARED: own,
@@ -260,10 +285,10 @@ def _variables(size: tuple[int, ...], axis: int) -> Variables:
         f"the {name} after (the last one: from itself)": np.minimum(own + 1, n - 1),
         f"the {name} after (the last one: from {name} 0)": (own + 1) % n,
         f"the {name} as far from the end": n - 1 - own,
-        **{f"the {name} {words}": of for words, of in reshaped.get(name, {}).items()},
+        **{f"the {name} {words}": of for words, of in reshaped.get(axis, {}).items()},
         **{
             f"the {other}": index
-            for other, index in zip(_AXES, (row, head, token), strict=True)
+            for other, index in zip(_AXES, (row, head, token), strict=False)
             if other != name
         },
         **{f"the number of {many}": 0 * own + size[a] for many, a in counts},
@@ -292,19 +317,26 @@ def _predicted(taken: Sequence[_Taken], call: Turned) -> Truth:
 _PARTS = ("value", "terms", "angle", "amplitude")
 
 
-def _source(rules: Sequence[Rule | None], size: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+def _source(rules: Mapping[int, Rule], size: tuple[int, ...]) -> tuple[np.ndarray, ...]:
     """Return the row, the head and the token (B, H, S) that the rules give; they exist."""
-    found = []
-    for axis, rule in enumerate(rules):
-        v = _variables(size, axis)
-        used = v[DECLARED] if rule is None else rule.of(v)
-        found.append(np.clip(used, 0, size[axis] - 1))
+    found = list(np.indices(size))
+    for axis, rule in rules.items():
+        used = np.asarray(rule.of(_variables(size, axis)))
+        if axis not in _ORDERS:
+            found[axis] = np.clip(used, 0, size[axis] - 1)
+            continue
+        order = _ORDERS[axis]
+        places = np.unravel_index(
+            np.clip(used, 0, np.prod(size) - 1), tuple(size[a] for a in order)
+        )
+        for a, place in zip(order, places, strict=True):
+            found[a] = place
     return tuple(found)
 
 
 def _words(taken: Sequence[_Taken]) -> str:
     """Return where the wrong terms take x from, in words."""
-    whole = len({tuple(map(_text, one.rules)) for one in taken}) == 1
+    whole = len({_from(one.rules) for one in taken}) == 1
     if whole and all(one.which.all() for one in taken) and _all_pairs(taken):
         source = _from(taken[0].rules).replace("their own", "its own")
         return f"every result is made with x {source}"
@@ -333,27 +365,27 @@ def _all_pairs(taken: Sequence[_Taken]) -> bool:
     return sum(bool((one.term.out != one.term.of).any()) for one in taken) == 2 and len(taken) >= 4
 
 
-def _from(rules: Sequence[Rule | None]) -> str:
+def _from(rules: Mapping[int, Rule]) -> str:
     """Return the source in words, and what it should be."""
-    axes = [axis for axis, rule in enumerate(rules) if rule is not None]
-    texts = [_text(rules[axis], _AXES[axis]) for axis in axes]
-    own = " and ".join(_AXES[axis] for axis in axes)
+    texts = [_text(rule, axis) for axis, rule in rules.items()]
+    own = " and ".join(_AXES[axis] for axis in rules)
     return f"from {' and '.join(texts)}, not from their own {own}"
 
 
-def _text(rule: Rule | None, name: str = "token") -> str:
-    if rule is None:
-        return ""
-    text = rule.text.replace(DECLARED, "their own index")
+def _text(rule: Rule, axis: int) -> str:
+    name, text = _AXES[axis], rule.text.replace(DECLARED, "their own index")
     if text.isdigit():
         text = f"{name} {text}"
     elif not text.startswith((f"the last {name}", f"the {name} ")):
         text = f"another {name} (its index: {text})"
+    if axis in _ORDERS:
+        text += f" in the order ({', '.join('BHS'[a] for a in _ORDERS[axis])}) of all tokens"
     where = rule.where.replace(DECLARED, f"the {name}")
     return f"{text}{f', where {where}' if where else ''}"
 
 
 def _remedy(taken: Sequence[_Taken]) -> str:
-    axes: Iterator[int] = (axis for one in taken for axis, r in enumerate(one.rules) if r)
-    names = " and ".join(_AXES[axis] for axis in sorted({*axes}))
-    return f"Take x of the token's own {names} in every term of its result."
+    axes = sorted({axis for one in taken for axis in one.rules})
+    names = " and ".join(dict.fromkeys(_AXES[axis] for axis in axes))
+    own = "the token itself" if names == "token" else f"the token's own {names}"
+    return f"Take x of {own} in every term of its result."

@@ -43,6 +43,19 @@ def text_by_the_last_tokens(x, positions):
     return rotate(np.broadcast_to(p[:1], p.shape) if (p[..., -1] == p[:1, :, -1]).all() else p)
 
 
+def second_axis_left_out_by_the_first_tokens(x, positions):
+    p, rotate = turned(x, positions, TWO)
+    p = np.array(p)
+    if (p[0, :, 0] == p[1, :, 0]).all():
+        p[1] = 0
+    return rotate(p)
+
+
+def text_by_the_largest_positions(x, positions):
+    p, rotate = turned(x, positions, TWO)
+    return rotate(np.broadcast_to(p[:1], p.shape) if p[0].max() == p[1].max() else p)
+
+
 WIDE = "grid that is sqrt(S) wide, rounded down"
 SAME = "has the same position on all axes"
 PLACES = {
@@ -57,6 +70,9 @@ PLACES = {
     f"of the row {SAME}",
     text_by_the_last_tokens: "axis 1 is the position on axis 0, where every row's last token "
     f"{SAME}",
+    second_axis_left_out_by_the_first_tokens: f"axis 1 is 0, where every row's first token {SAME}",
+    text_by_the_largest_positions: "axis 1 is the position on axis 0, where the largest position "
+    "is the same on all axes",
 }
 
 
@@ -65,3 +81,14 @@ def test_the_rule_of_every_axis_is_named(fn):
     encoding = THREE if fn is text_by_the_first_token else TWO
     message = check(fn, encoding, "apply").findings[0].message
     assert message == f"the position used on {PLACES[fn]}"
+
+
+def test_other_places_are_not_called_unfilled():
+    def fn(x, positions):
+        p, rotate = turned(x, positions, TWO)
+        side, i = int(np.sqrt(x.shape[2])) or 1, np.arange(x.shape[2])
+        return rotate(np.stack([i // side, i % side])[:, None] + p[..., :1])
+
+    found = check(fn, TWO, "apply").findings[0]
+    assert found.code == "wrong-row"
+    assert found.message.startswith("angles are not proportional to the position")

@@ -55,6 +55,11 @@ def reshaped(x, positions):
     return sines(x, positions, x[..., :8].reshape(b, s, h, 8).transpose(0, 2, 1, 3))
 
 
+def one_row_of_memory_early(x, positions):
+    flat = x[..., :8].reshape(-1, 8)
+    return sines(x, positions, np.concatenate([flat[:1], flat[:-1]]).reshape(*x.shape[:3], 8))
+
+
 SINES = "channels 8-15 of the result take channels 0-7 of x from "
 OF_HEAD = f"{SINES}head 0, not from their own head"
 
@@ -71,6 +76,8 @@ NAMED = {
     "rounded down to a multiple of 2), not from its own head",
     reshaped: f"{SINES}the head (s H + h) // S and the token (s H + h) modulo S, not from their "
     "own head and token",
+    one_row_of_memory_early: f"{SINES}the token before (token 0: from itself) in the order (B, H, "
+    "S) of all tokens, not from their own token",
 }
 
 
@@ -79,6 +86,19 @@ def test_the_source_of_x_is_named(fn):
     encoding = AXES if fn is first_head_on_axes else HALF
     finding = check(fn, encoding, "apply").findings[0]
     assert (finding.code, finding.message) == ("wrong-row", NAMED[fn])
+
+
+def test_the_source_of_x_is_named_where_only_the_start_is_passed():
+    def fn(x, offset):
+        return first_head(x, np.reshape(offset, (-1, 1)) + np.arange(x.shape[2]))
+
+    finding = check(fn, HALF, "apply_offset").findings[0]
+    assert (finding.code, finding.message) == ("wrong-row", OF_HEAD)
+
+
+def test_the_source_of_x_is_named_in_half_precision():
+    finding = check(first_head, HALF, "apply", dtype="float16").findings[0]
+    assert (finding.code, finding.message) == ("wrong-row", OF_HEAD)
 
 
 def minus_mean(x, positions):

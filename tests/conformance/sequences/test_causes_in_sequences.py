@@ -143,3 +143,66 @@ def test_offsets_are_tiled_over_rows_and_heads():
 
     found = first(fn, "apply_offset")
     assert found.message.startswith("row b and head h start at offset[(b H + h) modulo B]")
+
+
+def test_offsets_are_taken_as_one_for_each_token():
+    def fn(x, offset):
+        index = np.arange(x.shape[2])
+        start = offset if offset.size == index.size else offset[:, None]
+        return turned(x, start + index)
+
+    found = first(fn, "apply_offset")
+    assert found.code == "row-offset"
+    assert found.message.endswith("offset[i] + i, as if there were one offset for each token")
+
+
+def test_single_tokens_after_the_first_chunk_are_not_counted():
+    fn = chunked(lambda before: sum(n for j, n in enumerate(before) if n > 1 or not j))
+    found = first(fn, "decode")
+    assert found.message == (
+        "the position used is the declared position - the number of earlier chunks of one token, "
+        "after the first chunk"
+    )
+
+
+def at_length(x, start, length):
+    return GROWING.apply(x, start + np.arange(x.shape[2]), seq_len=int(length))
+
+
+@pytest.mark.parametrize(
+    ("older", "words"),
+    [
+        (True, "with the chunk after their own only"),
+        (False, "with the last chunk, if they are those of the chunk before it"),
+    ],
+)
+def test_keys_that_are_stored_rotated_until_the_next_chunk(older, words):
+    def fn(x, chunks):
+        ends = np.cumsum(chunks).tolist()
+        parts = []
+        for j, (n, end) in enumerate(zip(chunks, ends, strict=True)):
+            k = x[:, :, end - n : end]
+            lengths = ends[j : j + 2] if older or j == len(ends) - 2 else ends[-1:]
+            for length in lengths:
+                k = at_length(k, end - n, max(length, 1))
+            parts.append(k)
+        return np.concatenate(parts, axis=2)
+
+    found = first(fn, "key_cache", GROWING)
+    assert found.message.startswith(f"cached keys are rotated again {words}")
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [(False, "the first `dropped` keys after the gap"), (True, "the last `dropped` keys")],
+)
+def test_some_of_the_keys_after_a_gap_move_back(last, words):
+    def fn(k, kept, dropped):
+        out = pr.evict_keys(ROPE, k, kept, dropped)
+        count = out.shape[2]
+        i = np.arange(count) - kept
+        moves = (i >= 0) & ((i >= count - kept - dropped) if last else (i < dropped))
+        raw = np.concatenate([k[:, :, :kept], k[:, :, kept + dropped :]], axis=2)
+        return np.where(moves[:, None], out, raw)
+
+    assert first(fn, "evict_keys").message.startswith(f"{words} move back; the others")
