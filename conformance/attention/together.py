@@ -26,7 +26,8 @@ from .mistakes import attention_mistakes, paired_mistakes
 
 #: Parts of the messages of likely mistakes that are rarely made together with another one.
 _RARE = (
-    "tile", "keys are rotated", "keys are multiplied", "rounded to", "RMSNorm", "their norms",
+    "tile of", "tiles of", "keys are rotated", "keys are multiplied", "rounded to", "RMSNorm",
+    "their norms",
     "the scale of q . k is", "0.0", "1e-", "query head h uses", "every query head uses",
     "in the rotation", "no single", "logits do not depend",
 )  # fmt: skip

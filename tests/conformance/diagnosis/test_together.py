@@ -47,8 +47,11 @@ def kerple(q_len, k_len, *, r1=R1, r2=R2, aligned=True):
     return -r1[:, None, None] * np.log1p(r2[:, None, None] * d)
 
 
-def attention(q, k, v, q_at, k_at, *, base=1e4, scale=0.25, restart=False, own=True, first=False):
-    heads = np.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+def attention(
+    q, k, v, q_at, k_at, *, base=1e4, scale=0.25, restart=False, own=True, first=False, tiled=False
+):
+    heads = np.arange(q.shape[1])
+    heads = heads % k.shape[1] if tiled else heads // (q.shape[1] // k.shape[1])
     e = pr.RoPE(16, layout="half", base=base)
     q, k = e.apply(q, q_at - restart * q_at[..., :1]), e.apply(k, k_at)[:, heads]
     n_q, n_k = q.shape[2], k.shape[2]
@@ -105,6 +108,10 @@ CASES = {
     "a mask and a scale": (
         ATTENTION, {"own": False, "scale": 1 / 16},
         "queries do not see their own key", "the scale is applied twice",
+    ),
+    "a mask and key heads": (
+        ATTENTION, {"own": False, "tiled": True},
+        "queries do not see their own key", "key heads are tiled, not repeated",
     ),
     "positions and a base": (
         ATTENTION, {"restart": True, "base": 1e3},
