@@ -57,7 +57,9 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     frequencies. If a frequency matches no rule, the table may have half precision, or the pairs
     may not rotate at all.
     """
-    if _token_index(run, tables, declared) or root_of_other(run, tables, declared):
+    if _token_index(run, tables, declared):
+        return
+    if not phases.linear and root_of_other(run, tables, declared):
         return
     phases = upright(phases)
     w = declared.sign * phases.frequencies
