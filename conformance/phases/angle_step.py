@@ -114,7 +114,7 @@ def root_of_other(run: Run, tables: Tables, declared: Declaration, *, hidden: bo
     ``hidden``, the root may be right to the tolerance at the positions that are measured.
     """
     at = np.unique(np.r_[np.arange(1, 33), GENERIC])
-    at = at[at <= max(run.ledger.highest, 8)]
+    at = at[at <= run.ledger.highest]
     kind = {"float32": np.float32, "float64": np.float64}.get(run.coarse)
     if kind is None or declared.by_length is not None:
         return False

@@ -66,7 +66,9 @@ def diagnose_phases(
 
     Return the declaration with the measured numbers if these give all angles, near and far.
     """
-    if _token_index(run, tables, declared) or root_of_other(run, tables, declared):
+    if _token_index(run, tables, declared):
+        return None
+    if not phases.linear and root_of_other(run, tables, declared):
         return None
     phases, exchanged = straightened(run, phases, declared)
     tables = exchanged_tables(tables, declared.sign) if exchanged else tables

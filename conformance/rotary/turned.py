@@ -198,8 +198,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     known = chain(rotations(encoding), other_axes(encoding) if several else ())
     part = in_part(run, wrong, right, known) if right else None
     if part is not None and (held := _held(run, encoding, calls, part[0])) is not None:
-        if several and held[0].startswith("only in calls") and on_axes(run, encoding, calls):
-            return True  # sizes may be those of the calls that meet another condition
+        if several and " or " in held[0] and on_axes(run, encoding, calls):
+            return True  # listed sizes may be those of the calls that meet another condition
         mistake = placed(part[0], held[0])
         text = (
             f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"

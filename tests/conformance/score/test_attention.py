@@ -49,10 +49,14 @@ EXAMPLES = [e for entry in entries() for e in entry.examples.values() if e.famil
 @pytest.mark.nightly
 @pytest.mark.parametrize("encoding", EXAMPLES, ids=lambda e: type(e).__name__)
 def test_every_encoding_has_an_attention(encoding):
-    """Except ConViT's, which blends two softmaxes."""
+    """Except ConViT's, which blends two softmaxes, and PRoPE, which changes values and output."""
     if isinstance(encoding, pr.ConViTBias):
         with pytest.raises(TypeError, match="blends two softmaxes"):
             Attention(encoding)
+        return
+    if isinstance(encoding, pr.PRoPE):
+        with pytest.raises(ValueError, match="does not judge PRoPE"):
+            check(lambda *arguments: arguments[0], encoding, "attention")
         return
     of = encoding
     if whole_tokens(encoding) is not None:
