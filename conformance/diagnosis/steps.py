@@ -63,7 +63,7 @@ class Steps:
         if kind in _REAL:
             options = (*options, *to_integers(value, name))
         for change in self.made:
-            if change[-1] == _EXCHANGED and name in change[:2]:
+            if change[2:] == (_EXCHANGED,) and name in change[:2]:
                 other = change[1] if name == change[0] else change[0]
                 return self._plain_value(other)
             if change[::2] == (name, _REPLACED):
@@ -370,7 +370,7 @@ def _unlikely(item: tuple[Change, str]) -> int:
 
 def _names_of(change: Change) -> tuple[str, ...]:
     """Return the names of the steps that a change changes."""
-    return change[:2] if change[-1] == _EXCHANGED else change[:1]
+    return change[:2] if change[2:] == (_EXCHANGED,) else change[:1]
 
 
 def computed(
@@ -380,7 +380,7 @@ def computed(
 ) -> Any:
     """Return the result of the formula with the changes, which are those for these ``sizes``."""
     plain = None
-    if any(change[-1] in (_EXCHANGED, _REPLACED) for change in made):
+    if any(change[2:] in ((_EXCHANGED,), (_REPLACED,)) for change in made):
         plain = Steps()
         formula(plain)
     with np.errstate(all="ignore"):

@@ -129,3 +129,11 @@ def test_a_table_that_is_used_in_place_of_another_one_is_a_change():
     assert computed(formula, used).tolist() == [101, 202]
     used = found["a is replaced by b, which is used for both"]
     assert computed(formula, used).tolist() == [303, 404]
+
+
+def test_words_that_end_like_those_of_an_exchange_are_no_exchange():
+    def formula(s):
+        return s.pick("the pair", np.array([1.0, 2.0]), ("axis-order", "are exchanged", 7.0))
+
+    [(_, _, _, change)] = [c for c in changes(plain_steps(formula)) if c[3][0] == "the pair"]
+    assert computed(formula, change) == 7.0
