@@ -281,7 +281,7 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
          lambda call: call.replace(sinks=_sink(call)[::-1]), own),
         *((f"the sinks of grouped heads are read in the order {words}",
            lambda call, move=move: call.replace(sinks=_sink(call)[move(call)]), own)
-          for words, move in GROUPED),
+          for words, move in (() if attention_of(declared).values == "shared" else GROUPED)),
         ("the maximum of the row is subtracted from its logits, not from the sink",
          lambda call: call.replace(raised=True), raised),
         ("the sinks are counted twice", lambda call: call.replace(sinks=_sink(call) + log(2)),
