@@ -85,7 +85,9 @@ class Decoding:
         for axis, (own, decoder) in enumerate(self.decoders):
             w = decoder.frequencies
             turned = np.exp(1j * (declared[axis] + encoding.offset)[..., None] * w)
-            near = np.abs(before[..., own] * turned - after[..., own]).max(axis=-1) <= _NEAR
+            # One position further turns the fastest pair of the axis by its frequency.
+            bound = min(_NEAR, 0.25 * float(np.abs(w).max()))
+            near = np.abs(before[..., own] * turned - after[..., own]).max(axis=-1) <= bound
             for b, s in np.argwhere(~near):
                 at = decoder.rotated(before[b, s, own], after[b, s, own])
                 used[axis, b, s] = at - round(encoding.offset)

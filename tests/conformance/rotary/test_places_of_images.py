@@ -92,3 +92,15 @@ def test_other_places_are_not_called_unfilled():
     found = check(fn, TWO, "apply").findings[0]
     assert found.code == "wrong-row"
     assert found.message.startswith("angles are not proportional to the position")
+
+
+def test_axes_whose_pairs_turn_slowly():
+    """One position more turns the fastest pair of the last axis by 2e-4 only."""
+    slow = MultiAxisRoPE(64, sections=(8, 12, 12), layout="half", base=1e6)
+
+    def fn(x, positions):
+        p, rotate = turned(x, positions, slow)
+        return rotate(np.broadcast_to(p[:1], p.shape) if (p[..., 0] == p[:1, :, 0]).all() else p)
+
+    [finding] = check(fn, slow, "apply").findings
+    assert f"where every row's first token {SAME}" in finding.message
