@@ -154,26 +154,29 @@ def changed_constants(run: Run, first: Any) -> list[Mistake]:
     if formula is None:
         return []
     plain = plain_steps(lambda s: formula(run.encoding, first, s))
-    return [measured_constants(plain, partial(_predicted, run, formula, "amplitude"))]
+    return [measured_constants(plain, partial(predicted, run, formula, code="amplitude"))]
 
 
 def _of(run: Run, formula: Formula, first: Any) -> Iterator[Mistake]:
     declared: Table = run.encoding
     plain = plain_steps(lambda s: formula(declared, first, s))
     for code, message, remedy, change in changes(plain):
-        predict = _predicted(run, formula, code, change)
+        predict = predicted(run, formula, change, code=code)
         yield Mistake(code, message, predict, of_step(declared, message) or remedy)
 
 
-def _predicted(
-    run: Run, formula: Formula, code: str, change: Change
+def predicted(
+    run: Run, formula: Formula, *made: Change, code: str = "", table: Table | None = None
 ) -> Callable[[Any], Truth | None]:
-    """Return a function that predicts the rows of a call by the formula with a change."""
+    """Return a function that predicts the rows of a call by the formula with changes.
+
+    ``table`` is computed in place of the declared one; ``code`` is that of the mistake.
+    """
     declared: Table = run.encoding
 
     def predict(at: Any) -> Truth | None:
         try:
-            value = np.asarray(computed(lambda s: formula(declared, at, s), change))
+            value = np.asarray(computed(lambda s: formula(table or declared, at, s), *made))
         except (IndexError, ValueError):
             return None
         places = declared.grid_positions(*at) if isinstance(at, tuple) else at

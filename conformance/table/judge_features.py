@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, tee
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from .mistakes import Rows, changed_tables, changed_twice, looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import restored
+from .together import name_together
 
 Inputs = Iterator[tuple[str, str, np.ndarray]]
 #: The numbers of positions in the first calls.
@@ -64,15 +65,19 @@ def judge_table(run: Run) -> None:
     steps = likely(run, calls, changed_steps(run, first.facts))
     constants = changed_constants(run, first.facts)
     factor = measured_factor(_declared(run), "the table", "amplitude")
-    known = chain(_mistakes(run), steps, constants, [factor])
-    if match(run, calls, known, further=partial(_further, run, calls)) and run.report.codes:
+    known, again = tee(chain(_mistakes(run), steps, constants, [factor]))
+    further = partial(_further, run, calls)
+    if match(run, calls, known, further=further, whole=True) and run.report.codes:
         return
     if run.encoding.num_axes > 1 and name_places(run, calls):
         return
-    if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
-        order = columns_used(run, calls)
-        if order is not None:
-            report_order(run, order)
+    if not run.failures or run.report.codes or half_rows(run, calls, _declared(run)):
+        return
+    order = columns_used(run, calls)
+    if order is not None:
+        report_order(run, order)
+    elif not name_together(run, calls, further):
+        match(run, calls, again, parts=False)
 
 
 def _further(run: Run, calls: Sequence[JudgedCall]) -> Iterator[JudgedCall]:
