@@ -9,8 +9,6 @@ import numpy as np
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
-from posenc_ref.conformance.diagnosis.match import explains, likely, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
@@ -21,11 +19,9 @@ from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.properties import perturbation
 
-from .formulas import changed_steps
-from .remedies import columns_of, of_step
+from .remedies import columns_of
+from .single_columns import changed_step, dead_columns, single_columns
 
-#: The largest departure of a column of size 1 from a sinusoid.
-_SINUSOID = 1e-3
 #: The share by which the squares of a sine and of its cosine may miss a constant.
 _APART = 0.05
 
@@ -134,23 +130,6 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     return matrix
 
 
-def _dead_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report columns that are the same at every position, where the declared ones are not."""
-    at = access.within(np.arange(64))
-    rows, truth = access.rows(at), encoding.truth(at).value
-    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
-    if dead.size:
-        run.add(
-            "exponent",
-            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
-            f"position: {ranges(dead.tolist())}",
-            f"column {dead[0]} is {rows[0, dead[0]]:.6g} at positions 0..63",
-            remedy=columns_of(encoding),
-            equivalent=("frequency-spacing",),
-        )
-    return bool(dead.size)
-
-
 def arrangement(
     run: Run, access: TableAccess, encoding: Sinusoidal
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -160,12 +139,12 @@ def arrangement(
     """
     at = access.within(np.arange(17))
     rows = access.rows(at)
-    if (rows == rows[0]).all():
-        run.add("wrong-row", "every position gets the same row", "positions 0..16")
+    if (rows == rows[0]).all() and (access.rows(access.within(GENERIC)) == rows[0]).all():
+        run.add("wrong-row", "every position gets the same row", "positions 0..16 and later ones")
         return None
     if _zero_rows(run, encoding, at, rows):
         return None
-    if encoding.dim % 2 and _changed_step(run, access, encoding):
+    if encoding.dim % 2 and changed_step(run, access, encoding):
         return None
     if _rows_moved(run, access, encoding):
         return None
@@ -173,10 +152,10 @@ def arrangement(
     sines, cosines = encoding.columns()
     sines = sines[: cosines.size]
     if found is None:
-        _single_columns(run, access, encoding)
+        single_columns(run, access, encoding)
         return None
     if found[0].size != cosines.size:
-        if _dead_columns(run, access, encoding):
+        if dead_columns(run, access, encoding):
             return None
         run.add(
             "layout",
@@ -260,6 +239,8 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     used = used - round(encoding.offset)
     if misfit.max() > 0.05 or np.ptp(used - at) == 0:
         return False
+    if not run.fits(access.rows(at), encoding.truth(used)):
+        return False
     wrong = int(np.argmax(used != at))
     run.add(
         "wrong-row",
@@ -310,90 +291,3 @@ def quadrature(
     if (np.diff(np.abs(w[order])) == 0).any() or not phases.linear:
         order = np.argsort(np.minimum(sines, cosines), kind="stable")
     return sines[order], cosines[order]
-
-
-def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
-    """Report columns that form no pairs; each column is measured alone."""
-    if _changed_step(run, access, encoding):
-        return
-    at = access.within(np.arange(64))
-    rows = access.rows(at) / encoding.scale
-    # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
-    middle, around = rows[1:-1], rows[2:] + rows[:-2]
-    fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
-    misfit = np.abs(around - fit * middle).max(axis=0)
-    if (misfit > 0.05).mean() > 0.5:
-        if _displaced(run, access, encoding):
-            return
-        run.add(
-            "uninitialised",
-            f"{int((misfit > 0.05).sum())} of {misfit.size} columns follow no sinusoid",
-            f"column {int(np.argmax(misfit))} at positions 0..63",
-        )
-        return
-    if _dead_columns(run, access, encoding):
-        return
-    odd = np.flatnonzero(~(misfit < _SINUSOID))
-    if odd.size:
-        run.add(
-            "inaccurate",
-            f"{odd.size} of {misfit.size} columns are no sinusoids",
-            f"column {odd[0]} at positions 0..63",
-            remedy=columns_of(encoding),
-        )
-        return
-    sine = np.abs(rows[0]) < 0.5
-    with np.errstate(invalid="ignore"):
-        w = np.where(sine, np.arcsin(rows[1]), np.arccos(rows[1]))
-    declared = np.zeros(encoding.dim)
-    sines, cosines = encoding.columns()
-    frequencies = encoding.frequencies()
-    declared[sines], declared[cosines] = frequencies[: sines.size], frequencies[: cosines.size]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        wrong = np.flatnonzero(~(np.abs(w / declared - 1) < 0.01) & (declared > 1e-3))
-    c = int(wrong[0]) if wrong.size else 0
-    text = "sine and cosine columns have different frequencies, so they form no pairs"
-    if (np.abs(w[sines[: cosines.size]] - w[cosines]) < 0.01).all():
-        text = "several pairs of columns share one frequency"
-    run.add(
-        "exponent",
-        text,
-        f"column {c} turns by {w[c]:.6g} rad per position, declared {declared[c]:.6g}",
-        remedy=of_step(encoding, "the exponent"),
-        equivalent=("frequency-spacing",),
-    )
-
-
-def _displaced(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report a table that holds the declared numbers in other places; return whether it does.
-
-    Tables of several lengths could refute it: each holds its own numbers.
-    """
-    tables = [(access.rows(at), encoding.truth(at)) for at in map(np.arange, (5, 16, 64))]
-    for rows, truth in tables:
-        value = np.broadcast_to(truth.value, rows.shape)
-        order, own = np.argsort(value, axis=None), np.argsort(rows, axis=None)
-        placed = np.empty(rows.size)
-        placed[order] = rows.ravel()[own]
-        if not (run.scores(placed.reshape(rows.shape), truth) <= run.budget).all():
-            return False
-    run.add(
-        "layout",
-        "the table holds the declared numbers, in other places",
-        "positions 0..4, 0..15 and 0..63: the same numbers, in another order",
-        remedy="Put every number into its declared row and column: a view (reshape) where axes "
-        "must be exchanged (transpose) mixes them.",
-    )
-    return True
-
-
-def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report the changed step of the formula that gives all rows; return whether one does."""
-    calls = []
-    for at in (access.within(np.arange(48)), access.within(GENERIC)):
-        case = f"positions {at[0]}..{at[-1]}"
-        calls.append(JudgedCall(case, access.rows(at), encoding.truth(at), at))
-    for mistake in likely(run, calls, changed_steps(run, calls[0].facts)):
-        if explains(run, calls, mistake):
-            return match(run, calls, [mistake])
-    return False

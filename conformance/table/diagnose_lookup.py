@@ -47,6 +47,11 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
         return
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:
+        others = _other_calls(access, every)
+        if not all(np.array_equal(one.rows, weight[one.positions + shift[0]]) for one in others):
+            every_call = SeenRows("all positions", got, np.zeros(1), every, every.size)
+            if name_rows(run, [every_call, *others]):
+                return
         run.add(
             "position-origin",
             f"rows are shifted by {shift[0]}, declared {offset}",
@@ -64,6 +69,8 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
     evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
     if np.array_equal(got, weight[used]):
+        if name_rows(run, _other_calls(access, every)):
+            return
         run.add(
             "wrong-row",
             f"a call with every position gets the right rows, other calls get others{run.where()}",
@@ -172,3 +179,16 @@ def _moved(
             evidence,
             remedy=f"{row_of(offset)} Here, {evidence}.",
         )
+
+
+def _other_calls(access: TableAccess, every: np.ndarray) -> list[SeenRows]:
+    """Return the rows of calls that do not have every position of the table."""
+    n = every.size
+    calls = [every[:size] for size in (1, 2, 5, 17, 64, n // 2) if size < n]
+    if access.mode == "any":
+        calls += [every[::-3], every[n // 3 :: 2], every[n // 2 : n // 2 + 1]]
+    return [
+        SeenRows(f"positions {at[0]}..{at[-1]}", access.rows(at), np.zeros(1), at, n)
+        for at in calls
+        if at.size
+    ]

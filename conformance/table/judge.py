@@ -32,6 +32,7 @@ from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
 from . import diagnose_lookup, diagnose_rows, judge_features
+from .added_angles import wrong_addition
 from .judge_features import read_rows
 from .kinds_of_positions import name_kind
 from .mistakes import Rows
@@ -91,8 +92,9 @@ def judge_cos_sin(run: Run) -> None:
             where = f"sin at position 1: {sines[0, k - still[0]]:.6g}"
             run.add("proportional", text, where, remedy=stand_still(encoding))
             return
-    cos, sin = tables(np.arange(1))
-    if np.abs(cos).max() < 0.5 < np.abs(sin).min():
+    cos, sin = tables(np.arange(2))
+    turns = cos[1, 0] * declared.exact(np.arange(2))[1][1, 0] > 0  # not a quarter turn late
+    if np.abs(cos[0]).max() < 0.5 < np.abs(sin[0]).min() and turns:
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
         return
     if name_order(run, access, truth):
@@ -186,7 +188,9 @@ def judge_table(run: Run) -> None:
             return
         if name_kind(run, access, encoding) or _rows_by_rule(run, access):
             return
-        if diagnose_rows.accumulated(run, access, encoding):
+        if diagnose_rows.accumulated(run, access, encoding) or wrong_addition(
+            run, access, encoding
+        ):
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:

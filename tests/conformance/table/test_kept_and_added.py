@@ -1,0 +1,96 @@
+"""Kept tables, rows from the wrong end of one, sums of angles, and what a few rows do not show."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import Learned, Sinusoidal
+from posenc_ref.conformance import check
+
+SINES = Sinusoidal(16)
+W = np.array(SINES.frequencies())
+WEIGHT = np.random.default_rng(4).standard_normal((100, 8)).astype(np.float32)
+
+
+def tiled(p, *, sign=-1.0, by=1.0, tile=48):
+    """Return the rows of sums of two angles; 1, -1 are right."""
+    p = np.asarray(p)
+    (sa, ca), (sb, cb) = ((np.sin(x), np.cos(x)) for x in (
+        np.multiply.outer(at, W) for at in (p // tile * tile, p % tile)))  # fmt: skip
+    out = np.stack([sa * cb + by * ca * sb, ca * cb + sign * sa * sb], axis=-1)
+    return out.reshape(len(p), 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sign": 1.0}, "cos a cos b - sin a sin b, and the term sin a sin b has the opposite"),
+        ({"sign": 0.0, "tile": 64}, "in tiles of 64 positions, cos(a + b)"),
+        ({"sign": 1.0, "tile": 7}, "in tiles of 7 positions, cos(a + b)"),
+    ],
+)
+def test_a_wrong_term_of_an_addition_theorem(changes, words):
+    assert check(tiled, SINES, "table").verdict == "conforms"
+    found = check(lambda p: tiled(p, **changes), SINES, "table").findings
+    assert words in found[0].message
+
+
+def test_rows_that_later_rows_contradict_are_no_cause():
+    def wrong(p):
+        out = np.array(SINES.table(p))
+        late = np.asarray(p) >= 64
+        out[late, 1::2] = np.cos(np.multiply.outer(np.asarray(p)[late] * 1.1 + 2, W)) ** 3
+        return out
+
+    found = check(wrong, SINES, "table").findings
+    assert found[0].code == "inaccurate"
+    assert "share one frequency" not in found[0].message
+
+
+class Kept:
+    """Adds rows of a table that is as long as its first call, and padded with zeros."""
+
+    def __init__(self):
+        self.table = None
+
+    def __call__(self, x):
+        n = x.shape[1]
+        if self.table is None:
+            self.table = SINES.table(np.arange(n))
+        more = np.zeros((max(n - len(self.table), 0), 16))
+        return (x + np.concatenate([self.table, more])[:n]).astype(x.dtype)
+
+
+def test_a_table_of_the_length_of_the_first_call():
+    found = check(Kept(), SINES, "add", factory=Kept).findings
+    assert found[0].code == "state"
+    assert found[0].message == (
+        "tokens from 5 on have no rows, nothing is added to them: the table of 5 rows that the "
+        "first call makes is kept for longer calls"
+    )
+    found = check(Kept(), SINES, "add").findings  # no fresh instance shows it
+    assert "consistent with a table that it makes" in found[0].message
+
+
+def test_a_short_table_is_no_state():
+    def five(x):
+        rows = SINES.table(np.arange(x.shape[1])) * (np.arange(x.shape[1]) < 5)[:, None]
+        return (x + rows).astype(x.dtype)
+
+    found = check(five, SINES, "add", factory=lambda: five).findings
+    assert found[0].message == "nothing is added, only in tokens from 5 on"
+
+
+def test_the_last_rows_of_a_table():
+    text = "the last S rows of the table are used, table[-S:] in place of table[:S]"
+    found = check(lambda x: x + WEIGHT[-x.shape[1] :], Learned(WEIGHT), "add").findings
+    assert found[0].message == text
+    found = check(lambda n: WEIGHT[-n:], Learned(WEIGHT), "rows").findings
+    assert found[0].message == text
+
+
+def test_an_offset_that_is_added_twice_and_rows_that_wrap_round():
+    found = check(lambda p: WEIGHT[2:][(p + 2) % 98], Learned(WEIGHT, offset=2), "table").findings
+    assert found[0].message == (
+        "the row used is that of (the declared position + 2) modulo 98 (2, the offset of the "
+        "table, is added twice)"
+    )
