@@ -217,14 +217,14 @@ def _moved_and_cut(name: str, v: np.ndarray, used: np.ndarray) -> Iterator[Rule]
     """Yield the rules that a constant is added to the declared number, and the sum is cut."""
     if name != DECLARED or not used.size:
         return
-    top = int(used.max())
-    free = used < top
-    by = int(used[free][0] - v[free][0]) if free.any() else 0
     mend = f"Add nothing to {name}, and do not {{}}: {_SUPPORT}"
-    if by and abs(by) <= 2 and (used == top).sum() > _FEWEST:
-        words = f"{name} {'+' if by > 0 else '-'} {abs(by)}, clamped to at most {top}"
-        of = lambda x: np.minimum(x[name] + by, top)  # noqa: E731
-        yield Rule(words, of, 2, _RANGE, mend=mend.format("clamp it"))
+    for end, words, clamp in ((used.max(), "most", np.minimum), (used.min(), "least", np.maximum)):
+        by = np.unique((used - v)[used != end])
+        some = by.size == 1 and (by[0] not in (0, -1) or (by[0] and end > 0))
+        if some and (used == end).sum() > _FEWEST:
+            text = f"{name} {'+' if by[0] > 0 else '-'} {abs(by[0])}, clamped to at {words} {end}"
+            of = lambda x, by=by, end=end, c=clamp: c(x[name] + by[0], end)  # noqa: E731
+            yield Rule(text, of, 2, _RANGE, mend=mend.format("clamp it"))
     more = int(np.median(used - v))
     past = v + more - used
     n = int(np.gcd.reduce(past))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -15,63 +16,101 @@ from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 
-#: The smallest tile.
+#: The products of the sines and cosines of a and b.
+Products = dict[str, np.ndarray]
+#: Sizes of tiles, beside those that the first wrong row shows; the smallest of these.
+_TILES = (4, 8, 10, 16, 32, 50, 64, 100, 128, 256, 512, 1000, 1024)
 _LEAST = 3
-#: The rows from 0 on that are compared.
-_ROWS = 520
-#: The factors of sin a cos b, cos a sin b, cos a cos b and sin a sin b: 1, 1, 1 and -1 are right.
-_RIGHT = (1, 1, 1, -1)
-_TERMS = ("sin a cos b", "cos a sin b", "cos a cos b", "sin a sin b")
+#: How near a wrong right-hand side must come, for a scale of 1.
+_NEAR = 0.05
+#: The rows that show which terms are wrong: around the ends of tiles.
+_FEW = np.unique([1, 2, 3, *(n + k for n in _TILES for k in (-1, 0, 1, 3))])
+#: Wrong right-hand sides, in words; the first of each is right.
+_SINES: tuple[tuple[str, Callable[[Products], np.ndarray]], ...] = (
+    ("sin a cos b + cos a sin b", lambda t: t["sc"] + t["cs"]),
+    ("sin a cos b - cos a sin b", lambda t: t["sc"] - t["cs"]),
+    ("cos a sin b - sin a cos b", lambda t: t["cs"] - t["sc"]),
+    ("sin a cos b", lambda t: t["sc"]),
+    ("cos a sin b", lambda t: t["cs"]),
+    ("cos a cos b + sin a sin b", lambda t: t["cc"] + t["ss"]),
+    ("sin a + sin b", lambda t: t["s"]),
+)
+_COSINES: tuple[tuple[str, Callable[[Products], np.ndarray]], ...] = (
+    ("cos a cos b - sin a sin b", lambda t: t["cc"] - t["ss"]),
+    ("cos a cos b + sin a sin b", lambda t: t["cc"] + t["ss"]),
+    ("cos a cos b", lambda t: t["cc"]),
+    ("sin a cos b - cos a sin b", lambda t: t["sc"] - t["cs"]),
+    ("cos a + cos b", lambda t: t["c"]),
+)
 
 
 def wrong_addition(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report a wrong term of an addition theorem that gives all rows; return whether one does.
+    """Report a wrong addition theorem that gives all rows; return whether one does.
 
     The position is the sum of the start of a tile, a, and of the index in the tile, b.
     """
     calls = []
-    for at in map(access.within, (np.arange(48), np.arange(_ROWS), GENERIC)):
-        case = f"positions {at[0]}..{at[-1]}"
+    for at in map(access.within, (_FEW, np.arange(520), GENERIC)):
         truth = encoding.truth(at)
+        case = f"positions {at[0]}..{at[-1]}"
         calls.append(JudgedCall(case, access.rows(at), truth, (at, truth)))
     off = (run.scores(calls[1].actual, calls[1].truth) > run.budget).any(axis=1)
     first = int(np.argmax(off))  # in the first tile, a is 0
-    sizes = [n for n in (first - 1, first) if n >= _LEAST]
-    for mistake in likely(run, calls, _additions(encoding, sizes)):
+    sizes = dict.fromkeys(n for n in (first - 1, first, *_TILES) if n >= _LEAST)
+    for mistake in likely(run, calls, _additions(encoding, calls[0], [*sizes])):
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
     return False
 
 
-def _additions(encoding: Sinusoidal, sizes: list[int]) -> Iterator[Mistake]:
-    for term, name in enumerate(_TERMS):
-        kept = "sin(a + b) = " if term < 2 else "cos(a + b) = "
-        one, two = _TERMS[:2] if term < 2 else _TERMS[2:]
-        right = f"{kept}{one} {'+' if term < 2 else '-'} {two}"
-        for n in sizes:
-            for words, by in (("has the opposite sign", -1), ("is left out", 0)):
-                factors = [f * (by if i == term else 1) for i, f in enumerate(_RIGHT)]
-                yield Mistake(
-                    "sign" if by else "amplitude",
-                    f"angles are added in tiles of {n} positions, {right}, and the term {name} "
-                    f"{words}; a is the angle of the tile's start, b that of the index in the tile",
-                    partial(_added, encoding, n, tuple(factors)),
-                    f"Compute {right}.",
-                )
-
-
-def _added(
-    encoding: Sinusoidal, n: int, factors: tuple[int, ...], facts: tuple[np.ndarray, Truth]
-) -> Truth:
-    at, truth = facts
+def _additions(encoding: Sinusoidal, few: JudgedCall, sizes: list[int]) -> Iterator[Mistake]:
+    """Yield wrong right-hand sides of both theorems that are near the rows of a call."""
     sines, cosines = encoding.columns()
+    for n in sizes:
+        terms = _products(encoding, n, few.facts[0])
+        near = [
+            [
+                i
+                for i, (_, of) in enumerate(sides)
+                if np.abs(encoding.scale * of(terms)[:, : columns.size] - few.actual[:, columns])
+                .max(initial=0.0) < _NEAR * abs(encoding.scale)
+            ]
+            for sides, columns in ((_SINES, sines), (_COSINES, cosines))
+        ]  # fmt: skip
+        for one, two in product(*near):
+            if one or two:
+                yield _addition(encoding, n, one, two)
+
+
+def _addition(encoding: Sinusoidal, n: int, one: int, two: int) -> Mistake:
+    both = (("sin", one, _SINES), ("cos", two, _COSINES))
+    said, right = (
+        " and ".join(f"{name}(a + b) = {sides[i * used][0]}" for name, i, sides in both if i)
+        for used in (1, 0)
+    )
+    return Mistake(
+        "sign",
+        f"angles are added in tiles of {n} positions, but {said}; a is the angle of the start of a "
+        "tile, b that of the index in it",
+        partial(_added, encoding, n, one, two),
+        f"Compute {right}.",
+    )
+
+
+def _products(encoding: Sinusoidal, n: int, at: np.ndarray) -> Products:
     start = at // n * n
     w = encoding.frequencies()
     a, b = (np.multiply.outer(p, w) for p in (start + encoding.offset, at - start))
-    terms = [f * x for f, x in zip(factors, (
-        np.sin(a) * np.cos(b), np.cos(a) * np.sin(b), np.cos(a) * np.cos(b), np.sin(a) * np.sin(b),
-    ), strict=True)]  # fmt: skip
-    value = np.array(truth.value)
-    value[:, sines] = encoding.scale * (terms[0] + terms[1])[:, : sines.size]
-    value[:, cosines] = encoding.scale * (terms[2] + terms[3])[:, : cosines.size]
+    (sa, ca), (sb, cb) = ((np.sin(x), np.cos(x)) for x in (a, b))
+    return {"sc": sa * cb, "cs": ca * sb, "cc": ca * cb, "ss": sa * sb, "s": sa + sb, "c": ca + cb}
+
+
+def _added(
+    encoding: Sinusoidal, n: int, one: int, two: int, facts: tuple[np.ndarray, Truth]
+) -> Truth:
+    at, truth = facts
+    sines, cosines = encoding.columns()
+    terms, value = _products(encoding, n, at), np.array(truth.value)
+    value[:, sines] = encoding.scale * _SINES[one][1](terms)[:, : sines.size]
+    value[:, cosines] = encoding.scale * _COSINES[two][1](terms)[:, : cosines.size]
     return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle, truth.amplitude)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
@@ -19,8 +21,9 @@ from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.properties import perturbation
 
+from .column_order import columns_used, report_order
 from .remedies import columns_of
-from .single_columns import changed_step, dead_columns, single_columns
+from .single_columns import changed_step, dead_columns, single_columns, sinusoids
 
 #: The share by which the squares of a sine and of its cosine may miss a constant.
 _APART = 0.05
@@ -166,9 +169,17 @@ def arrangement(
         return None
     wanted = sorted(zip(sines.tolist(), cosines.tolist(), strict=True))
     got = sorted(zip(found[0].tolist(), found[1].tolist(), strict=True))
-    if got == wanted:
-        return found
-    if sorted((c, s) for s, c in got) == wanted:
+    measured = _arranged(encoding, got)
+    # Negated sines, and signs that alternate, are measured as sines and cosines exchanged.
+    turned = sorted((c, s) for s, c in got) == wanted
+    doubtful = _at_origin(rows, sines, cosines) if turned else got != wanted and not measured
+    if doubtful and changed_step(run, access, encoding):
+        return None
+    if not _in_order(encoding, found) and _permuted(run, access, encoding):
+        return None
+    if got == wanted or (turned and doubtful):
+        return found if got == wanted else (sines, cosines)
+    if turned:
         run.add(
             "phase-order",
             f"{'cos' if encoding.first == 'sin' else 'sin'} comes first, declared {encoding.first}",
@@ -177,11 +188,13 @@ def arrangement(
             values={"declared": encoding.first},
         )
         return found
+    if not measured and not sinusoids(access):
+        single_columns(run, access, encoding)
+        return None
     # The pairs are listed from high frequencies to low ones, as the declared ones are.
     pairs = zip(*found, *(each.tolist() for each in (sines, cosines)), strict=True)
     s, c, *own = next((p for p in pairs if p[:2] != p[2:]), (*got[0], *wanted[0]))
     declared = f"{encoding.layout} with {encoding.first} first"
-    measured = _arranged(encoding, got)
     run.add(
         "layout",
         f"columns are {measured}, declared {declared}"
@@ -194,13 +207,41 @@ def arrangement(
     return found
 
 
-def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
-    """Return the name of the arrangement of sine and cosine columns, or an empty string."""
+def _at_origin(rows: np.ndarray, sines: np.ndarray, cosines: np.ndarray) -> bool:
+    """Return whether the declared sine columns begin nearer to 0 than the cosine columns."""
+    return bool(np.abs(rows[0, sines]).mean() < np.abs(rows[0, cosines]).mean())
+
+
+def _permuted(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report columns in another order, if this is all; return whether it is."""
+    calls = []
+    for at in map(access.within, (np.arange(130), GENERIC)):
+        case = f"positions {at[0]}..{at[-1]}"
+        calls.append(JudgedCall(case, access.rows(at), encoding.truth(at), at))
+    order = columns_used(run, calls)
+    if order is None or order == list(range(len(order))):
+        return False
+    report_order(run, order)
+    return True
+
+
+def _arrangements(encoding: Sinusoidal) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Yield the names of arrangements, and their pairs of sine and cosine columns in order."""
     for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
         sines, cosines = encoding.replace(layout=layout, first=first).columns()
-        if got == sorted(zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)):
-            return f"{layout} with {first} first"
-    return ""
+        pairs = zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)
+        yield f"{layout} with {first} first", list(pairs)
+
+
+def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
+    """Return the name of the arrangement of sine and cosine columns, or an empty string."""
+    return next((name for name, pairs in _arrangements(encoding) if got == sorted(pairs)), "")
+
+
+def _in_order(encoding: Sinusoidal, found: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Return whether columns have a known arrangement, with high frequencies first."""
+    order = list(zip(*(each.tolist() for each in found), strict=True))
+    return any(order == pairs for _, pairs in _arrangements(encoding))
 
 
 def _zero_rows(run: Run, encoding: Sinusoidal, at: np.ndarray, rows: np.ndarray) -> bool:
@@ -237,7 +278,8 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     decoder = Decoder.of(declared.frequencies, reach=4096)
     used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
     used = used - round(encoding.offset)
-    if misfit.max() > 0.05 or np.ptp(used - at) == 0:
+    mirrored = (used == -at).all()  # the sines have the opposite sign
+    if misfit.max() > 0.05 or np.ptp(used - at) == 0 or mirrored:
         return False
     if not run.fits(access.rows(at), encoding.truth(used)):
         return False

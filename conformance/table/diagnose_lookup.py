@@ -35,20 +35,27 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     other = not np.array_equal(got, weight[used])
     if other and _changed(run, encoding, got, every, changed_steps(run, every)):
         return
-    if other and (found := _restored(run, got, weight)) is not None:
-        got = found
+    restored = _restored(run, got, weight) if other else None
+    if restored is not None:
+        got = restored
         used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
         if (used == every + offset).all():
             return
     own = (got == weight[offset:][: every.size]).all(axis=1)
     used[own] = (every + offset)[own]  # several rows of a table may be equal
     shift = used - every
-    if own.all() and access.mode == "any" and _alone(run, access, weight, offset):
+    others = _other_calls(access, every) if restored is None else []
+
+    def follow(by: int, least: int = 1) -> bool:
+        some = (one for one in others if one.positions.size >= least)
+        return all(np.array_equal(one.rows, weight[one.positions + by]) for one in some)
+
+    right = own.all() and access.mode == "any" and follow(offset, 2)
+    if right and _alone(run, access, weight, offset):
         return
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:
-        others = _other_calls(access, every)
-        if not all(np.array_equal(one.rows, weight[one.positions + shift[0]]) for one in others):
+        if not follow(int(shift[0])):
             every_call = SeenRows("all positions", got, np.zeros(1), every, every.size)
             if name_rows(run, [every_call, *others]):
                 return
@@ -64,12 +71,12 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     if wrong.size and _changed(run, encoding, got, every, resized_rows(encoding)):
         return
     if wrong.size:
-        _moved(run, encoding, got, used, wrong)
+        _moved(run, encoding, got, used, wrong, others)
         return
     p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
     evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
     if np.array_equal(got, weight[used]):
-        if name_rows(run, _other_calls(access, every)):
+        if name_rows(run, others):
             return
         run.add(
             "wrong-row",
@@ -142,9 +149,14 @@ def _changed(
 
 
 def _moved(
-    run: Run, encoding: Learned, got: np.ndarray, used: np.ndarray, wrong: np.ndarray
+    run: Run,
+    encoding: Learned,
+    got: np.ndarray,
+    used: np.ndarray,
+    wrong: np.ndarray,
+    others: list[SeenRows],
 ) -> None:
-    """Report positions that get other rows than declared."""
+    """Report positions that get other rows than declared; ``others`` could refute a rule."""
     offset, count = encoding.offset, used.size
     last = count + offset - 1
     p = int(wrong[0])
@@ -167,7 +179,9 @@ def _moved(
             evidence,
             remedy=f"Do not clamp row numbers to {used[p]}: the last row of the table is {last}.",
         )
-    elif not name_rows(run, [SeenRows("all positions", got, np.zeros(1), np.arange(count))]):
+    elif not name_rows(
+        run, [SeenRows("all positions", got, np.zeros(1), np.arange(count), count), *others]
+    ):
         weight = np.asarray(encoding.weight, dtype=np.float64)
         others = np.flatnonzero((got != weight[used]).any(axis=1))
         if others.size:  # the nearest row may well be the declared one

@@ -20,18 +20,17 @@ from posenc_ref import (
     Table,
     Time2Vec,
 )
-from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.calling.grids import MOST_TOKENS
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.match import fits, likely, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.diagnosis.match import likely, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.whole_values import measured_factor
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
-from .column_order import report_order
+from .column_order import columns_used, report_order
 from .formulas import changed_constants, changed_steps
 from .half_precision_mistakes import half_positions, half_rows
 from .mistakes import Rows, changed_tables, changed_twice, looked_up
@@ -135,25 +134,6 @@ def _mistakes(run: Run) -> Iterator[Mistake]:
         ("positions are 2 too large", lambda p: p + 2, remedy.format("add 2 to")),
     )
     yield from half_positions(run.encoding, _declared(run))
-
-
-def columns_used(run: Run, calls: list[JudgedCall]) -> list[int] | None:
-    """Return the declared index of each column, if the result only permutes columns, or None."""
-
-    def whole(truth: Truth) -> Truth:
-        return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
-
-    long = max(calls, key=lambda one: one.actual.shape[0])
-    truth, order = whole(long.truth), list[int]()
-    for j in range(long.actual.shape[1]):
-        column = np.broadcast_to(long.actual[:, [j]], truth.value.shape)
-        score = run.scores(column, truth).max(axis=0)
-        score[order] = np.inf  # columns may be alike
-        order.append(int(np.argmin(score)))
-    for one in calls:
-        if not fits(run, one, each_part(whole(one.truth), lambda part: part[:, order])):
-            return None
-    return order
 
 
 def read_rows(run: Run, result: Any, count: int) -> np.ndarray:

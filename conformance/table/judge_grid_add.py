@@ -29,9 +29,9 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from .column_order import report_order
+from .column_order import columns_used, report_order
 from .formulas import changed_constants, changed_steps
-from .judge_features import columns_used, read_rows, table_mistakes
+from .judge_features import read_rows, table_mistakes
 from .kept_rows import kept_from_first, regrown
 from .mistakes import looked_up
 from .places_used import name_places

@@ -84,6 +84,8 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     offset = getattr(run.encoding, "offset", 0)
     if offset and f"{DECLARED} + {offset:g}" in words:
         text += f" ({offset:g}, the offset of the table, is added twice)"
+    elif offset and f"{DECLARED} - {2 * offset:g}" in words:
+        text += f" ({offset:g}, the offset of the table, is subtracted, not added)"
     run.add(
         rule.code or "wrong-row",
         text,

@@ -38,6 +38,20 @@ def dead_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     return bool(dead.size)
 
 
+def sinusoids(access: TableAccess) -> bool:
+    """Return whether every column is a sinusoid in its first rows."""
+    rows = access.rows(access.within(np.arange(64)))
+    return bool((_recurring(rows)[1] <= 0.05 * np.abs(rows).max(axis=0)).all())
+
+
+def _recurring(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``2 cos(w)`` of every column, and its largest departure from a sinusoid."""
+    # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
+    middle, around = rows[1:-1], rows[2:] + rows[:-2]
+    fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
+    return fit, np.abs(around - fit * middle).max(axis=0)
+
+
 def single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     """Report columns that form no pairs; each column is measured alone.
 
@@ -47,10 +61,7 @@ def single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         return
     at = access.within(np.arange(64))
     rows = access.rows(at) / encoding.scale
-    # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
-    middle, around = rows[1:-1], rows[2:] + rows[:-2]
-    fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
-    misfit = np.abs(around - fit * middle).max(axis=0)
+    fit, misfit = _recurring(rows)
     if (misfit > 0.05).mean() > 0.5:
         if _displaced(run, access, encoding) or _many_right(run, access, encoding, at):
             return

@@ -219,12 +219,14 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
         (np.sin, np.cos),
         ("phase-order", "are sines in all columns", (np.sin, np.sin)),
         ("phase-order", "are cosines in all columns", (np.cos, np.cos)),
+        ("sign", "are sines and absolute cosines: sqrt(1 - sin ** 2) loses the sign",
+         (np.sin, lambda x: np.abs(np.cos(x)))),
         ("phase-order", "are sines and minus sines", (np.sin, lambda x: -np.sin(x))),
         ("phase-order", "are sines and minus cosines", (np.sin, lambda x: -np.cos(x))),
         ("phase-order", "are cosines and minus sines", (np.cos, lambda x: -np.sin(x))),
         ("phase-order", "are minus sines and cosines", (lambda x: -np.sin(x), np.cos)),
         right="Fill the declared columns with sin(angle) and with cos(angle).",
-    )
+    )  # fmt: skip
     value[..., sines] = scales[0] * each[0] * sin(at * waves[0])
     value[..., cosines] = scales[1] * each[1] * cos(at * waves[1])
     if e.dim % 2 and e.odd == "zero-pad":

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps
 from posenc_ref.conformance.functions.masks import REAL, since_masked
 
@@ -68,6 +69,14 @@ def position_ids(s: Steps, encoding: Any, mask: Any) -> np.ndarray:
 def packed(s: Steps, encoding: Any, lengths: Any) -> np.ndarray:
     """Return the positions of packed documents."""
     n = np.asarray(lengths)
+    n = s.pick(
+        "the documents",
+        n,
+        ("packing", "come in the order of their lengths, the longest first", np.sort(n)[::-1]),
+        ("packing", "come in the order of their lengths, the shortest first", np.sort(n)),
+        ("packing", "come in the reverse order", n[::-1]),
+        right="Number the documents in the order in which their lengths are passed.",
+    )
     document, index = np.repeat(np.arange(n.size), n), np.arange(n.sum())
     starts, code = np.cumsum(n) - n, "packing"
     before = np.r_[0, n[:-1]] if n.size else n
@@ -122,6 +131,12 @@ def decode_positions(s: Steps, encoding: Any, prompt: Any, steps: int) -> np.nda
         ("padding", "is that of the shortest prompt", 0 * n + n.min()),
         ("row-offset", "is that of the first row", 0 * n + np.ravel(n)[0]),
         ("row-offset", "is that of the last row", 0 * n + np.ravel(n)[-1]),
+        (
+            "row-offset",
+            "is that of the row as far from the end",
+            np.ravel(n)[::-1].reshape(n.shape),
+        ),
+        ("padding", "is the mean of all rows, rounded down", 0 * n + int(n.mean())),
         (code, "is doubled", 2 * n),
         right=f"{right} The prompt length is that of the token's own row.",
     )
@@ -141,6 +156,8 @@ def decode_positions(s: Steps, encoding: Any, prompt: Any, steps: int) -> np.nda
         (_ORIGIN, "is 1 too large", own + 1),
         (_ORIGIN, "is 1 too small", own - 1),
         ("position-range", "is at most 4095", np.minimum(own, 4095)),
+        *(("position-precision", f"is held in {kind}", significant(own, bits))
+          for kind, bits in SIGNIFICANT_BITS.items()),
         right=right,
     ))  # fmt: skip
 
@@ -149,14 +166,20 @@ def shard_positions(s: Steps, encoding: Any, bounds: Any, size: int, rank: int) 
     """Return the positions of a rank's tokens: two chunks of every document."""
     code = "shard-offset"
     right = "Rank r holds chunks r and 2 size - 1 - r of each document, in this order, of 2 size."
+    rank = s.pick(
+        "the rank",
+        rank,
+        (code, "is counted from the last one: size - 1 - rank", size - 1 - rank),
+        (code, "is that of the next one, modulo size", (rank + 1) % size),
+        (code, "is that of the one before, modulo size", (rank - 1) % size),
+        right="Use the rank as it is passed.",
+    )
     first = s.pick(
         "the first chunk",
         rank,
         (code, "is 2 rank", 2 * rank),
         (code, "is 0 on every rank", 0),
         (code, "is size - 1 - rank", size - 1 - rank),
-        (code, "is that of the next rank", (rank + 1) % size),
-        (code, "is that of the rank before", (rank - 1) % size),
         right=right,
     )
     second = s.pick(
@@ -236,6 +259,12 @@ def ids_from_tokens(s: Steps, encoding: Any, ids: Any) -> np.ndarray:
          np.where(index < number, index + 1, 0)),
         right=right,
     )  # fmt: skip
+    count = s.pick(
+        "the dtype of the count",
+        count,
+        ("position-range", "is int8, which wraps round", count.astype(np.int8).astype(np.int64)),
+        right="Count in int64.",
+    )
     row = _from(s, count, pad + 1 - offset, right)
     row = s.pick(
         "the offset of the table",

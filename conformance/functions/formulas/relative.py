@@ -23,8 +23,8 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
         right="Number the tokens row by row: row = token // w, column = token % w.",
     )  # fmt: skip
     right = "Use dy + h - 1 and dx + w - 1 with their signs."
-    parts = []
-    for name, place, size in (("dy", y, h), ("dx", x, w)):
+    parts, offsets = [], [place[:, None] - place for place in (y, x)]
+    for name, letter, place, size in (("dy", "h", y, h), ("dx", "w", x, w)):
         d = place[:, None] - place
         parts.append(s.pick(
             name,
@@ -35,6 +35,9 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
             ("relative-absolute", "is that of the key alone", place + 0 * d),
             ("relative-absolute", "is that of the query alone", place[:, None] + 0 * d),
             ("index-collision", "is left out", 0 * d),
+            ("index-collision", f"is taken modulo {letter}: the window has no edges", d % size),
+            ("index-collision", f"is clamped to -({letter} // 2) .. {letter} // 2",
+             np.clip(d, -(size // 2), size // 2) + size - 1),
             right=right,
         ))  # fmt: skip
     code = "index-collision"
@@ -44,7 +47,8 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
         *((code, f"is {words}, not 2w - 1: different offsets share an index", n)
           for words, n in (("w", w), ("h", h), ("2h - 1", 2 * h - 1), ("2w - 2", 2 * w - 2),
                            ("2h", 2 * h), ("h + w", h + w), ("h + w - 1", h + w - 1),
-                           ("w - 1", w - 1), ("2h - 2", 2 * h - 2), ("1", 1), ("2w", 2 * w))),
+                           ("w - 1", w - 1), ("2h - 2", 2 * h - 2), ("1", 1), ("2w", 2 * w),
+                           ("w + 1", w + 1), ("h + 1", h + 1))),
         right="Multiply dy by the number of values that dx can have, 2w - 1.",
     )  # fmt: skip
     index = parts[0] * by + parts[1]
@@ -53,7 +57,12 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
         index,
         (code, "is that of dx times the factor, plus dy", parts[1] * by + parts[0]),
         (code, "is stored in 8 bits, which wrap round", index % 256),
-        (code, "is taken without its sign", np.abs(index)),
+        ("relative-symmetric", "is |dy| + |dx|: offsets of one length share it",
+         sum(np.abs(d) for d in offsets)),
+        ("relative-symmetric", "is dy ** 2 + dx ** 2: offsets of one length share it",
+         sum(d * d for d in offsets)),
+        ("relative-symmetric", "is the larger of |dy| and |dx|: offsets of one length share it",
+         np.maximum(*map(np.abs, offsets))),
         right="Compute (dy + h - 1) * (2w - 1) + dx + w - 1.",
     ))  # fmt: skip
 
@@ -103,6 +112,8 @@ def relative_shift(s: Steps, encoding: Any, x: Any) -> np.ndarray:
         (code, "is j - (Q - 1 - i): rows are shifted to the right", j - (q - 1 - i)),
         (code, "is K - Q + i - j: the nearest key comes first", k - q + i - j),
         (code, "is i - j, not Q - 1 - i + j", i - j),
+        (code, "is j - i, not Q - 1 - i + j", j - i),
+        (code, "is K - Q + j, not Q - 1 - i + j", k - q + j),
         ("relative-symmetric", "is Q - 1 - |i - j|, not Q - 1 - i + j", q - 1 - abs(i - j)),
         right=right,
     )
@@ -122,6 +133,15 @@ def relative_shift(s: Steps, encoding: Any, x: Any) -> np.ndarray:
 def relative_scores(s: Steps, encoding: Any, q: Any, rel: Any) -> np.ndarray:
     """Return q . rel for every pair of query and key."""
     q, rel = np.asarray(q, np.float64), np.asarray(rel, np.float64)
+    q, rel = (
+        s.pick(
+            name,
+            x,
+            ("amplitude", "are divided by their norms", x / np.linalg.norm(x, axis=1)[:, None]),
+            right="Multiply the queries by the rows of rel as they are passed.",
+        )
+        for name, x in (("the queries", q), ("the rows of rel", rel))
+    )
     n = len(q)
     i, j = np.indices((n, n))
     code, right = "relative-shift", "Take row S - 1 - i + j of rel for query i and key j."
@@ -134,6 +154,7 @@ def relative_scores(s: Steps, encoding: Any, q: Any, rel: Any) -> np.ndarray:
         ("relative-absolute", "is j, the key's own position", j),
         ("relative-absolute", "is i, the query's own position", i),
         ("relative-absolute", "is S - 1 + j", n - 1 + j),
+        ("relative-absolute", "is S - 1 - i", n - 1 - i),
         (code, "is S - 1 - min(i - j, 0)", n - 1 - np.minimum(i - j, 0)),
         (code, "is S - 1 - max(i - j, 0)", n - 1 - np.maximum(i - j, 0)),
         right=right,
@@ -156,6 +177,7 @@ def relative_scores(s: Steps, encoding: Any, q: Any, rel: Any) -> np.ndarray:
         (code, "of keys after the query are 0", np.tril(value)),
         (code, "of keys up to the query are 0", np.triu(value, 1)),
         (code, "of keys before the query are 0", np.triu(value)),
+        (code, "of the query's own key and of keys after it are 0", np.tril(value, -1)),
         (code, "are transposed: rows are keys", value.T),
         (code, "are those of the queries in the reverse order", value[::-1]),
         (code, "are those of the keys in the reverse order", value[:, ::-1]),

@@ -23,9 +23,9 @@ def tiled(p, *, sign=-1.0, by=1.0, tile=48):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sign": 1.0}, "cos a cos b - sin a sin b, and the term sin a sin b has the opposite"),
-        ({"sign": 0.0, "tile": 64}, "in tiles of 64 positions, cos(a + b)"),
-        ({"sign": 1.0, "tile": 7}, "in tiles of 7 positions, cos(a + b)"),
+        ({"sign": 1.0}, "in tiles of 48 positions, but cos(a + b) = cos a cos b + sin a sin b"),
+        ({"sign": 0.0, "tile": 64}, "in tiles of 64 positions, but cos(a + b) = cos a cos b;"),
+        ({"by": -1.0, "tile": 32}, "but sin(a + b) = sin a cos b - cos a sin b;"),
     ],
 )
 def test_a_wrong_term_of_an_addition_theorem(changes, words):
@@ -94,3 +94,34 @@ def test_an_offset_that_is_added_twice_and_rows_that_wrap_round():
         "the row used is that of (the declared position + 2) modulo 98 (2, the offset of the "
         "table, is added twice)"
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (lambda t: t * np.tile([-1, 1], 8), "bucket-sign", "the position has the opposite sign"),
+        (lambda t: t * np.tile([1, -1], 8), "amplitude", "of the cosines has the opposite sign"),
+        (lambda t: t[:, ::-1], "layout", "the columns are permuted: in order, they are the decl"),
+        (lambda t: t.reshape(-1, 8, 2)[:, ::-1].reshape(-1, 16), "layout", "declared columns 14,"),
+        (lambda t: np.where(np.arange(16) % 2, np.abs(t), t), "sign", "absolute cosines"),
+    ],
+)
+def test_columns_are_called_exchanged_only_if_they_are(change, code, words):
+    """Negated sines and reversed columns were "cos comes first", or rows of other positions."""
+    (found,) = check(lambda p: change(SINES.table(p)), SINES, "table").findings
+    assert found.code == code
+    assert words in found.message
+
+
+def test_one_call_that_is_right_says_nothing_about_the_others():
+    """A call with every position has the right rows; this was "other rows in calls of one"."""
+    found = check(lambda p: WEIGHT[p - p.size], Learned(WEIGHT), "table").findings
+    assert "calls with more positions are right" not in found[0].message
+    found = check(lambda p: WEIGHT[np.maximum(p, 1)], Learned(WEIGHT), "table").findings
+    assert (
+        found[0].message == "the row used is that of the declared position, clamped to at least 1"
+    )
+    found = check(
+        lambda p: WEIGHT[np.maximum(p - 2, 0)], Learned(WEIGHT, offset=2), "table"
+    ).findings
+    assert found[0].message.endswith("(2, the offset of the table, is subtracted, not added)")
