@@ -39,6 +39,9 @@ class SeenRows:
     size: np.ndarray  #: the terms that are added to the rows, such as |x|; broadcasts to them
     positions: np.ndarray
     table: int = 0  #: the number of rows that the table has, 0 if it has no end
+    columns: np.ndarray | None = (
+        None  #: the columns of the table that the rows have, by default all
+    )
 
     def variables(self) -> Variables:
         """Return numbers that may be mistaken for the positions."""
@@ -146,8 +149,16 @@ def _within(encoding: Any, positions: np.ndarray) -> np.ndarray:
     return np.asarray((positions >= min(low, 0)) & (positions < longest(encoding)))
 
 
+def _rows_of(run: Run, one: SeenRows, positions: np.ndarray) -> Truth:
+    truth, at = rows_of(run, run.encoding, positions), one.columns
+    if at is None:
+        return truth
+    parts = (truth.value, truth.terms, truth.angle, truth.amplitude)
+    return Truth(*(np.broadcast_to(p, truth.value.shape)[..., at] for p in parts))
+
+
 def _truth(run: Run, one: SeenRows, positions: np.ndarray) -> Truth:
-    t = rows_of(run, run.encoding, positions)
+    t = _rows_of(run, one, positions)
     size = np.where(one.size > 0, one.size + np.abs(t.value), 0.0)  # of a sum, which is rounded
     return Truth(t.value, t.terms + size, t.angle, t.amplitude)
 
@@ -169,9 +180,9 @@ def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:
     last = longest(run.encoding)
     top = min(max(2 * int(np.abs(declared).max(initial=0)) + 64, 256), _REACH)
     top = last if last <= _WHOLE else top
-    at = np.arange(-8, top)
+    at = np.r_[:top, -8:0]  # of two that are equal, the first one counts
     at = at[_within(run.encoding, at)]
-    table = rows_of(run, run.encoding, at).value
+    table = _rows_of(run, one, at).value
     some = np.unique(np.linspace(0, table.shape[1] - 1, _COLUMNS).astype(int))
     rows = one.rows[wrong]
     away = np.zeros((rows.shape[0], at.size))

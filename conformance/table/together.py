@@ -23,10 +23,11 @@ from posenc_ref.conformance.diagnosis.together import (
 )
 from posenc_ref.conformance.harness.run import Run
 
-from .formulas import formula_of, predicted
+from .formulas import declared_once, formula_of, predicted
 from .mistakes import changed_tables, looked_up
 from .reference import rows_of
 from .remedies import of_step, restored, same
+from .wave_formulas import of_axes
 
 #: Returns a prediction of calls from one of rows, given positions or a grid.
 Of = Callable[[Predict], Predict]
@@ -62,6 +63,8 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
     formula = formula_of(declared)
     if formula is None:
         return
+    if formula is of_axes:  # who makes two mistakes makes them for every axis
+        formula = partial(of_axes, alike=True)
 
     def plain(sizes: Sizes) -> Steps:
         steps = plain_steps(lambda s: formula(declared, first, s))
@@ -69,11 +72,11 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
             steps.remedies[name, words] = of_step(declared, name) or remedy
         return steps
 
-    codes = plain(Sizes()).codes
+    codes, truth = plain(Sizes()).codes, declared_once(declared)
 
     def stepped(*made: Change, sizes: Sizes = Sizes(), table: Any = None) -> Predict:  # noqa: B008
         code = "amplitude" * any(codes.get(change) == "amplitude" for change in made)
-        return of(predicted(run, formula, *made, code=code, table=table))
+        return of(predicted(run, formula, *made, code=code, table=table, truth=truth))
 
     firsts = [First(one, partial(stepped, table=table)) for one, table in others]
     yield from two_steps(run, calls, Stepped(plain, stepped, lambda some: Sizes()), firsts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -162,12 +163,18 @@ def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
 
 
+@lru_cache(maxsize=64)
+def _frequencies(e: Sinusoidal) -> np.ndarray:
+    """Return the frequencies, which decimals make exact: they are computed once."""
+    return np.asarray(e.frequencies(), np.float64)
+
+
 def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     """Return a sinusoidal table at positions (S,)."""
     p = np.asarray(p, np.float64)
     sines, cosines = e.columns()
     value = np.zeros((*p.shape, e.dim))
-    w = np.asarray(e.frequencies(), np.float64)
+    w = _frequencies(e)
     at = (p + e.offset)[..., None]
     each = (
         s.factor(f"the amplitude of the sines{of}", 1.0, "amplitude"),
@@ -206,9 +213,10 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
          (own[0], powers((column[0], (column[1] + 1) / d))[1])),
     )  # fmt: skip
-    written = zip(*(few_digits(w) for w in waves), strict=True)
+    name = f"the frequencies{of}"
+    written = zip(*(few_digits(w) for w in waves if s.tries(name)), strict=True)
     waves = s.pick(
-        f"the frequencies{of}",
+        name,
         waves,
         *((sine.code, sine.message.removeprefix("frequencies "), (sine.predicted, cosine.predicted))
           for sine, cosine in written),

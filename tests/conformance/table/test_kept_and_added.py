@@ -125,3 +125,20 @@ def test_one_call_that_is_right_says_nothing_about_the_others():
         lambda p: WEIGHT[np.maximum(p - 2, 0)], Learned(WEIGHT, offset=2), "table"
     ).findings
     assert found[0].message.endswith("(2, the offset of the table, is subtracted, not added)")
+
+
+@pytest.mark.parametrize(
+    ("columns", "place", "words"),
+    [
+        (np.arange(16) >= 8, lambda p: p + 1, "in columns 8-15, the row used is that of the "
+         "declared position + 1"),
+        (np.arange(16) % 2 == 1, lambda p: p // 2, "in odd columns, the row used is that of the "
+         "declared position // 2"),
+    ],
+)  # fmt: skip
+def test_rows_of_some_columns_only(columns, place, words):
+    def wrong(p):
+        return np.where(columns, SINES.table(place(np.asarray(p))), SINES.table(p))
+
+    (found,) = check(wrong, SINES, "table").findings
+    assert found.message == words
