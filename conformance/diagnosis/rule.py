@@ -279,10 +279,10 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
         for least in DIVISORS[3:] if name != DECLARED and np.ptp(by) else ():
             if not np.array_equal(v % np.maximum(by, least), used):
                 continue
-            of = lambda x, n=name, c=least: x[DECLARED] % np.maximum(x[n], c)  # noqa: E731
+            to = lambda x, n=name, c=least: x[DECLARED] % np.maximum(x[n], c)  # noqa: E731
             words = f"{DECLARED} modulo the larger of {least} and {name}"
             mend = f"Do not reduce {words}: {_SUPPORT}"
-            yield Rule(words, of, 1, _RANGE, mend=mend)
+            yield Rule(words, to, 1, _RANGE, mend=mend)
 
 
 def _wrapped(used: np.ndarray, v: np.ndarray) -> Iterator[Rule]:

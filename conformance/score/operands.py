@@ -85,9 +85,9 @@ def operand_changes(declared: Any) -> Iterator[Change]:
         yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
     for text, move, axis in PLACES:
         for what, side in (("queries", "q"), ("keys", "k")):
-            change = partial(_elsewhere, side, move)
             right = f"Use the {what} of every batch row and head for that row and head."
-            yield PLACE_CODES[axis], f"in the {what}, {text}", change, right
+            parts = partial(_elsewhere, side, move)
+            yield PLACE_CODES[axis], f"in the {what}, {text}", parts, right
     for kind, bits in () if isinstance(declared, Score) else SIGNIFICANT_BITS.items():
         right = f"Keep q . k in float32 until the logits are complete: do not round it to {kind}."
         yield "table-precision", f"q . k is rounded to {kind}", partial(_narrow, bits), right

@@ -183,9 +183,9 @@ def _moved(
         run, [SeenRows("all positions", got, np.zeros(1), np.arange(count), count), *others]
     ):
         weight = np.asarray(encoding.weight, dtype=np.float64)
-        others = np.flatnonzero((got != weight[used]).any(axis=1))
-        if others.size:  # the nearest row may well be the declared one
-            p, wrong = int(others[0]), np.flatnonzero((got != weight[offset:][:count]).any(axis=1))
+        none = np.flatnonzero((got != weight[used]).any(axis=1))
+        if none.size:  # the nearest row may well be the declared one
+            p, wrong = int(none[0]), np.flatnonzero((got != weight[offset:][:count]).any(axis=1))
             evidence = f"position {p} gets {got[p, :3]} ..., which is no row of the table"
         run.add(
             "wrong-row",

@@ -91,7 +91,7 @@ def _rows(run: Run, table: Table, at: Any) -> Any:
 
 def _changed(declared: Table, other: Table) -> dict[str, Any]:
     """Return the fields in which a table differs from the declared one."""
-    names = [f.name for f in fields(declared) if f.init]
+    names = [f.name for f in fields(declared) if f.init]  # type: ignore[arg-type]
     each = ((n, getattr(declared, n), getattr(other, n)) for n in names)
     return {name: new for name, old, new in each if not same(old, new)}
 

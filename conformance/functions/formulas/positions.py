@@ -63,7 +63,7 @@ def position_ids(s: Steps, encoding: Any, mask: Any) -> np.ndarray:
         ("position-scale", "is halved and rounded down", number // 2),
         right=right,
     )
-    return np.where(kept, number, rest)
+    return np.asarray(np.where(kept, number, rest))
 
 
 def packed(s: Steps, encoding: Any, lengths: Any) -> np.ndarray:
