@@ -24,7 +24,8 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.found import Found
 from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
-from posenc_ref.conformance.phases.diagnose import TABLE, diagnose_phases
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.half_precision import TABLE
 from posenc_ref.conformance.phases.measure import Measured
 
 from . import (
@@ -106,9 +107,13 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
 def _of_maps(run: Run, access: Access, encoding: Rotary, measured: Measured) -> None:
     """Diagnose a map of pairs that is no rotation; keep what is known of it if that fails."""
     known = list(run.report.findings)
-    if [f.code for f in known] != ["not-a-rotation"] or not rest.can_be_sought(run, encoding):
+    codes = [f.code for f in known]
+    other_channels = codes == ["rotary-dim"]
+    if not (other_channels or codes == ["not-a-rotation"]):
         return
-    run.report.findings.clear()
+    if not rest.can_be_sought(run, encoding):
+        return
+    run.report.findings[:] = known * other_channels
     found = maps.diagnose(run, access, encoding, measured)
     if not run.report.findings:
         run.report.findings[:] = known
