@@ -222,7 +222,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if match(run, calls, grown, parts=False, whole=True, further=more):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
-    return name_positions(run, calls, code, lambda: calls_of(run, encoding, again))
+    between = lambda low, high: calls_of(run, encoding, (((1, 2, high - low + 1), low),))  # noqa: E731
+    further = lambda: calls_of(run, encoding, again)  # noqa: E731
+    return name_positions(run, calls, code, further, between=between)
 
 
 def _first_wrong(run: Run, wrong: list[JudgedCall]) -> int:
