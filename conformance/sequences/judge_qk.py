@@ -38,16 +38,21 @@ def judge(run: Run) -> None:
     If no known mistake is found, judge the queries and the keys as ``apply``.
     """
     run.report.required = ("required inputs", "pairs", "state")
-    sides = drive(run, cases(run), partial(_called, run))
+    stale: list[str] = []
+    ask = partial(_asked, run, stale)
+    sides = drive(run, cases(run), ask)
     if sides is None:
         return
-    sides += crossed(run, partial(_called, run))
+    sides += crossed(run, ask)
     logits = [
         BothSides(q.case.removeprefix("queries, "), q.actual, k.actual, q.truth, k.truth)
         for q, k in zip(sides[::2], sides[1::2], strict=True)
     ]
-    if run.failures:
+    if run.failures or stale:
         state.kept_table(run, partial(_fits, run))
+    if stale:
+        text = "the result of a call after others has another shape than on a fresh instance"
+        run.add("state", text, stale[0], by=None)
     if "state" not in run.report.codes:
         _diagnose(run, sides, logits)
     for again, one in zip(_called(run, next(cases(run))), sides[:2], strict=True):
@@ -82,6 +87,18 @@ def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
             return
         if not match_together(run, seen, xpos_together(run, seen, encoding)):
             match(run, seen, known(), parts=False)
+
+
+def _asked(run: Run, stale: list[str], probe: Probe) -> list[JudgedCall]:
+    """Make a call; list those that have the right shape on a fresh instance only as ``stale``."""
+    try:
+        return _called(run, probe)
+    except Malformed:
+        if run.driver.factory is None or not run.driver.calls:
+            raise
+        _called(replace(run, driver=run.driver.fresh()), probe)
+        stale.append(probe.words or probe.case)
+        return []
 
 
 def _called(run: Run, probe: Probe) -> list[JudgedCall]:

@@ -50,7 +50,7 @@ def diagnose(
         run.report.findings[:] = [*kept, *whole]
         combine(run, whole, left)
     else:
-        in_part(run, first)
+        in_part(run, first, moved)
 
 
 def rebased(calls: Sequence[JudgedCall], found: Callable[[Any], Rotary]) -> list[JudgedCall]:

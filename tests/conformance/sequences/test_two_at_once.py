@@ -29,6 +29,15 @@ def decoded(encoding, start):
     return fn
 
 
+def counted_less(x, chunks):
+    """Rotate interleaved pairs; the first chunk counts one token too few."""
+    parts, at, count = [], 0, 0
+    for n in chunks:
+        parts.append(by(INTERLEAVED, x[:, :, at : at + n], count + np.arange(n)))
+        at, count = at + n, count + n if count else n - 1
+    return np.concatenate(parts, axis=2)
+
+
 def sorted_rows(x, offset):
     a = (np.sort(offset)[:, None] + np.arange(x.shape[2]))[:, None, :, None] * REVERSED
     u, v = x[..., :8], x[..., 8:]
@@ -73,6 +82,9 @@ CASES = {
     "decode": (
         decoded(INTERLEAVED, lambda at, j: at - (j > 0)), "decode",
         ("pairs are interleaved", "chunks after the first start one position early"),
+    ),
+    "decode-count": (
+        counted_less, "decode", ("pairs are interleaved", "every chunk that finds a count of 0"),
     ),
     "key-cache": (
         decoded(BASE, lambda at, j: 0), "key_cache",
@@ -153,3 +165,24 @@ def test_a_bound_between_two_calls_is_exact():
     assert check(fn, HALF, "decode").findings
     (found,) = check(moved, HALF, "decode").findings
     assert found.message.endswith("where the declared position is at least 61")
+
+
+def test_a_kept_table_of_other_rows_is_not_a_wrong_shape():
+    class Kept:
+        def __init__(self):
+            self.tables = {}
+
+        def __call__(self, q, k, q_positions, k_positions):
+            at = self.tables.setdefault(k.shape[2], (np.asarray(q_positions), k_positions))
+            turned = []
+            for x, p in zip((q, k), at, strict=True):
+                a = np.asarray(p)[..., None] * HALF.frequencies()
+                a = a[:, None] if a.ndim == 3 else a
+                u, v = x[..., :8], x[..., 8:]
+                parts = u * np.cos(a) - v * np.sin(a), v * np.cos(a) + u * np.sin(a)
+                turned.append(np.concatenate(parts, axis=-1).astype(np.float32))
+            return turned
+
+    (found,) = check(Kept(), HALF, "apply_qk", factory=Kept).findings
+    assert found.code == "state"
+    assert "the table of an earlier call is kept" in found.message
