@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.run import Run
 from .declaration import Declaration, substituted, unit_size
 from .explain import explain, near
 from .fitted_parameters import diagnose_amplitude
-from .frequencies import SIGMAS, FrequencyMistake, report
+from .frequencies import SIGMAS, FrequencyMistake, report, scaled, shorter
 from .measure import Phases, Tables
 from .precision import Model, classify
 from .start import report_origin
@@ -82,7 +82,8 @@ def held_elsewhere(
     w = declared.sign * phases.frequencies
     backwards = bool((w < 0).all() and (declared.frequencies > 0).all())
     sign = explain(-declared.frequencies, 0 * w, declared.schedule) if backwards else []
-    ways = [sign, *([*sign, other] for other in near(np.abs(w), declared.schedule, _COARSE))]
+    others = [*near(np.abs(w), declared.schedule, _COARSE), *_nearly_scaled(np.abs(w), declared)]
+    ways = [sign, *([*sign, other] for other in others)]
     for move in _ORIGINS:
         moved = replace(declared, origin=declared.origin + move)
         for found in ways:
@@ -91,6 +92,15 @@ def held_elsewhere(
                     report_origin(run, declared.origin + move, declared, "the angles recomputed")
                 return seen
     return None
+
+
+def _nearly_scaled(w: np.ndarray, declared: Declaration) -> list[FrequencyMistake]:
+    """Return factors with few digits that give the measured frequencies nearly."""
+    ratio = w / np.abs(declared.frequencies)
+    middle = float(np.median(ratio))
+    if not middle or np.abs(ratio / middle - 1).max() > _COARSE or abs(middle - 1) <= _COARSE:
+        return []
+    return [scaled(declared.frequencies, short) for short in shorter(middle, 3)]
 
 
 def held_with(

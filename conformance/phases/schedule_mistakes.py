@@ -304,10 +304,10 @@ def two_mistakes(encoding: RoPE) -> Iterator[tuple[FrequencyMistake, FrequencyMi
             for other in wrong:
                 yield one, other
     for one in firsts:
-        for other in step_mistakes(one.encoding):
+        for other in _parameters(one.encoding) if one.encoding.scaling is not None else ():
             yield one, other
     for one in firsts:
-        for other in _parameters(one.encoding) if one.encoding.scaling is not None else ():
+        for other in step_mistakes(one.encoding):
             yield one, other
     yield from two_steps(encoding)
 

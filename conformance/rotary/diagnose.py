@@ -38,7 +38,7 @@ from . import (
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
-from .several import hidden, maps, rest
+from .several import hidden, maps, rest, slices
 from .structure import structure
 from .tokens import mixing, other_tokens
 
@@ -47,6 +47,10 @@ _EVERY_ROW = (
     "Rotate every batch row and every head by the position of the token: with positions (S,), "
     "equal tokens have equal results in all rows and heads."
 )
+
+
+#: Codes of a map of pairs that is no rotation.
+_OF_MAPS = (["not-a-rotation"], ["amplitude"], ["attention-factor"])
 
 
 def diagnose(run: Run, access: Access, measured: Measured) -> None:
@@ -85,8 +89,12 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if encoding.num_axes > 1 and diagnose_axes.diagnose(run, encoding, measured):
         return
-    if encoding.depends_on_length and diagnose_length.diagnose(run, access, encoding):
-        return
+    if encoding.depends_on_length:
+        seen = slices.with_its_layout(encoding, measured)
+        if diagnose_length.diagnose(run, access, seen):
+            return
+        if seen is not encoding:
+            rest.diagnose(run, seen)
     if encoding.num_axes > 1 and not linear and turned.on_axes(run, encoding):
         return
     found: Rotary | None = _of_angles(run, access, compared, measured)
@@ -109,7 +117,7 @@ def _of_maps(run: Run, access: Access, encoding: Rotary, measured: Measured) -> 
     known = list(run.report.findings)
     codes = [f.code for f in known]
     other_channels = codes == ["rotary-dim"]
-    if not (other_channels or codes == ["not-a-rotation"]):
+    if not other_channels and codes not in _OF_MAPS:
         return
     if not rest.can_be_sought(run, encoding):
         return

@@ -45,6 +45,8 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         lengths = np.full(positions.shape, taken) if taken else positions + 1
         return run.fits(y, apply_truth(encoding, x, positions, lengths))
 
+    if encoding is not run.encoding and all(fits(encoding, n, n) for n in seen):
+        return False  # the layout alone is wrong
     if not any(case(n) in failed for n in lengths):
         if _rows_differ(run, access, lengths[-1]):
             return False
@@ -283,6 +285,8 @@ def _in_ranges(run: Run, encoding: Any, lengths: list[int], evidence: str, fits:
         of_length = "length " * (where == "up to")
         said.append(f"in calls {where} {of_length}{start}, {rule.message.split(SHORT_TOO)[0]}")
         remedy = rule.remedy
+    if not said:
+        return False
     remedy = f"{remedy} {formula(encoding)}".strip()
     run.add("scaling-formula", "; ".join(said), evidence, remedy=remedy)
     return True

@@ -7,6 +7,7 @@ mistake as well, such as wrong positions, which is sought against it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,8 @@ from posenc_ref.conformance.diagnosis.combine import IN_PART
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.scored import failed, scores
 from posenc_ref.conformance.harness.ledger import Ledger
+from posenc_ref.conformance.harness.located.locate import locate
+from posenc_ref.conformance.harness.located.record import Record, recorded
 from posenc_ref.conformance.harness.report import ERROR, Finding
 from posenc_ref.conformance.harness.run import PREDICTS, Run
 from posenc_ref.conformance.oracle.found import Found, FoundMap, FoundRounded
@@ -91,7 +94,8 @@ def diagnose(run: Run, found: Rotary) -> None:
     some = tuple(turned.CALLS[i] for i in _SOME)
     if isinstance(found, FoundRounded):  # the measured positions are small
         some = (*some, turned.CALLS[_LONG], *turned.FAR)
-    wrong = failed(second, list(turned.calls_of(second, found, some)))
+    calls = list(turned.calls_of(second, found, some))
+    wrong = failed(second, calls)
     if isinstance(found, FoundRounded):  # a product between two roundings may be rounded either way
         wrong = [one for one in wrong if share_wrong(second, one) > _EITHER_WAY]
     if not wrong:
@@ -101,7 +105,7 @@ def diagnose(run: Run, found: Rotary) -> None:
         combine(run, errors, second.report.findings)
         return
     run.ledger.found = None if tables else found
-    in_part(run, errors)
+    in_part(run, errors, calls)
 
 
 def share_wrong(run: Run, one: JudgedCall) -> float:
@@ -109,12 +113,28 @@ def share_wrong(run: Run, one: JudgedCall) -> float:
     return float((scores(run, one, one.truth) > run.budget).mean())
 
 
-def in_part(run: Run, errors: list[Finding]) -> None:
-    """Say of findings that they explain a part of the results."""
+def in_part(run: Run, errors: list[Finding], calls: Sequence[JudgedCall]) -> None:
+    """Say of findings that they explain a part of the results, and which calls they leave wrong.
+
+    The references of the calls are those of the rotation that the findings give.
+    """
+    wrong = failed(run, calls)
+    left = f"; with this, {len(wrong)} of {len(calls)} calls are wrong, {wrong[0].case} first"
+    records = [_recorded(run, one) for one in calls]
+    place = locate([record for record in records if record is not None])
+    if place is not None and place.rules:
+        left += f"; {place.text}"
     findings = run.report.findings
     for one in errors:
         text = IN_PART + one.message.removeprefix(IN_PART)
-        findings[findings.index(one)] = replace(one, message=text)
+        evidence = one.evidence.split("; with this, ")[0] + left
+        findings[findings.index(one)] = replace(one, message=text, evidence=evidence)
+
+
+def _recorded(run: Run, one: JudgedCall) -> Record | None:
+    """Return which elements of a call are wrong."""
+    off = np.asarray(scores(run, one, one.truth) > run.budget)
+    return recorded(one.case, run.surface.axes, off, one.mask, None, None)
 
 
 def against(run: Run, found: Rotary) -> Run:

@@ -207,6 +207,15 @@ def with_its_channels(encoding: Rotary, measured: Measured) -> Rotary | None:
     return None if best is None else best[1]
 
 
+def with_its_layout(encoding: Rotary, measured: Measured) -> Rotary:
+    """Return the declared encoding with the layout of the measured pairs, if that is another."""
+    layout = measured.layout()
+    if not isinstance(encoding, RoPE) or layout in ("", encoding.layout) or measured.odd:
+        return encoding
+    one = encoding.replace(layout=layout, output_layout=None)
+    return one if measured.has(one) else encoding
+
+
 def _first_channels(measured: Measured) -> tuple[np.ndarray, np.ndarray]:
     """Return the channels from which the measured pairs are read."""
     first, second = np.array([(p.a, p.b) for p in measured.pairs]).T

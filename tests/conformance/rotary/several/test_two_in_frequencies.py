@@ -204,3 +204,66 @@ def test_other_channels_and_a_wrong_map():
     assert len(found) == 2, found
     assert any("8 other channels are rotated (0..7)" in text for text in found)
     assert any("both channels add their sine term" in text for text in found)
+
+
+OTHER_LAYOUT = NTK.replace(layout="interleaved")
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (lambda n: n, ()),
+        (lambda n: 1, ("stay those of the original length",)),
+        (lambda n: max(n - 1, 1), ("one token late",)),
+    ],
+    ids=["alone", "missing", "late"],
+)
+def test_another_layout_and_a_rule_of_lengths(length, words):
+    def fn(x, p):
+        return OTHER_LAYOUT.apply(x, p, seq_len=length(int(np.max(p, initial=0)) + 1))
+
+    found = [f.message for f in check(fn, NTK, "apply").findings]
+    for said in ("pairs are interleaved", *words):
+        assert any(said in text for text in found), found
+    assert len(found) == 1 + len(words)
+    assert "consistent with a part" not in str(found)
+
+
+def test_another_layout_beside_an_unknown_rule_is_a_part():
+    def fn(x, p):
+        p = np.asarray(p)
+        return OTHER_LAYOUT.apply(x, np.broadcast_to(p[:1], p.shape) if p.ndim > 1 else p)
+
+    (found,) = check(fn, NTK, "apply").findings
+    assert found.message.startswith("consistent with a part of the results: pairs are interleaved")
+    assert "calls are wrong" in found.evidence
+
+
+def on_cos_alone(w, layout="half"):
+    """Return a rotation by the frequencies ``w`` whose cosines alone have the declared factor."""
+    factor, (a, b) = YARN.attention_factor(), YARN.replace(layout=layout).pairs()
+
+    def fn(x, p):
+        angle = np.asarray(p)[..., None] * w
+        angle = angle[:, None] if angle.ndim == 3 else angle
+        cos, sin, y = factor * np.cos(angle), np.sin(angle), np.array(x)
+        y[..., a], y[..., b] = x[..., a] * cos - x[..., b] * sin, x[..., b] * cos + x[..., a] * sin
+        return y.astype(np.float32)
+
+    return fn
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (on_cos_alone(YARN.frequencies()), ""),
+        (on_cos_alone(YARN.frequencies(), "interleaved"), "pairs are interleaved"),
+        (on_cos_alone(F), "the declared scaling is missing"),
+    ],
+    ids=["alone", "layout", "scaling"],
+)
+def test_a_factor_on_cos_alone_and_another_mistake(fn, words):
+    first, *others = (f.message for f in check(fn, YARN, "apply").findings)
+    assert first.startswith("only cos is multiplied by the attention factor")
+    assert len(others) == bool(words)
+    assert all(words in text for text in others), others
