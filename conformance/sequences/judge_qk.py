@@ -18,6 +18,7 @@ from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excu
 from posenc_ref.conformance.diagnosis.together import match_together
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.report import ERROR, Finding
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
@@ -150,16 +151,32 @@ def _each_side(run: Run, sides: list[JudgedCall]) -> None:
     queries, run.ledger.found = run.ledger.found, None
     keys = queries
     if differ[0]:
-        before = len(run.report.findings)
+        queried, failures = list(run.report.findings), list(run.failures)
+        run.report.findings.clear()
+        run.failures.clear()  # or else the keys were blamed for the queries
         judge_as_apply(run, lambda x, p: both(x, p)[1], run.encoding, recipe.format(1))
-        found = run.report.findings
-        found[before:] = [replace(f, message=f"keys: {f.message}") for f in found[before:]]
         keys, run.ledger.found = run.ledger.found, None
-    ways = [(queries, keys)]
-    if differ[0]:  # after the queries, no cause is sought in the keys
-        ways += [(queries, queries)] * (keys is None) + [(keys, keys)] * (queries is None)
+        named = keys is None and any(f.severity == ERROR for f in run.report.findings)
+        run.report.findings[:] = _joined(queried, run.report.findings)
+        run.failures[:0] = failures
+        if named:
+            return
     if queries is not None or keys is not None:
-        rest.diagnose(run, sides, _name_left, _best(run, sides, ways))
+        ways = dict.fromkeys([(queries, keys), (queries, queries)])
+        rest.diagnose(run, sides, _name_left, _best(run, sides, list(ways)))
+
+
+def _joined(queries: list[Finding], keys: list[Finding]) -> list[Finding]:
+    """Return the findings of queries, and those of keys that say something else."""
+    found = list(queries)
+    for one in keys:
+        same = next((f for f in found if f.code == one.code), None)
+        if same is None:
+            found.append(replace(one, message=f"keys: {one.message}"))
+        elif one.severity == ERROR and same.message != one.message:
+            message, remedy = f"{same.message}; keys: {one.message}", f"{same.remedy} {one.remedy}"
+            found[found.index(same)] = replace(same, message=message, remedy=remedy.strip())
+    return found
 
 
 def _best(

@@ -97,7 +97,10 @@ CASES = {
         scaled_queries, "apply_qk",
         ("multiplied by 0.25", "positions of keys count from the first of the queries"),
     ),
-    "keys": (other_base_of_row_0, "apply_qk", ("the base is 500000", "all rows of keys")),
+    "keys": (
+        other_base_of_row_0, "apply_qk",
+        ("the base is 500000", "keys: the position used is the position of the same token of row"),
+    ),
 }  # fmt: skip
 
 
