@@ -2,8 +2,8 @@
 
 A :class:`Counted` holds a value and two coefficients, A and B. The error unit of a result is
 ``u_out * A + u_angle * B``, where ``u_out`` is the roundoff of the result's dtype and ``u_angle``
-that of the angles. Values are 50-digit mpmath numbers; A and B, which are kept in float32, are computed
-in float64. The rules for A and B are:
+that of the angles. Values are 50-digit mpmath numbers; A and B, which are kept in float32, are
+computed in float64. The rules for A and B are:
 
 - A given number x, such as a field of an encoding, has A = ``|x|`` and B = 0.
 - A sum has the sum of the A of its terms as A, and the sum of their B as B.
