@@ -130,3 +130,18 @@ def test_the_threshold_of_fire_is_not_called_the_position_of_query_0():
     messages = [message for _, message, _, _ in step_changes(e)]
     assert "the position in the denominator is the threshold for every query" in messages
     assert not any("that of query 0" in message for message in messages)
+
+
+def test_buckets_from_float16_distances():
+    """Each step is rounded; distances past 65504 are infinite, and their buckets undefined."""
+    encoding = T5Bias(np.cos(np.arange(320.0))[:, None], num_buckets=320, max_distance=800)
+
+    @np.errstate(all="ignore")
+    def buckets(r):
+        n, half = np.abs(r), np.float16
+        log = np.log(n.astype(half) / half(80)) / half(np.log(10)) * half(80)
+        far = np.minimum((half(80) + log).astype(np.int64), 159)
+        return np.where(n < 80, n, far) + 160 * (r > 0)
+
+    report = check(buckets, encoding, "bucket")
+    assert [f.message for f in report.findings] == ["the logarithm is evaluated in float16"]
