@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from posenc_ref import FIRE, BEiTBias, Kerple, LogCPB, T5Bias
+from posenc_ref import FIRE, ALiBi, BEiTBias, Kerple, LogCPB, T5Bias
 from posenc_ref.conformance import check
 from posenc_ref.conformance.bias.distance_formulas import t5_bucket
 from posenc_ref.conformance.bias.formulas import changed, step_changes
 from posenc_ref.conformance.diagnosis.steps import computed, plain_steps
+from posenc_ref.conformance.phases.precision import rounded
 
 
 def numbers(seed, *shape):
@@ -145,3 +146,19 @@ def test_buckets_from_float16_distances():
 
     report = check(buckets, encoding, "bucket")
     assert [f.message for f in report.findings] == ["the logarithm is evaluated in float16"]
+
+
+@pytest.mark.parametrize("of_keys", [False, True])
+def test_every_step_in_bfloat16(of_keys):
+    """Slopes, distances or key positions, and their products."""
+    encoding = ALiBi(16)
+
+    def fn(q_len, k_len):
+        query, key = np.arange(k_len - q_len, k_len)[:, None], np.arange(k_len)[None]
+        factor = rounded(encoding.slopes(), "bfloat16")[:, None, None]
+        at = rounded((key + 0 * query if of_keys else key - query).astype(float), "bfloat16")
+        return rounded(factor * at, "bfloat16").astype(np.float32)
+
+    what = "key positions" if of_keys else "distances"
+    [finding] = check(fn, encoding, "bias").findings
+    assert finding.message == f"slopes, {what} and their product are rounded to bfloat16"
