@@ -39,7 +39,7 @@ from . import (
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
 from .several import hidden, maps, rest, slices
-from .structure import structure
+from .structure import structure, with_slow_pairs
 from .tokens import mixing, other_tokens
 
 #: What to do if rows or heads differ.
@@ -81,6 +81,7 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
+    measured = with_slow_pairs(run, access, encoding, measured)
     compared = structure(run, encoding, measured)
     if compared is None:
         _of_maps(run, access, encoding, measured)
