@@ -19,22 +19,24 @@ def translation(cases: Cases, ruler: Ruler) -> Iterator[str]:
     longest = max(case.k_len for case in cases)
     shape = (len(cases[0].actual), 2 * longest)
     value, terms = np.zeros(shape), np.zeros(shape)
-    first = np.full(2 * longest, "", dtype=object)  # where each offset was first judged
-    for case in cases:
+    first = np.full((2, 2 * longest), -1)  # the case and the element that judged each offset first
+    for n, case in enumerate(cases):
         at = case.offsets
         place = np.full(2 * longest, -1)
         judged = np.flatnonzero(case.judged)[::-1]
         place[at.ravel()[judged]] = judged  # the last assignment, the first row, remains
-        for offset in np.flatnonzero((place >= 0) & (first == "")):
-            row, key = divmod(int(place[offset]), case.k_len)
-            first[offset] = f"row {row} of {case.name}"
-            value[:, offset], terms[:, offset] = case.moved[:, row, key], case.terms[:, row, key]
+        new = np.flatnonzero((place >= 0) & (first[0] < 0))
+        row, key = np.divmod(place[new], case.k_len)
+        first[0, new], first[1, new] = n, place[new]
+        value[:, new], terms[:, new] = case.moved[:, row, key], case.terms[:, row, key]
         bad = ruler.differ(case.moved, value[:, at], terms[:, at] + case.terms) & case.judged
         for head, row, key in np.argwhere(bad):
             offset = at[row, key]
+            earlier, element = cases[first[0, offset]], first[1, offset]
             yield (
                 f"key - query = {offset}, head {head}: {case.moved[head, row, key]:.9g} in row "
-                f"{row} of {case.name}, {value[head, offset]:.9g} in {first[offset]}"
+                f"{row} of {case.name}, {value[head, offset]:.9g} in row "
+                f"{element // earlier.k_len} of {earlier.name}"
             )
 
 

@@ -2,7 +2,8 @@
 
 A :class:`Counted` holds a value and two coefficients, A and B. The error unit of a result is
 ``u_out * A + u_angle * B``, where ``u_out`` is the roundoff of the result's dtype and ``u_angle``
-that of the angles. Values are 50-digit mpmath numbers. The rules for A and B are:
+that of the angles. Values are 50-digit mpmath numbers; A and B, which are kept in float32, are
+computed in float64. The rules for A and B are:
 
 - A given number x, such as a field of an encoding, has A = ``|x|`` and B = 0.
 - A sum has the sum of the A of its terms as A, and the sum of their B as B.
@@ -29,22 +30,22 @@ from .digits import mpmath
 Number = Any  # a 50-digit mpmath number, or an int or float that equals one
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # not frozen: a million are made, at three times the cost
 class Counted:
     """A value with the coefficients A and B of its rounding error."""
 
     value: Number
-    terms: Number = None  #: A
-    angle: Number = 0  #: B
-    amplitude: Number = 0  #: of its sines and cosines
+    terms: Any = None  #: A, a float; by default that of a given number
+    angle: float = 0.0  #: B
+    amplitude: float = 0.0  #: of its sines and cosines
     given: bool = False  #: looked up in an array: results must be bit-equal
 
     def __post_init__(self) -> None:
         mpf = mpmath().mp.mpf
         if not isinstance(self.value, mpf):
-            object.__setattr__(self, "value", mpf(self.value))
+            self.value = mpf(self.value)
         if self.terms is None:
-            object.__setattr__(self, "terms", abs(self.value))
+            self.terms = abs(float(self.value))
 
     def __add__(self, other: Any) -> Counted:
         o = counted(other)
@@ -57,7 +58,7 @@ class Counted:
 
     def __mul__(self, other: Any) -> Counted:
         o = counted(other)
-        angle = amplitude = 0
+        angle = amplitude = 0.0
         if self.amplitude or o.amplitude:  # both are 0 for numbers without sines and cosines
             angle = self.angle * o.terms + self.terms * o.angle
             amplitude = self.amplitude * o.terms + self.terms * o.amplitude
@@ -72,7 +73,8 @@ class Counted:
         if self.value == 0:
             return Counted(0 if e.value else 1)
         value = self.value**e.value
-        return Counted(value, abs(value) * (1 + abs(mpmath().mp.log(self.value)) * e.terms))
+        steep = abs(float(mpmath().mp.log(self.value)))
+        return Counted(value, abs(float(value)) * (1 + steep * e.terms))
 
     def __neg__(self) -> Counted:
         return Counted(-self.value, self.terms, self.angle, self.amplitude)
@@ -116,20 +118,20 @@ def dot(a: Iterable[Any], b: Iterable[Any]) -> Counted:
 def sin(x: Any) -> Counted:
     """Return the sine of an angle."""
     x = counted(x)
-    return Counted((value := mpmath().mp.sin(x.value)), abs(value), x.terms, 1)
+    return Counted((value := mpmath().mp.sin(x.value)), abs(float(value)), x.terms, 1.0)
 
 
 def cos(x: Any) -> Counted:
     """Return the cosine of an angle."""
     x = counted(x)
-    return Counted((value := mpmath().mp.cos(x.value)), abs(value), x.terms, 1)
+    return Counted((value := mpmath().mp.cos(x.value)), abs(float(value)), x.terms, 1.0)
 
 
 def smooth(x: Any, f: Callable[[Any], Any], slope: Callable[[Any, Any], Any]) -> Counted:
     """Return y = f(x); ``slope(x, y)`` is the derivative of f."""
     x = counted(x)
     y = f(x.value)
-    return Counted(y, abs(y) + abs(slope(x.value, y)) * x.terms)
+    return Counted(y, abs(float(y)) + abs(float(slope(x.value, y))) * x.terms)
 
 
 def exp(x: Any) -> Counted:

@@ -219,11 +219,10 @@ def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
 
     With ``lookups``, values that are only looked up have A = 0: results must be bit-equal.
     """
-    zero = mpmath().mp.mpf(0)
 
     def parts(number: Any) -> tuple[Any, ...]:
         n = counted(number)
-        return n.value, zero if lookups and n.given else n.terms, n.angle, n.amplitude
+        return n.value, 0.0 if lookups and n.given else n.terms, n.angle, n.amplitude
 
     value, terms, angle, amplitude = np.frompyfunc(parts, 1, 4)(np.array(nested, dtype=object))
     return Real(value, terms, angle, amplitude=amplitude, **how)

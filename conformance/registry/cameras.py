@@ -68,7 +68,7 @@ def _matrix(entries: tuple[float, ...], query: bool, precision: int) -> list[lis
     inverse = mpmath().mp.inverse(p)
     near = [abs(inverse[r, c]) for r in rows for c in rows]
     bound = _product(_product(near, [abs(x) for x in entries]), near)
-    return [[Counted(inverse[r, c], bound[4 * r + c]) for c in rows] for r in rows]
+    return [[Counted(inverse[r, c], float(bound[4 * r + c])) for c in rows] for r in rows]
 
 
 def _product(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:

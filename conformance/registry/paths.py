@@ -82,7 +82,7 @@ def path(e: PaTH, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
         part = mp.mpf(float(e.beta[h, t])) * _dot(moved, v) / _dot(v, v)
         moved = [c - part * d for c, d in zip(moved, v, strict=True)]
     size = mp.sqrt(_dot(q, q) * _dot(k, k)) * (1 + max(i - j, 0))
-    logit = Counted(_dot([mp.mpf(c) for c in q], moved), size) / root(len(q))
+    logit = Counted(_dot([mp.mpf(c) for c in q], moved), float(size)) / root(len(q))
     if e.forget is None:
         return logit
     gates = e.forget.log_gates[h].tolist()
@@ -135,4 +135,7 @@ def _exponential(
         exponent[r, c], exponent[c, r] = mp.fsum(parts), -mp.fsum(parts)
         size += 2 * mp.fsum(map(abs, parts)) ** 2
     matrix, norm = mp.expm(exponent), mp.sqrt(size)
-    return [[Counted(matrix[r, c], abs(matrix[r, c]), norm, 1) for c in range(n)] for r in range(n)]
+    return [
+        [Counted(matrix[r, c], angle=float(norm), amplitude=1.0) for c in range(n)]
+        for r in range(n)
+    ]

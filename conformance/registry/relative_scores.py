@@ -144,7 +144,7 @@ def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequenc
         low = int(p)
         one, two = rows[low], rows[min(low + 1, len(rows) - 1)]
         value = (1 - (p - low)) * one.value + (p - low) * two.value
-        logits.append(product + Counted(value, (one.terms + two.terms) * (1 + p + shaken)))
+        logits.append(product + Counted(value, (one.terms + two.terms) * (1 + float(p) + shaken)))
     return logits
 
 

@@ -27,7 +27,8 @@ from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical, joined
 from posenc_ref.conformance.phases import fitted_parameters as fitted
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
-from posenc_ref.conformance.phases.diagnose import diagnose_phases, held
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.half_precision import held
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import one_factor
 from posenc_ref.conformance.rotary.judge_frequencies import stand_still
@@ -100,6 +101,7 @@ def judge_cos_sin(run: Run) -> None:
     turns = cos[1, 0] * declared.exact(np.arange(2))[1][1, 0] > 0  # not a quarter turn late
     if np.abs(cos[0]).max() < 0.5 < np.abs(sin[0]).min() and turns:
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
+        _diagnose(run, lambda at: tables(at)[::-1], declared)
         return
     if name_order(run, access, truth):
         return

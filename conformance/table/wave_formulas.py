@@ -149,6 +149,10 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
         ("position-origin", "is left out", [e.scale * c / (n + eps) for c, n in both]),
         ("position-origin", "is added to the size as well",
          [e.scale * (c + e.shift) / (n + e.shift + eps) for c, n in both]),
+        *(("position-origin", f"is divided by the {side}, on both axes",
+           [e.scale * (c / (n + eps) + e.shift / size) for c, n in both])
+          for side, size in (("height", h), ("width", w), ("larger side", max(h, w)),
+                             ("smaller side", min(h, w)))),
     )  # fmt: skip
 
 
@@ -255,9 +259,15 @@ def _odd(e: Sinusoidal, value: np.ndarray, at: Any, w: np.ndarray, s: Steps) -> 
     def after(column: int) -> np.ndarray:
         return np.concatenate([body[..., :column], last, body[..., column:]], axis=-1)
 
+    wide = e.replace(dim=e.dim + 1)
+    rows, angles = np.zeros((*at.shape[:-1], wide.dim)), at * np.asarray(wide.frequencies())
+    for columns, function in zip(wide.columns(), (np.sin, np.cos), strict=True):
+        rows[..., columns] = e.scale * function(angles)
     moved = s.pick(
         "the column of zeros",
         value,
+        ("layout", f"is missing: the rows are made for dim = {wide.dim}, and the last column is "
+         "cut off", rows[..., :-1]),
         ("layout", f"is column {w.size}, between sines and cosines, not the last one",
          after(w.size)),
         ("layout", "is the first one, not the last one", after(0)),
