@@ -280,12 +280,20 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield from written_pi(d.declared)
     yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
+    if d.plain is not None:  # a factor divides the slowest pairs
+        for factor in shorter(float(d.plain[-1] / measured[-1]), 6):
+            yield from d.with_factor(factor)
     k = np.arange(d.pairs)
     if d.pairs > 1 and d.plain is not None and np.array_equal(d.plain, d.declared) and d.base > 1:
         power = np.log(measured[1:]) / np.log(d.plain[1:])
         base = float(d.base ** np.average(power, weights=weight[1:] ** 2))
         if 0 < base < d.base:  # a length below the trained one makes it smaller
             yield _not_raised(d, base)
+    if d.plain is not None and d.rebased is not None and d.pairs > 1:
+        # Of the second pair, no scaling depends on the base.
+        second = float(measured[1] * d.plain[1] / d.declared[1])
+        some = shorter(second**-d.n, 6) if second < 1 else ()
+        yield from (base_mistake(d, base) for base in some if base > 1)
     if d.pairs < 2 or d.target is not None:
         return
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
