@@ -71,6 +71,9 @@ def explain(
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
+    for base in _measured_base(measured, declared):
+        if agree(measured, base.predicted, sigma, period).all():
+            return [base]
     if period is None and (two := _rounded(measured, sigma, declared)):
         return two
     rare = (c for c in declared.seldom() if agree(measured, c.predicted, sigma, period).all())
@@ -289,11 +292,6 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
         base = float(d.base ** np.average(power, weights=weight[1:] ** 2))
         if 0 < base < d.base:  # a length below the trained one makes it smaller
             yield _not_raised(d, base)
-    if d.plain is not None and d.rebased is not None and d.pairs > 1:
-        # Of the second pair, no scaling depends on the base.
-        second = float(measured[1] * d.plain[1] / d.declared[1])
-        some = shorter(second**-d.n, 6) if second < 1 else ()
-        yield from (base_mistake(d, base) for base in some if base > 1)
     if d.pairs < 2 or d.target is not None:
         return
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
@@ -318,6 +316,16 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
             {"declared": d.base, "measured": base},
             ("position-scale",),
         )
+
+
+def _measured_base(measured: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield a base that the second pair shows: how a scaling changes it depends on no base."""
+    if d.plain is None or d.rebased is None or d.pairs < 2 or not (measured > 0).all():
+        return
+    second = float(measured[1] * d.plain[1] / d.declared[1])
+    for base in shorter(second**-d.n, 6) if second < 1 else ():
+        if base > 1:
+            yield base_mistake(d, base)
 
 
 def _not_raised(d: Schedule, base: float) -> FrequencyMistake:
