@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from posenc_ref import Learned, Rotary, Sinusoidal
 from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.probes import (
     GENERIC,
     ONE_HOT,
@@ -33,15 +35,18 @@ from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
 from . import diagnose_lookup, diagnose_rows, judge_features
+from .added_angles import wrong_addition
 from .judge_features import read_rows
 from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
-from .rows_used import SeenRows, name_part
+from .rows_used import SeenRows, name_part, name_rows
 
 _LENGTHS = (5, 1, 64)
 #: Numbers of rows that leave a remainder in every block.
 _TAILS = (7, 45, 127, 200)
+#: The largest share of wrong columns that may have rows of their own.
+_FEWER = 0.75
 #: Positions of rows that could refute a rule of 0 .. 519: their order is not that of the numbers.
 _MIXED = np.array([4097, 515, 2049, 700, 63, 1023, 8, 520, 4095, 3000, 511, 1024, 33, 2048, 129])
 
@@ -92,8 +97,9 @@ def judge_cos_sin(run: Run) -> None:
             where = f"sin at position 1: {sines[0, k - still[0]]:.6g}"
             run.add("proportional", text, where, remedy=stand_still(encoding))
             return
-    cos, sin = tables(np.arange(1))
-    if np.abs(cos).max() < 0.5 < np.abs(sin).min():
+    cos, sin = tables(np.arange(2))
+    turns = cos[1, 0] * declared.exact(np.arange(2))[1][1, 0] > 0  # not a quarter turn late
+    if np.abs(cos[0]).max() < 0.5 < np.abs(sin[0]).min() and turns:
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
         _diagnose(run, lambda at: tables(at)[::-1], declared)
         return
@@ -188,7 +194,9 @@ def judge_table(run: Run) -> None:
             return
         if name_kind(run, access, encoding) or _rows_by_rule(run, access):
             return
-        if diagnose_rows.accumulated(run, access, encoding):
+        if diagnose_rows.accumulated(run, access, encoding) or _rows_of_columns(run, access):
+            return
+        if wrong_addition(run, access, encoding):
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
@@ -196,12 +204,33 @@ def judge_table(run: Run) -> None:
             _diagnose(run, tables, declared)
 
 
-def _rows_by_rule(run: Run, access: TableAccess) -> bool:
-    """Report a rule with a condition or a quotient; others are measured from the angles."""
+def _seen(access: TableAccess) -> list[SeenRows]:
+    """Return the rows of several calls, the last ones of which have far positions."""
     seen = []
     for at in map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC)):
         rows, case = access.rows(at), f"positions {at.min()}..{at.max()}"
         seen.append(SeenRows(case, rows, np.zeros(1), at))
+    return seen
+
+
+def _rows_of_columns(run: Run, access: TableAccess) -> bool:
+    """Report the rule of the rows of some columns, if many others are right."""
+    seen = _seen(access)[:-1]
+    off = [run.scores(one.rows, run.encoding.truth(one.positions)) > run.budget for one in seen]
+    columns = np.flatnonzero(np.any([part.any(axis=0) for part in off], axis=0))
+    if not 0 < columns.size <= _FEWER * run.encoding.dim:
+        return False
+    some = [replace(one, rows=one.rows[:, columns], columns=columns) for one in seen]
+    steps = set(np.diff(columns).tolist())
+    words = f"columns {ranges(columns.tolist())}"
+    if steps == {2} and columns.size == run.encoding.dim // 2:
+        words = f"{'odd' if columns[0] else 'even'} columns"
+    return name_rows(run, some, f"in {words}, ")
+
+
+def _rows_by_rule(run: Run, access: TableAccess) -> bool:
+    """Report a rule with a condition or a quotient; others are measured from the angles."""
+    seen = _seen(access)
     # Rounding may add up, and of large positions the rows are not told apart.
     parts = [(seen, "")] + [(seen[:-n], f"at {seen[-n - 1].case}, ") for n in (1, 2)]
     return any(name_part(run, some, only) for some, only in parts)
