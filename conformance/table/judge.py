@@ -41,6 +41,7 @@ from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
 from .rows_used import SeenRows, name_part, name_rows
+from .single_columns import dead_columns
 
 _LENGTHS = (5, 1, 64)
 #: Numbers of rows that leave a remainder in every block.
@@ -220,6 +221,8 @@ def _rows_of_columns(run: Run, access: TableAccess) -> bool:
     columns = np.flatnonzero(np.any([part.any(axis=0) for part in off], axis=0))
     if not 0 < columns.size <= _FEWER * run.encoding.dim:
         return False
+    if dead_columns(run, access, run.encoding):
+        return True
     some = [replace(one, rows=one.rows[:, columns], columns=columns) for one in seen]
     steps = set(np.diff(columns).tolist())
     words = f"columns {ranges(columns.tolist())}"
