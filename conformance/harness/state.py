@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -282,3 +284,32 @@ def overwritten(run: Run) -> None:
         "the result of one call, compared before and after another call",
         remedy="Return a new array in every call, not a buffer that later calls write into.",
     )
+
+
+def written_last(results: Sequence[Any]) -> np.ndarray | None:
+    """Return, for every element of the results in turn, the last element at its place in memory.
+
+    Elements are numbered through all results. The return value is None if no two results share
+    memory, or if an array does not say where it lies.
+    """
+    found = [_addresses(one) for one in results]
+    if not found or any(one is None for one in found):
+        return None
+    every = np.concatenate([np.ravel(one) for one in found])
+    unique, last, inverse = np.unique(every[::-1], return_index=True, return_inverse=True)
+    if unique.size == every.size:
+        return None
+    return np.asarray(every.size - 1 - last[inverse[::-1]])
+
+
+def _addresses(array: Any) -> np.ndarray | None:
+    """Return the address of every element of an array of NumPy or PyTorch."""
+    if isinstance(array, np.ndarray):
+        start, steps = array.__array_interface__["data"][0], array.strides
+    elif hasattr(array, "data_ptr") and hasattr(array, "element_size"):
+        start = array.data_ptr()
+        steps = tuple(n * array.element_size() for n in array.stride())
+    else:
+        return None
+    axes = [step * np.arange(n) for n, step in zip(array.shape, steps, strict=True)]
+    return np.asarray(reduce(np.add.outer, axes, np.int64(start)))

@@ -119,12 +119,12 @@ def _ask(run: Run, encoding: Rotary, made: list[Call], probe: Probe) -> list[Jud
     """
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
-    inputs = list[InTurn]()
+    inputs, written = list[InTurn](), list[np.ndarray]()
     for i, (size, start) in enumerate(calls):
         at = i if name == "one position, other x" else first[size, start]
         x = run.random((*size, encoding.head_dim), sum(size) + at)
         at_start = np.full(size[0], start)
-        inputs.append(InTurn(encoding, x, at_start, i, calls, tuple(made), inputs))
+        inputs.append(InTurn(encoding, x, at_start, i, calls, tuple(made), inputs, written))
     made += calls
     outputs = _called(run, inputs)
     seen = []
@@ -141,6 +141,8 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
     result = driver.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
     if not isinstance(result, list | tuple) or len(result) != len(inputs):
         raise Malformed(f"expected a list of {len(inputs)} results, got {type(result).__name__}")
+    if (written := state.written_last(result)) is not None and inputs:
+        inputs[0].written.append(written)
     outputs = [np.array(driver.array(y)) for y in result]
     for x, y, one in zip(sent, outputs, inputs, strict=True):
         if y.shape != one.x.shape:
