@@ -133,7 +133,7 @@ def test_results_that_share_memory(array):
 
 
 def test_results_of_a_torch_workspace():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="judges tensors of PyTorch")
 
     def calls(steps):
         rows, results = torch.empty(2**20), []
