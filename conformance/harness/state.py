@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import ROUNDOFF, Truth
 
 from .driver import Driver, Malformed, Refused
 from .run import Run
@@ -26,25 +26,84 @@ _ELSEWHERE = 7
 HIGHEST = 80
 #: A length that no other probe uses, for calls in two dtypes.
 _DTYPES = 23
+#: The number of calls in turn that show what each changes.
+_IN_TURN = 4
 #: A length above those of all other probes of a function that need not start at 0.
 _LONGER = 2053
 
 
-def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
-    """Judge that the very first call, repeated last, gives the same result bit for bit."""
-    same_again(run, call(), first, what)
+def replay(
+    run: Run,
+    call: Callable[[], np.ndarray],
+    first: np.ndarray,
+    what: str,
+    declared: np.ndarray | None = None,
+) -> None:
+    """Judge that the very first call, repeated last, gives the same result bit for bit.
+
+    ``declared`` is the declared result; without it, that of the first call stands for it.
+    """
+    same_again(run, call(), first, what, call, declared)
 
 
-def same_again(run: Run, again: np.ndarray, first: np.ndarray, what: str) -> None:
-    """Judge that a repeated call gives the same result, bit for bit."""
+def same_again(
+    run: Run,
+    again: np.ndarray,
+    first: np.ndarray,
+    what: str,
+    call: Callable[[], np.ndarray] | None = None,
+    declared: np.ndarray | None = None,
+) -> None:
+    """Judge that a repeated call gives the same result, bit for bit.
+
+    ``call`` makes the call once more, to find out what every call changes.
+    """
     run.count("state")
     if again.shape != first.shape or not np.array_equal(first, again, equal_nan=True):
         worst = float(np.abs(first - again).max()) if again.shape == first.shape else np.inf
+        found = drift(run, call, first if declared is None else declared) if call else None
+        changes, seen, remedy = found or ("", "", "")
         run.add(
             "state",
-            "the same call gives other values after other calls",
-            f"{what}, replayed: largest difference {worst:.3g}",
+            changes or "the same call gives other values after other calls",
+            f"{what}, replayed: {seen or f'largest difference {worst:.3g}'}",
+            remedy=remedy,
         )
+
+
+def drift(
+    run: Run, call: Callable[[], np.ndarray], declared: np.ndarray
+) -> tuple[str, str, str] | None:
+    """Return what every call changes in what is kept: a finding, its evidence and its remedy.
+
+    The change between two of the same calls in turn must be that between the next ones as well.
+    """
+    try:
+        seen = [np.asarray(call(), np.float64) for _ in range(_IN_TURN)]
+    except (Refused, Malformed):
+        return None
+    if any(y.shape != declared.shape or not np.isfinite(y).all() for y in seen):
+        return None
+    near = 16 * ROUNDOFF[run.dtype] * np.abs(seen).max(initial=0.0)
+    steps = np.diff(seen, axis=0)
+    if not steps.size or np.abs(steps[0]).max() <= 64 * near:
+        return None
+    at = np.unravel_index(int(np.argmax(np.abs(steps[0]))), declared.shape)
+    by = seen[1][at] / seen[0][at] if seen[0][at] else 0.0
+    numbers = ", ".join(f"{y[at]:.9g}" for y in seen)
+    evidence = f"four times in turn: {numbers} at index {tuple(map(int, at))}"
+    if by and all((np.abs(b - by * a) <= near).all() for a, b in pairwise(seen)):
+        text = f"each call multiplies what is kept by {by:.5g}"
+        return text, evidence, "Multiply a copy of what is kept: do not write into it."
+    if (np.abs(steps - steps[0]) > near).any():
+        return None
+    what = "the same numbers"
+    if np.ptp(steps[0]) <= near:
+        what = f"{steps[0][at]:.5g}"
+    elif (np.abs(steps[0] - declared) <= near).all():
+        what = "its own result"
+    text = f"each call adds {what} to what is kept"
+    return text, evidence, "Add to a copy of what is kept: do not write into it."
 
 
 def twice(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, case: str) -> None:
@@ -61,17 +120,20 @@ def twice(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, case: str
     if again.shape == first.shape and run.fits(again, Truth(first, size, 0 * first)):
         return
     run.count("state")
-    off = ""
-    if again.shape == first.shape:
+    found = drift(run, call, first)
+    off = f": {found[1]}" if found else ""
+    if not found and again.shape == first.shape:
         off = f": largest difference {np.abs(again - first).max():.3g}"
     run.add(
         "state",
-        "a call changes what the function keeps: the same call gives other values when it is made "
-        "again",
+        found[0] if found
+        else "a call changes what the function keeps: the same call gives other values when it is "
+        "made again",
         f"{case}, made twice{off}",
-        remedy="Compute what a call needs from its own arguments: do not write results of a call, "
+        remedy=found[2] if found
+        else "Compute what a call needs from its own arguments: do not write results of a call, "
         "such as a scaled base, over the values that the next call starts from.",
-    )
+    )  # fmt: skip
 
 
 def same_length(
@@ -292,10 +354,12 @@ def written_last(results: Sequence[Any]) -> np.ndarray | None:
     Elements are numbered through all results. The return value is None if no two results share
     memory, or if an array does not say where it lies.
     """
-    found = [_addresses(one) for one in results]
-    if not found or any(one is None for one in found):
-        return None
-    every = np.concatenate([np.ravel(one) for one in found])
+    found = []
+    for one in results:
+        if (places := _addresses(one)) is None:
+            return None
+        found.append(places.ravel())
+    every = np.concatenate(found) if found else np.zeros(0)
     unique, last, inverse = np.unique(every[::-1], return_index=True, return_inverse=True)
     if unique.size == every.size:
         return None
@@ -311,5 +375,7 @@ def _addresses(array: Any) -> np.ndarray | None:
         steps = tuple(n * array.element_size() for n in array.stride())
     else:
         return None
-    axes = [step * np.arange(n) for n, step in zip(array.shape, steps, strict=True)]
-    return np.asarray(reduce(np.add.outer, axes, np.int64(start)))
+    places = np.asarray(start)
+    for n, step in zip(array.shape, steps, strict=True):
+        places = places[..., None] + step * np.arange(n)
+    return places

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -221,11 +220,12 @@ def _as_written(call: InTurn) -> Truth:
     first = sum(one.x.size for one in call.every[: call.index])
     at = call.written[0][first : first + call.x.size].reshape(call.x.shape)
     every = [one.truth() for one in call.every]
-    parts = (
-        np.concatenate([np.broadcast_to(part(t), t.value.shape).ravel() for t in every])[at]
-        for part in (attrgetter("value"), attrgetter("terms"), attrgetter("angle"))
-    )
-    return Truth(*parts, own.amplitude)
+
+    def there(part: str) -> np.ndarray:
+        parts = (np.broadcast_to(getattr(t, part), t.value.shape) for t in every)
+        return np.concatenate([one.ravel() for one in parts])[at]
+
+    return Truth(there("value"), there("terms"), there("angle"), own.amplitude)
 
 
 def kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:

@@ -97,7 +97,9 @@ def judge(run: Run) -> None:
         alone += drive_crossed(run, crossing, _crossed, ask)
         match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])
-    state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
+    state.replay(
+        run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case, alone[0].truth.value
+    )
     further = partial(_further, ask)
     if run.report.codes or name_positions(run, alone, "decode-offset", further):
         return

@@ -316,7 +316,8 @@ def _state(
     """
     at = np.arange(first.shape[0])
     call = run.driver.call
-    state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
+    case, declared = f"positions 0..{at[-1]}", None if truth is None else truth(at).value
+    state.replay(run, lambda: access.read(call(at), at.size), first, case, declared)
     state.kept_result(
         run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])
     )

@@ -105,7 +105,9 @@ def judge_add(run: Run) -> None:
         if wrong:
             _factor_on_x(run, calls, zeros)
     first = calls[0].facts.x
-    state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
+    state.replay(
+        run, lambda: _sum(run, first), calls[0].actual, calls[0].case, calls[0].truth.value
+    )
     state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
 
 
@@ -214,7 +216,9 @@ def judge_grid(run: Run) -> None:
         crossing = Crossing(CROSSED_GRIDS, seed=run.settings.seed)
         seen += drive_crossed(run, crossing, lambda row: probe(row["height"], row["width"]), ask)
     h, w = seen[0].facts
-    state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
+    state.replay(
+        run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case, seen[0].truth.value
+    )
     every = chain(
         _grid_mistakes(run),
         _kept_grids(run, asked),

@@ -1,0 +1,105 @@
+"""What every call changes in what a function keeps: multiplied, added to, or not the same twice."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+
+SINES = pr.Sinusoidal(16)
+ROPE = pr.RoPE(16, layout="half")
+ALIBI = pr.ALiBi(4)
+
+
+class Kept:
+    """Rows that every call changes before or after it reads them."""
+
+    def __init__(self, change):
+        self.rows, self.change = SINES.truth(np.arange(300)).value.copy(), change
+
+    def table(self, positions):
+        p = np.asarray(positions)
+        if p.dtype.kind != "i" or p.min(initial=0) < 0:
+            raise IndexError("not a row")
+        found = self.rows[p]
+        self.change(self.rows, p)
+        return found
+
+    def add(self, x):
+        return (x + self.table(np.arange(x.shape[1]))).astype(x.dtype)
+
+
+def halved(rows, p):
+    rows[: p.max(initial=0) + 1] *= 0.5
+
+
+def raised(rows, p):
+    rows += 0.25
+
+
+def doubled(rows, p):
+    rows[np.unique(p)] += SINES.truth(np.unique(p)).value
+
+
+def drifting_bias(change):
+    slopes = 2.0 ** -np.arange(2.0, 10.0, 2.0)[:, None, None]
+
+    def bias(q_len, k_len):
+        nonlocal slopes
+        distance = np.abs(np.arange(k_len - q_len, k_len)[:, None] - np.arange(k_len))
+        found = -slopes * distance
+        slopes = change(slopes)
+        return found
+
+    return bias
+
+
+def drifting_ids():
+    kept = np.zeros((64, 4096), int)
+
+    def position_ids(attention_mask):
+        mask = np.asarray(attention_mask)
+        ids = kept[: mask.shape[0], : mask.shape[1]] if mask.ndim == 2 else kept[0, : mask.size]
+        ids += np.where(mask == 1, np.cumsum(mask, axis=-1) - 1, 0)
+        return ids.copy()
+
+    return position_ids
+
+
+def drifting_rotation():
+    size = 1.0
+
+    def apply(x, positions):
+        nonlocal size
+        found = size * ROPE.apply(x, positions)
+        size *= 2
+        return found.astype(x.dtype)
+
+    return apply
+
+
+def noisy():
+    rng = np.random.default_rng(0)
+    return lambda positions: SINES.truth(positions).value * (1 + rng.integers(2) / 4)
+
+
+CASES = {
+    "halved rows": (Kept(halved).table, SINES, "table", "each call multiplies what is kept by 0.5"),
+    "raised rows": (Kept(raised).table, SINES, "table", "each call adds 0.25 to what is kept"),
+    "summed rows": (Kept(doubled).table, SINES, "table", "each call adds its own result to what"),
+    "halved sum": (Kept(halved).add, SINES, "add", "each call multiplies what is kept by 0.5"),
+    "summed sum": (Kept(doubled).add, SINES, "add", "each call adds its own result to what"),
+    "slopes": (drifting_bias(lambda s: 3 * s), ALIBI, "bias", "multiplies what is kept by 3"),
+    "ids": (drifting_ids(), None, "position_ids", "each call adds its own result to what is kept"),
+    "rotation": (drifting_rotation(), ROPE, "apply", "each call multiplies what is kept by 2"),
+    "noise": (noisy(), SINES, "table", "the same call gives other values after other calls"),
+    "squares": (drifting_bias(np.square), ALIBI, "bias", "changes after other calls"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_every_call_changes(name):
+    fn, encoding, surface, words = CASES[name]
+    report = check(fn, encoding, surface)
+    assert report.codes == ["state"]
+    assert words in report.findings[0].message
