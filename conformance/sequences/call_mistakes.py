@@ -223,7 +223,7 @@ def _as_written(call: InTurn) -> Truth:
 
     def there(part: str) -> np.ndarray:
         parts = (np.broadcast_to(getattr(t, part), t.value.shape) for t in every)
-        return np.concatenate([one.ravel() for one in parts])[at]
+        return np.asarray(np.concatenate([one.ravel() for one in parts])[at])
 
     return Truth(there("value"), there("terms"), there("angle"), own.amplitude)
 
