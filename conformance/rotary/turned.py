@@ -17,10 +17,10 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
-from posenc_ref.conformance.diagnosis.match import match, placed
+from posenc_ref.conformance.diagnosis.match import placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
-from posenc_ref.conformance.diagnosis.scored import failed, scores
+from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
 from posenc_ref.conformance.harness.probes import FAR_TOKEN, ONE_EACH, ONE_TOKEN
@@ -29,7 +29,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
-from .diagnose_state import grown_from_zero
+from .diagnose_state import name_grown
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
@@ -216,23 +216,10 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if several:
         return on_axes(run, encoding, calls)
     more = partial(calls_of, run, encoding, FURTHER)
-    grown = grown_from_zero(
-        [c.facts for c in calls], [c.facts for c in wrong], _first_wrong(run, wrong)
-    )
-    if match(run, calls, grown, parts=False, whole=True, further=more):
+    if name_grown(run, calls, more):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
     return name_positions(run, calls, code, lambda: calls_of(run, encoding, again))
-
-
-def _first_wrong(run: Run, wrong: list[JudgedCall]) -> int:
-    """Return the smallest position of a wrong token."""
-    found = []
-    for one in wrong:
-        off = (scores(run, one, one.truth) > run.budget).any(axis=-1)
-        p = one.facts.positions
-        found.append(int(np.broadcast_to(p if p.ndim == 1 else p[:, None], off.shape)[off].min()))
-    return min(found)
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:

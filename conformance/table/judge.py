@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import Learned, Rotary, Sinusoidal
 from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import (
@@ -28,6 +29,7 @@ from posenc_ref.conformance.phases.declaration import Declaration, declare
 from posenc_ref.conformance.phases.diagnose import diagnose_phases, held
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import one_factor
+from posenc_ref.conformance.rotary.diagnose_state import TableCall, name_grown
 from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
@@ -95,7 +97,7 @@ def judge_cos_sin(run: Run) -> None:
     if np.abs(cos).max() < 0.5 < np.abs(sin).min():
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
         return
-    if name_order(run, access, truth):
+    if name_grown(run, _calls_again(run, access, truth)) or name_order(run, access, truth):
         return
     _diagnose(run, tables, declared)
 
@@ -180,11 +182,14 @@ def judge_table(run: Run) -> None:
     if nonfinite and not run.report.findings:
         held(run, tables, declared)  # positions in float16 overflow
     if run.failures and not run.report.findings and not nonfinite:
-        if diagnose_rows.whole_rows(run, access, encoding) or name_order(
-            run, access, encoding.truth
-        ):
+        if diagnose_rows.whole_rows(run, access, encoding):
             return
-        if name_kind(run, access, encoding) or _rows_by_rule(run, access):
+        calls = _calls_again(run, access, encoding.truth)
+        if name_grown(run, calls):
+            return
+        if name_order(run, access, encoding.truth) or name_kind(run, access, encoding):
+            return
+        if _rows_by_rule(run, calls):
             return
         if diagnose_rows.accumulated(run, access, encoding):
             return
@@ -194,12 +199,20 @@ def judge_table(run: Run) -> None:
             _diagnose(run, tables, declared)
 
 
-def _rows_by_rule(run: Run, access: TableAccess) -> bool:
-    """Report a rule with a condition or a quotient; others are measured from the angles."""
-    seen = []
-    for at in map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC)):
+def _calls_again(run: Run, access: TableAccess, truth: Rows) -> list[JudgedCall]:
+    """Make further calls, which a rule has to predict."""
+    calls = []
+    tried = map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC))
+    for at in (one for one in tried if one.size):
         rows, case = access.rows(at), f"positions {at.min()}..{at.max()}"
-        seen.append(SeenRows(case, rows, np.zeros(1), at))
+        facts = TableCall(at, tuple(run.driver.needed), truth)
+        calls.append(JudgedCall(case, rows, truth(at), facts))
+    return calls
+
+
+def _rows_by_rule(run: Run, calls: list[JudgedCall]) -> bool:
+    """Report a rule with a condition or a quotient; others are measured from the angles."""
+    seen = [SeenRows(one.case, one.actual, np.zeros(1), one.facts.positions) for one in calls]
     # Rounding may add up, and of large positions the rows are not told apart.
     parts = [(seen, "")] + [(seen[:-n], f"at {seen[-n - 1].case}, ") for n in (1, 2)]
     return any(name_part(run, some, only) for some, only in parts)

@@ -27,6 +27,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
+from posenc_ref.conformance.rotary.diagnose_state import name_grown
 
 from . import judge as judge_tables
 from .column_order import report_order
@@ -37,7 +38,7 @@ from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import of_step, row_of
 from .rows_used import SeenRows, name_rows
-from .sum_mistakes import UNSCALED, Added, regrown, sum_factors, sum_mistakes, sum_pairs, sum_steps
+from .sum_mistakes import UNSCALED, Added, in_turn, sum_factors, sum_mistakes, sum_pairs, sum_steps
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -91,8 +92,8 @@ def judge_add(run: Run) -> None:
     # A match with nothing to explain is no explanation: the table is judged too.
     explained = match(run, calls, known, further=further) and run.report.codes
     if not explained:
-        grown = likely(run, calls, regrown(calls))
-        explained = match(run, calls, grown, parts=False, whole=True) and run.report.codes
+        longer = lambda: in_turn([*calls, *further()])[len(calls) :]  # noqa: E731
+        explained = name_grown(run, in_turn(calls), longer) and run.report.codes
     wrong = failed(run, calls)
     if not explained and wrong:
         rows = [one for one in sum_mistakes(encoding) if one.code != "amplitude"]
