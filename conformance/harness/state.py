@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -151,9 +150,8 @@ def same_length(
     other = mixed[:-1] + 3  # the same pattern, in a length not used before
     fresh = np.arange(_LENGTHS[1]) + 50
     try:
-        first = right(evaluate(early), early)
-        second = right(evaluate(late), late)
-        alone = right(evaluate(fresh), fresh)
+        results = [evaluate(at) for at in (early, late, fresh)]
+        first, second, alone = map(right, results, (early, late, fresh))
         more = run.driver.pace.grants(2, "calls of one length at unsorted positions")
         mixed_up = more and right(evaluate(other), other) and not right(evaluate(mixed), mixed)
     except (Refused, Malformed) as error:
@@ -170,8 +168,36 @@ def same_length(
     elif first and second and alone and not run.settings.reduced:
         _low_bits(run, evaluate, right, early)
     elif not (first and second and alone):
-        # The first call of a length is wrong too: the error is in the values, not in the state.
+        # The first call of a length is wrong too: the error is in the values.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
+        _same_bits(run, evaluate, results)
+
+
+def _same_bits(
+    run: Run, evaluate: Callable[[np.ndarray], np.ndarray], results: list[np.ndarray]
+) -> None:
+    """Report wrong results that are kept by the number of tokens: they have the same bits.
+
+    ``results`` are those of a call of 11 tokens, of another one, and of 12 tokens at the positions
+    of this one. A call of 13 tokens at the first positions has to return the first result again.
+    """
+    n, tokens = _LENGTHS[0], -2 if results[0].ndim > 2 else 0
+    first, second, alone = (np.take(y, range(n), tokens) for y in results)
+    if not np.array_equal(first, second) or np.array_equal(second, alone):
+        return
+    try:
+        again = evaluate(np.arange(_LENGTHS[1] + 1) + 20)
+    except (Refused, Malformed):
+        return
+    if np.array_equal(np.take(again, range(n), tokens), first):
+        run.add(
+            "state",
+            "a call at other positions returns the result of an earlier call of the same length",
+            f"{n} tokens have the same bits at positions 20..{19 + n} and 50..{49 + n}; "
+            f"{_LENGTHS[1]} tokens from position 50 on have others, {_LENGTHS[1] + 1} from "
+            "position 20 on the first ones again",
+            by=None,
+        )
 
 
 def steps(
@@ -346,36 +372,3 @@ def overwritten(run: Run) -> None:
         "the result of one call, compared before and after another call",
         remedy="Return a new array in every call, not a buffer that later calls write into.",
     )
-
-
-def written_last(results: Sequence[Any]) -> np.ndarray | None:
-    """Return, for every element of the results in turn, the last element at its place in memory.
-
-    Elements are numbered through all results. The return value is None if no two results share
-    memory, or if an array does not say where it lies.
-    """
-    found = []
-    for one in results:
-        if (places := _addresses(one)) is None:
-            return None
-        found.append(places.ravel())
-    every = np.concatenate(found) if found else np.zeros(0)
-    unique, last, inverse = np.unique(every[::-1], return_index=True, return_inverse=True)
-    if unique.size == every.size:
-        return None
-    return np.asarray(every.size - 1 - last[inverse[::-1]])
-
-
-def _addresses(array: Any) -> np.ndarray | None:
-    """Return the address of every element of an array of NumPy or PyTorch."""
-    if isinstance(array, np.ndarray):
-        start, steps = array.__array_interface__["data"][0], array.strides
-    elif hasattr(array, "data_ptr") and hasattr(array, "element_size"):
-        start = array.data_ptr()
-        steps = tuple(n * array.element_size() for n in array.stride())
-    else:
-        return None
-    places = np.asarray(start)
-    for n, step in zip(array.shape, steps, strict=True):
-        places = places[..., None] + step * np.arange(n)
-    return places

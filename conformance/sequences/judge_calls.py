@@ -29,6 +29,7 @@ from .call_mistakes import ENDS, InTurn, counters, kept, state_mistakes
 from .grown_state import name_growth
 from .kept_tables import Call, moved_tables
 from .offset_mistakes import offset_mistakes
+from .shared_memory import written_last
 
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
@@ -143,7 +144,7 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
     result = driver.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
     if not isinstance(result, list | tuple) or len(result) != len(inputs):
         raise Malformed(f"expected a list of {len(inputs)} results, got {type(result).__name__}")
-    if (written := state.written_last(result)) is not None and inputs:
+    if (written := written_last(result)) is not None and inputs:
         inputs[0].written.append(written)
     outputs = [np.array(driver.array(y)) for y in result]
     for x, y, one in zip(sent, outputs, inputs, strict=True):

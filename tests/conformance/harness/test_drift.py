@@ -103,3 +103,40 @@ def test_what_every_call_changes(name):
     report = check(fn, encoding, surface)
     assert report.codes == ["state"]
     assert words in report.findings[0].message
+
+
+def by_length(rotate):
+    """Return ``apply`` that keeps the positions of the first call of every number of tokens."""
+    kept = {}
+
+    def apply(x, positions):
+        p = np.asarray(positions)
+        p = p if p.ndim == 1 else p[0]
+        return rotate(x, kept.setdefault(p.size, p)).astype(x.dtype)
+
+    return apply
+
+
+def coarse(x, positions):
+    angle = ((positions * 64) // 64 + 1 / 64)[:, None] * ROPE.frequencies() * (1 + 2**-9)
+    first, second = np.split(x, 2, axis=-1)
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+@pytest.mark.parametrize("rotate", [ROPE.apply, coarse])
+def test_tables_that_are_kept_by_the_number_of_tokens(rotate):
+    """With wrong values, the tokens seemed to be counted from 0 in every call."""
+    first = check(by_length(rotate), ROPE, "apply").findings[0]
+    assert first.code == "state"
+    assert first.message.endswith("the result of an earlier call of the same length")
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_an_index_in_the_call_is_no_state(factor):
+    def apply(x, positions):
+        return ROPE.apply(x, factor * np.arange(x.shape[2])).astype(x.dtype)
+
+    report = check(apply, ROPE, "apply")
+    assert "state" not in report.codes
+    assert report.findings[-1].message == "the position used is the index in the call"
