@@ -134,6 +134,7 @@ class Turned:
             "the largest position of this token in all rows": rows.max(axis=0),
             "the smallest position of this token in all rows": rows.min(axis=0),
             "the largest position of the call": none + p.max(),
+            "the smallest position of the call": none + p.min(),
             "the first position of the row": p[..., :1] + 0 * index,
             "the smallest position of the row": p.min(axis=-1, keepdims=True) + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
