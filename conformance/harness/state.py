@@ -25,6 +25,8 @@ _ELSEWHERE = 7
 HIGHEST = 80
 #: A length that no other probe uses, for calls in two dtypes.
 _DTYPES = 23
+#: The beginning of what a repeated call shows; calls of other sizes may do another thing.
+_EVERY_TIME = "every time the same call is made, it"
 #: The number of calls in turn that show what each changes.
 _IN_TURN = 4
 #: A length above those of all other probes of a function that need not start at 0.
@@ -92,7 +94,7 @@ def drift(
     numbers = ", ".join(f"{y[at]:.9g}" for y in seen)
     evidence = f"four times in turn: {numbers} at index {tuple(map(int, at))}"
     if by and all((np.abs(b - by * a) <= near).all() for a, b in pairwise(seen)):
-        text = f"each call multiplies what is kept by {by:.5g}"
+        text = f"{_EVERY_TIME} multiplies what is kept by {by:.5g}"
         return text, evidence, "Multiply a copy of what is kept: do not write into it."
     if (np.abs(steps - steps[0]) > near).any():
         return None
@@ -101,7 +103,7 @@ def drift(
         what = f"{steps[0][at]:.5g}"
     elif (np.abs(steps[0] - declared) <= near).all():
         what = "its own result"
-    text = f"each call adds {what} to what is kept"
+    text = f"{_EVERY_TIME} adds {what} to what is kept"
     return text, evidence, "Add to a copy of what is kept: do not write into it."
 
 

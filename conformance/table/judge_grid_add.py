@@ -99,7 +99,7 @@ def judge_add(run: Run) -> None:
         rows = [one for one in sum_mistakes(encoding) if one.code != "amplitude"]
         pairs = sum_pairs(run, calls, [*rows, *sum_steps(run, calls[0].facts)])
         explained = match_together(run, calls, pairs, further) and run.report.codes
-    if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
+    if not explained and not name_rows(run, list(_seen_rows(calls))):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
@@ -143,10 +143,14 @@ def _further(
             yield from ask(one)
 
 
-def _seen_rows(one: JudgedCall) -> SeenRows:
-    """Return the rows that were added in a call."""
-    x = one.facts.x
-    return SeenRows(one.case, one.actual - x, np.abs(x), np.arange(x.shape[1]))
+def _seen_rows(calls: Sequence[JudgedCall]) -> Iterator[SeenRows]:
+    """Yield the rows that were added in each call, in the order in which they were made."""
+    tokens = every = 0
+    for n, one in enumerate(calls):
+        x = one.facts.x
+        at = np.arange(x.shape[1])
+        yield SeenRows(one.case, one.actual - x, np.abs(x), at, (n, tokens, every))
+        tokens, every = tokens + x.shape[1], every + x.shape[0] * x.shape[1]
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:

@@ -66,6 +66,19 @@ def drifting_ids():
     return position_ids
 
 
+def counting_ids():
+    seen = 0
+
+    def position_ids(attention_mask):
+        nonlocal seen
+        mask = np.asarray(attention_mask)
+        ids = np.where(mask == 1, np.cumsum(mask, axis=-1) - 1, 0) + seen
+        seen += mask.shape[-1]
+        return ids
+
+    return position_ids
+
+
 def drifting_rotation():
     size = 1.0
 
@@ -84,14 +97,15 @@ def noisy():
 
 
 CASES = {
-    "halved rows": (Kept(halved).table, SINES, "table", "each call multiplies what is kept by 0.5"),
-    "raised rows": (Kept(raised).table, SINES, "table", "each call adds 0.25 to what is kept"),
-    "summed rows": (Kept(doubled).table, SINES, "table", "each call adds its own result to what"),
-    "halved sum": (Kept(halved).add, SINES, "add", "each call multiplies what is kept by 0.5"),
-    "summed sum": (Kept(doubled).add, SINES, "add", "each call adds its own result to what"),
+    "halved rows": (Kept(halved).table, SINES, "table", "it multiplies what is kept by 0.5"),
+    "raised rows": (Kept(raised).table, SINES, "table", "it adds 0.25 to what is kept"),
+    "summed rows": (Kept(doubled).table, SINES, "table", "it adds its own result to what"),
+    "halved sum": (Kept(halved).add, SINES, "add", "it multiplies what is kept by 0.5"),
+    "summed sum": (Kept(doubled).add, SINES, "add", "it adds its own result to what"),
     "slopes": (drifting_bias(lambda s: 3 * s), ALIBI, "bias", "multiplies what is kept by 3"),
-    "ids": (drifting_ids(), None, "position_ids", "each call adds its own result to what is kept"),
-    "rotation": (drifting_rotation(), ROPE, "apply", "each call multiplies what is kept by 2"),
+    "ids": (drifting_ids(), None, "position_ids", "it adds its own result to what is kept"),
+    "count": (counting_ids(), None, "position_ids", "it adds 4 to what is kept"),
+    "rotation": (drifting_rotation(), ROPE, "apply", "it multiplies what is kept by 2"),
     "noise": (noisy(), SINES, "table", "the same call gives other values after other calls"),
     "squares": (drifting_bias(np.square), ALIBI, "bias", "changes after other calls"),
 }
