@@ -12,7 +12,7 @@ import numpy as np
 from posenc_ref import Attention, Bias
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import each_part, with_value
-from posenc_ref.conformance.diagnosis.position_mistakes import PLACES
+from posenc_ref.conformance.diagnosis.position_mistakes import PLACE_CODES, PLACES
 from posenc_ref.conformance.oracle.attention import Attended, sum_of_terms, summed
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.score.capped import CAPPED, CAPS
@@ -68,7 +68,9 @@ def paired_weights(of: Attention) -> Iterator[Row]:
         yield from _softmaxes()
     if isinstance(of.encoding, Bias):
         yield from _of_bias(sinks=of.sinks)
-    yield from (row for row in _of_products() if row[0] in (CAPPED, "head-order", "wrong-row"))
+    codes = (CAPPED, "head-order", "wrong-row")
+    rows = (row for row in _of_products() if not row[1].startswith("in the values"))
+    yield from (row for row in rows if row[0] in codes)
     yield from (row for n in (64, 128, 256) for row in _window_of(n))
 
 
@@ -86,6 +88,9 @@ def _masks(of: Attention) -> Iterator[Row]:
             yield code, text, partial(_seeing, first=first), last
         text = "queries do not see their own key, but query 0 sees it"
         yield MASK, text, _strict_but_first, last
+        for words, unseen in _UNSEEN if not of.sinks else ():
+            text = f"queries do not see their own key, and query 0, which sees none, {words}"
+            yield MASK, text, partial(_strict, unseen=unseen), last
     else:
         yield (
             MASK,
@@ -132,6 +137,23 @@ def _seeing(call: Attended, first: Callable[[int], int] | None) -> Attended:
 def _strict_but_first(call: Attended) -> Attended:
     i, j = _own_places(call)
     return call.replace(seen=(j < i) | ((i == 0) & (j == 0)))
+
+
+#: What becomes of a query that sees no key, and its weights by the number of keys.
+_UNSEEN: tuple[tuple[str, Callable[[int], float]], ...] = (
+    ("averages the values of all keys: the mask is a finite number, not -inf", lambda n: 1.0 / n),
+    ("is NaN", lambda n: np.nan),
+)
+
+
+def _strict(call: Attended, unseen: Callable[[int], float]) -> Attended:
+    """Return the call whose queries see earlier keys only, with the weights of one without any."""
+
+    def weigh(logits: np.ndarray) -> np.ndarray:
+        none = np.isneginf(logits).all(axis=-1, keepdims=True)
+        return np.where(none, unseen(logits.shape[-1]), shares(logits))
+
+    return _seeing(call, lambda n: n - 1).replace(weigh=weigh)
 
 
 def _own_places(call: Attended) -> tuple[np.ndarray, np.ndarray]:
@@ -282,11 +304,14 @@ def _of_products() -> Iterator[Row]:
          lambda n: np.arange(n) - 1),
     ):  # fmt: skip
         yield "wrong-row", text, partial(_ordered, order=order), right
+    for text, move, axis in PLACES:
+        right = f"Use the values of every {axis} for this {axis}."
+        yield PLACE_CODES[axis], f"in the values, {text}", partial(_valued, move=move), right
     right = "Transpose the output from (B, Q, H, d) to (B, H, Q, d): a reshape mixes heads."
     text = "the output is reshaped, not transposed, from (B, Q, H, d) to (B, H, Q, d)"
     yield "head-order", text, partial(_placed, move=_reshaped), right
     for text, move, axis in PLACES:
-        code = {"head": "head-order", "batch row": "row-offset"}[axis]
+        code = PLACE_CODES[axis]
         right = f"Return the output of each {axis} in its own place."
         yield code, f"{text}, in the output", partial(_placed, move=move), right
 
@@ -301,6 +326,10 @@ def _capped(call: Attended, cap: float) -> Attended:
 
 def _ordered(call: Attended, order: Callable[[int], np.ndarray]) -> Attended:
     return call.replace(v=call.v[:, :, order(call.v.shape[2])])
+
+
+def _valued(call: Attended, move: Callable[[np.ndarray], np.ndarray]) -> Attended:
+    return call.replace(v=move(call.v))
 
 
 def _placed(call: Attended, move: Callable[[np.ndarray], np.ndarray]) -> Attended:

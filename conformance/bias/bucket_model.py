@@ -12,6 +12,8 @@ from posenc_ref.conformance.phases.precision import rounded
 
 #: The largest distance, and the largest number of candidates, to search.
 WIDEST = 4096
+#: Stands for the integers, of the size of the smallest, to which infinity and NaN are converted.
+UNDEFINED = -(2**62)
 
 
 @cache
@@ -39,7 +41,7 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
     - ``size``: the number of buckets of one direction; ``clamp``: False if there is no last one;
     - ``exact``: how many of the smallest distances have a bucket of their own;
     - ``starts``: the smallest distance in each bucket; ``future_starts``: the same for later keys;
-    - ``half``: the dtype of the logarithm, and the ``order`` of :func:`_half_log`;
+    - ``half``: the dtype of the logarithm, and ``order`` and ``whole`` of :func:`_half_log`;
     - ``future``: later keys have the second half of the buckets ("offset"), the same buckets as
       earlier keys ("same"), or bucket 0 ("zero").
     """
@@ -63,15 +65,19 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
         )
     later = {"zero": 0 * later, "same": later, "offset": later + number // 2}[future]
     found = np.where(r > 0, later, past)
+    found = np.where(found > UNDEFINED + number, found, UNDEFINED)
     return np.asarray(np.where(r == 0, change.get("own", found), found))
 
 
 @cache
-def _half_log(max_distance: int, size: int, distances: int, name: str, order: str) -> np.ndarray:
+def _half_log(
+    max_distance: int, size: int, distances: int, name: str, order: str, whole: bool
+) -> np.ndarray:
     """Return the buckets of ``range(distances)``, with the logarithm in half precision.
 
     ``order`` is "one factor" if the logarithm is multiplied by a single constant. Otherwise it is
-    divided by ``log(max_distance / exact)``, which is first rounded if ``order`` is "rounded".
+    divided by ``log(max_distance / exact)``, which is first rounded if ``order`` is "rounded". If
+    ``whole``, the sum with ``exact`` is rounded, too. The largest float16 is 65504.
     """
 
     def half(x: Any) -> np.ndarray:
@@ -79,12 +85,14 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
 
     exact, n = max(size // 2, 1), np.arange(distances)  # a single bucket has nothing to halve
     log = half(np.log(half(half(np.maximum(n, 1)) / exact)))
-    whole = np.log(max_distance / exact)
+    span = np.log(max_distance / exact)
     if order == "one factor":
-        far = half(log * ((size - exact) / whole))
+        far = half(log * ((size - exact) / span))
     else:
-        far = half(half(log / (half(whole) if order == "rounded" else whole)) * (size - exact))
-    return np.where(n < exact, n, np.minimum(exact + np.trunc(far), size - 1).astype(np.int64))
+        far = half(half(log / (half(span) if order == "rounded" else span)) * (size - exact))
+    far = np.trunc(half(exact + far) if whole else exact + far)
+    far = np.where(np.isfinite(far), np.minimum(far, size - 1), UNDEFINED)
+    return np.where(n < exact, n, far.astype(np.int64))
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from posenc_ref.conformance.diagnosis.offset_sizes import sizes_among
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
 from posenc_ref.conformance.harness.run import PREDICTS, Run
 
-from .bucket_model import WIDEST, bases, model, shift, starts
+from .bucket_model import UNDEFINED, WIDEST, bases, model, shift, starts
 from .distance_formulas import t5_bucket
 
 #: Maps with more buckets are not diagnosed.
@@ -25,6 +25,7 @@ _MOST = 1024
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
     """Report the causes that explain the buckets ``b`` of the relative positions ``r``."""
     encoding: T5Bias = run.encoding
+    b = np.maximum(b, UNDEFINED)
     if np.array_equal(model(encoding, {}, r), b):
         return
 
@@ -121,7 +122,7 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
     """Yield the causes that the measured buckets suggest."""
     declared = model(encoding, {}, r)
     wrong = np.flatnonzero(declared != b)
-    if not wrong.size or np.ptp(b) > max(_MOST, 4 * encoding.num_buckets):
+    if not wrong.size or np.ptp(b[b > UNDEFINED]) > max(_MOST, 4 * encoding.num_buckets):
         return  # no error, or distances in place of buckets
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
@@ -143,7 +144,8 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
         where_0 = "bucket(0) is declared 0"
         yield Cause("bucket-sign", text, where_0, {"own": own}, values=values, remedy=remedy)
     yield from _directions(encoding, where)
-    for half in product(("bfloat16", "float16"), ("plain", "rounded", "one factor")):
+    orders = ("plain", "rounded", "one factor")
+    for half in product(("bfloat16", "float16"), orders, (False, True)):
         text = f"the logarithm is evaluated in {half[0]}"
         remedy = "Compute the logarithm in float32 or float64."
         evidence = f"{where}; the measured buckets equal those of a {half[0]} logarithm"
@@ -284,7 +286,7 @@ def _is_round(distance: int, declared: int) -> bool:
 
 def _profile(r: np.ndarray, b: np.ndarray, side: int) -> dict[int, int]:
     """Return the bucket of each distance on one side of the query."""
-    keep = r * side > 0
+    keep = (r * side > 0) & (b > UNDEFINED)
     return dict(sorted(zip(np.abs(r[keep]).tolist(), b[keep].tolist(), strict=True)))
 
 

@@ -27,6 +27,8 @@ PLACES = {
     "product from the end": "slope times (key - last key) is",
     "distances": "distances are",
     "keys": "key positions are",
+    "slopes, distances, product of distances": "slopes, distances and their product are",
+    "slopes, keys, product of keys": "slopes, key positions and their product are",
 }
 
 
@@ -124,14 +126,14 @@ def _values(
     slope = slope * (scale.get(case.name, 1.0) if isinstance(scale, dict) else scale)
     after = np.asarray(change.get("after", -slope))[:, None, None]
     name, place = change.get("round", ("", ""))
-    if place == "slopes":
+    places = set(place.split(", "))
+    if "slopes" in places:
         slope = rounded(slope, name)
     slope = slope[:, None, None]
-    if place in ("keys", "product of keys", "product from the end"):
-        if place == "keys":
-            return np.asarray(slope * rounded(keys.astype(float), name))
-        start = case.k_len - 1 if place == "product from the end" else 0
-        return rounded(slope * (keys - start), name)
+    if of_keys := places & {"keys", "product of keys", "product from the end"}:
+        at = keys - (case.k_len - 1 if place == "product from the end" else 0.0)
+        value = slope * (rounded(at, name) if "keys" in places else at)
+        return np.asarray(value if of_keys == {"keys"} else rounded(value, name))
     if "hold" in change:
         r = np.minimum(keys, change["hold"]) - np.minimum(rows, change["hold"])
     elif "wrap" in change:
@@ -141,7 +143,7 @@ def _values(
     r = r.astype(float)
     if "clamp" in change:
         r = np.maximum(r, -change["clamp"])
-    if place == "distances":
+    if "distances" in places:
         r = rounded(r, name)
     value = np.where(r <= 0, slope * r, after * r)
-    return rounded(value, name) if place == "product of distances" else np.asarray(value)
+    return rounded(value, name) if "product of distances" in places else np.asarray(value)

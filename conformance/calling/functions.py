@@ -113,7 +113,8 @@ def add(function: Call, dim: int, xp: Any) -> tuple[Call, str]:
     def sequence_first(x: Any) -> Any:
         return xp.moveaxis(function(xp.moveaxis(x, 0, 1)), 0, 1)
 
-    for call, axes in ((direct, "(B, S, dim)"), (sequence_first, "(S, B, dim)")):
+    first = "(S, B, dim), the sequence first: in x (B, S, dim), batch row b would get position b"
+    for call, axes in ((direct, "(B, S, dim)"), (sequence_first, first)):
         ones = xp.ones((2, 5, dim), dtype=xp.float32)
         found = call(ones)
         rows = to_host(found - ones) if hasattr(found, "shape") else None

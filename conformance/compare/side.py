@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, REPORTED, WINDOWS
 from posenc_ref.conformance.harness.reach import Access, Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.first_visible import first_visible
+from posenc_ref.conformance.phases.accuracy_by_length import first_visible
 
 from .comparison import CONTEXTS, Difference
 

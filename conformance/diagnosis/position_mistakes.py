@@ -64,6 +64,20 @@ PLACES: tuple[tuple[str, Callable[[np.ndarray], np.ndarray], str], ...] = tuple(
         ("each", " is the next one, and the last the first", lambda a, x: np.roll(x, -1, a)),
     )
 )
+PLACES += (
+    ("rows and heads are flattened as (B, H), and read as (H, B)",
+     lambda x: np.swapaxes(x.reshape(x.shape[1], x.shape[0], *x.shape[2:]), 0, 1), "head"),
+    ("rows and heads are flattened as (H, B), and read as (B, H)",
+     lambda x: np.swapaxes(x, 0, 1).reshape(x.shape), "head"),
+)  # fmt: skip
+#: The code of a head, or of a batch row, that stands in another place.
+PLACE_CODES = {"head": "head-order", "batch row": "row-offset"}
+#: The head whose numbers row b and head h get if both are flattened in different orders: in words,
+#: and as a function of their indices and numbers.
+FLATTENED: tuple[tuple[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]], ...] = (
+    ("(b H + h) // B", lambda b, h, n_b, n_h: (b * n_h + h) // n_b),
+    ("(h B + b) modulo H", lambda b, h, n_b, n_h: (h * n_b + b) % n_h),
+)
 #: What to do about positions that a tile of a kernel, or a short table, makes.
 WHOLE_POSITION = (
     "Use the position in the whole sequence: add the start of the tile, and do not cut it."

@@ -20,6 +20,7 @@ from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
 from .in_part import names_of_axes
 from .mistake import JudgedCall, each_part
+from .position_mistakes import PLACE_CODES
 from .scored import failed, scores
 
 #: Returns the result that a relation predicts; only its wrong elements are compared.
@@ -30,8 +31,6 @@ _FEWEST = 8
 _STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 #: The relative error of a measured factor.
 _NEAR = 1e-5
-#: The codes of values of another element, by the axis.
-_CODES = {"head": "head-order", "batch row": "row-offset"}
 #: The code of a failure whose rule is about elements along one axis only.
 _PLACES = {"batch row": "row-offset", "head": "position-axis", "token": "wrong-row"}
 
@@ -92,7 +91,7 @@ def _relations(
         text = f"the declared one {'+' if more > 0 else '-'} {abs(more):.6g}"
         yield "score-term", text, _plus(more), f"Do not add {more:.6g} there."
     for axis, (one_name, _) in enumerate(names_of_axes(wrong[0])):
-        code = _CODES.get(one_name, "wrong-row")
+        code = PLACE_CODES.get(one_name, "wrong-row")
         right = f"Return the value of the {one_name} itself there."
         for words, move in _moves(one_name):
             text = f"the declared one of {words}"

@@ -180,7 +180,7 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
     text = f"{name}, clamped to at least {low}"
     mend = _mend(name, f"Do not clamp {name} to {low}: {_SUPPORT}")
     yield Rule(text, lambda x, n=name: np.maximum(x[n], low), 1, mend=mend)  # type: ignore[misc]
-    yield from _moved_and_clamped(name, v, used)
+    yield from _moved_and_cut(name, v, used)
     size = int(np.gcd.reduce(away)) if away.size else 0
     for n in dict.fromkeys((size, *(d for d in DIVISORS if size and size % d == 0))):
         if n > 1:
@@ -192,9 +192,8 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         if v.size and (v.max() > narrow.max or v.min() < narrow.min):
             text = f"{name} stored in {kind}, which wraps round"
             of = lambda x, k=name, t=kind: x[k].astype(t).astype(np.int64)  # noqa: E731
-            rule = Rule(
-                text, of, 0, _RANGE, mend=_mend(name, f"Hold {name} in int64: {kind} wraps round")
-            )
+            mend = _mend(name, f"Hold {name} in int64: {kind} wraps round")
+            rule = Rule(text, of, 0, _RANGE, mend=mend)
             rest = np.unique(used - v.astype(kind).astype(np.int64))
             yield _plus(rule, int(rest[0])) if rest.size == 1 and abs(rest[0]) <= 2 else rule
             if low >= 0 > narrow.min:
@@ -214,18 +213,25 @@ def _of_one(name: str, v: np.ndarray, used: np.ndarray, wrong: np.ndarray) -> It
         yield Rule(text, lambda x, k=name, n=n: x[k] // n * n, mend=mend)  # type: ignore[misc]
 
 
-def _moved_and_clamped(name: str, v: np.ndarray, used: np.ndarray) -> Iterator[Rule]:
-    """Yield the rule that a small constant is added to the variable, and the sum is clamped."""
+def _moved_and_cut(name: str, v: np.ndarray, used: np.ndarray) -> Iterator[Rule]:
+    """Yield the rules that a constant is added to the declared number, and the sum is cut."""
     if name != DECLARED or not used.size:
         return
-    top = int(used.max())
-    free = used < top
-    by = int(used[free][0] - v[free][0]) if free.any() else 0
-    if by and abs(by) <= 2 and (used == top).sum() > _FEWEST:
-        sign = "+" if by > 0 else "-"
-        text = f"{name} {sign} {abs(by)}, clamped to at most {top}"
-        mend = f"Add nothing to {name}, and do not clamp it: {_SUPPORT}"
-        yield Rule(text, lambda x: np.minimum(x[name] + by, top), 2, _RANGE, mend=mend)
+    mend = f"Add nothing to {name}, and do not {{}}: {_SUPPORT}"
+    for end, words, clamp in ((used.max(), "most", np.minimum), (used.min(), "least", np.maximum)):
+        by = np.unique((used - v)[used != end])
+        some = by.size == 1 and (by[0] not in (0, -1) or (by[0] and end > 0))
+        if some and (used == end).sum() > _FEWEST:
+            text = f"{name} {'+' if by[0] > 0 else '-'} {abs(by[0])}, clamped to at {words} {end}"
+            of = lambda x, by=by, end=end, c=clamp: c(x[name] + by[0], end)  # noqa: E731
+            yield Rule(text, of, 2, _RANGE, mend=mend.format("clamp it"))
+    more = int(np.median(used - v))
+    past = v + more - used
+    n = int(np.gcd.reduce(past))
+    if more and n > 1 and (past != 0).sum() >= _FEWEST:
+        words = f"({name} {'+' if more > 0 else '-'} {abs(more)}) modulo {n}"
+        mend = mend.format("reduce it")
+        yield Rule(words, lambda x: (x[name] + more) % n, 2, _RANGE, mend=mend)
 
 
 def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
@@ -273,10 +279,10 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
         for least in DIVISORS[3:] if name != DECLARED and np.ptp(by) else ():
             if not np.array_equal(v % np.maximum(by, least), used):
                 continue
-            of = partial(_to_size, name, least)
+            to = lambda x, n=name, c=least: x[DECLARED] % np.maximum(x[n], c)  # noqa: E731
             words = f"{DECLARED} modulo the larger of {least} and {name}"
             mend = f"Do not reduce {words}: {_SUPPORT}"
-            yield Rule(words, of, 1, _RANGE, mend=mend)
+            yield Rule(words, to, 1, _RANGE, mend=mend)
 
 
 def _wrapped(used: np.ndarray, v: np.ndarray) -> Iterator[Rule]:
@@ -300,11 +306,6 @@ def _wrapped(used: np.ndarray, v: np.ndarray) -> Iterator[Rule]:
 
 def _remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(by > 0, v % np.maximum(by, 1), v))
-
-
-def _to_size(name: str, least: int, v: Variables) -> np.ndarray:
-    """Return the declared number modulo the larger of another one and ``least``."""
-    return np.asarray(v[DECLARED] % np.maximum(v[name], least))
 
 
 def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:

@@ -157,3 +157,16 @@ def _bounded(v: np.ndarray, n: int) -> Iterator[tuple[str, Value]]:
         kind = f"int{m.bit_length()}" if m in (2**7, 2**15) else ""
         words = f"wraps round to -{m} .. {m - 1}{f', as {kind} does' if kind else ''}"
         yield words, lambda: (v + m) % (2 * m) - m
+
+
+def unlikely(item: tuple[tuple[str, ...], str]) -> int:
+    """Return a larger number for changes that other ones are tried before.
+
+    These make an exception, have a measured bound, apply a function, or round to integers.
+    """
+    (_, words, *_), code = item
+    if code == "position-range":
+        return 1
+    if words.endswith(INTEGERS):
+        return 4
+    return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)

@@ -16,7 +16,15 @@ import numpy as np
 
 from .offset_sizes import Sizes
 from .rounding import SIGNIFICANT_BITS, significant
-from .step_options import INTEGERS, Option, Value, along, of_learned, of_offsets, to_integers
+from .step_options import (
+    Option,
+    Value,
+    along,
+    of_learned,
+    of_offsets,
+    to_integers,
+    unlikely,
+)
 from .step_remedies import remedy_for, remedy_for_exchange
 
 #: The name of a step and the words of a change, or two names of steps and EXCHANGED or REPLACED
@@ -58,7 +66,7 @@ class Steps:
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
         self.kinds[name] = kind, value
-        if self.made and not any(name in _names_of(change) for change in self.made):
+        if not self.tries(name):
             return value
         if kind in _REAL:
             options = (*options, *to_integers(value, name))
@@ -73,11 +81,16 @@ class Steps:
             for _, words, changed, *_ in options if change[0] == name else ():
                 if change == (name, words):
                     return changed()
-        for code, words, _, *remedy in () if self.made else options:
-            self.codes[name, words] = code
-            text = remedy_for(kind, name, words, value, *(remedy or [right]))
-            self.remedies[name, words] = text
+        for code, words, of, *remedy in () if self.made else options:
+            if kind != "factor" or value.ndim or of() != value:  # the square of 1 is 1
+                self.codes[name, words] = code
+                text = remedy_for(kind, name, words, value, *(remedy or [right]))
+                self.remedies[name, words] = text
         return value
+
+    def tries(self, name: str) -> bool:
+        """Return whether a step may be changed here."""
+        return not self.made or any(name in _names_of(change) for change in self.made)
 
     def _plain_value(self, name: str) -> Any:
         """Return the value of a step in the unchanged computation."""
@@ -339,33 +352,22 @@ class Steps:
 
 def changes(plain: Steps) -> Iterator[tuple[str, str, str, Change]]:
     """Yield the code, the message and the remedy of every possible change, single ones first."""
-    for change, code in sorted(plain.codes.items(), key=_unlikely):
+    for change, code in sorted(plain.codes.items(), key=unlikely):
         name, words = change
         yield code, f"{name} {words}", plain.remedies[change], change
     for (one, (kind, a)), (two, (other, b)) in combinations(plain.kinds.items(), 2):
-        same = kind == other and kind in ("number", "factor", "array")
-        if same and np.shape(a) == np.shape(b):
-            code = "axis-order" if kind == "number" else "wrong-row"
-            right = remedy_for_exchange(one, two)
-            yield code, f"{one} and {two} {_EXCHANGED}", right, (one, two, _EXCHANGED)
-        if same and kind != "number" and np.shape(a) == np.shape(b) != ():
-            for lost, used in ((one, two), (two, one)):
-                text = f"{lost} is replaced by {used}, which {_REPLACED}"
-                right = f"Use {lost} where it is declared, not {used}."
-                yield "wrong-row", text, right, (lost, used, _REPLACED)
-
-
-def _unlikely(item: tuple[Change, str]) -> int:
-    """Return a larger number for changes that other ones are tried before.
-
-    These make an exception, have a measured bound, apply a function, or round to integers.
-    """
-    (_, words, *_), code = item
-    if code == "position-range":
-        return 1
-    if words.endswith(INTEGERS):
-        return 4
-    return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)
+        same = (
+            kind == other and kind in ("number", "factor", "array") and np.shape(a) == np.shape(b)
+        )
+        if not same or (kind != "number" and np.array_equal(a, b)):
+            continue
+        code = "axis-order" if kind == "number" else "wrong-row"
+        right = remedy_for_exchange(one, two)
+        yield code, f"{one} and {two} {_EXCHANGED}", right, (one, two, _EXCHANGED)
+        for lost, used in ((one, two), (two, one)) if kind != "number" and np.ndim(a) else ():
+            text = f"{lost} is replaced by {used}, which {_REPLACED}"
+            right = f"Use {lost} where it is declared, not {used}."
+            yield "wrong-row", text, right, (lost, used, _REPLACED)
 
 
 def _names_of(change: Change) -> tuple[str, ...]:

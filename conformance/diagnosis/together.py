@@ -89,10 +89,8 @@ def _merged(together: Together) -> Together:
     one, *others = together
     if not others or any(other.code != one.code for other in others):
         return together
-    message, remedy = (
-        joint.join(getattr(mistake, name) for mistake in together)
-        for name, joint in (("message", "; and "), ("remedy", " "))
-    )
+    message = "; and ".join(mistake.message for mistake in together)
+    remedy = " ".join(mistake.remedy for mistake in together if mistake.remedy)
     return [replace(one, message=message, remedy=remedy)]
 
 

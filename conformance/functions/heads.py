@@ -15,6 +15,7 @@ from posenc_ref import FoPE, MixedRoPE
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.step_options import along
+from posenc_ref.conformance.diagnosis.together import Together, both
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
@@ -89,7 +90,8 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
     return several(*own)
 
 
-def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
+def _weights(e: MixedRoPE) -> Iterator[tuple[str, str, MixedRoPE, str]]:
+    """Yield the code, the message, the encoding and the remedy of known mistakes in the weight."""
     remedy = "Use weight[h] for head h."
     w = e.weight
     for text, weight in (
@@ -99,12 +101,12 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
         ("every head has the mean of all heads' frequencies", w.mean(axis=0, keepdims=True)),
     ):
         changed = e.replace(weight=np.broadcast_to(weight, w.shape))
-        yield "head-order", text, _of(changed), remedy
+        yield "head-order", text, changed, remedy
     for code, words, value, *_ in along(np.asarray(w), ("head",)):
-        yield code, f"the weight {words}", _of(e.replace(weight=value())), remedy
+        yield code, f"the weight {words}", e.replace(weight=value()), remedy
     if w.shape[0] == w.shape[1]:
         text, remedy = "heads and axes are exchanged", "The weight is (H, A, P): exchange its axes."
-        yield "head-order", text, _of(e.replace(weight=w.swapaxes(0, 1))), remedy
+        yield "head-order", text, e.replace(weight=w.swapaxes(0, 1)), remedy
     names = ("heads", "axes", "pairs")
     for order in permutations(range(3)):
         if order != (0, 1, 2):
@@ -114,16 +116,21 @@ def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
                 "Transpose the axes of the stored weight: a reshape keeps the order of numbers."
             )
             changed = e.replace(weight=w.transpose(order).reshape(w.shape))
-            yield "head-order", f"{text}, not transposed", _of(changed), remedy
+            yield "head-order", f"{text}, not transposed", changed, remedy
     if e.num_axes > 1:
         text, remedy = "the position axes are in reverse order", "Use weight[:, a] for axis a."
-        yield "axis-order", text, _of(e.replace(weight=w[:, ::-1])), remedy
+        yield "axis-order", text, e.replace(weight=w[:, ::-1]), remedy
         for a in range(e.num_axes):
             one = np.zeros_like(w)
             one[:, a] = w[:, a]
             text, remedy = f"only axis {a} turns the pairs", "Sum the angles of all axes."
-            yield "sections", text, _of(e.replace(weight=one)), remedy
-    yield "sign", "the rotation turns the other way", _of(e.replace(weight=-w))
+            yield "sections", text, e.replace(weight=one), remedy
+    yield "sign", "the rotation turns the other way", e.replace(weight=-w), ""
+
+
+def _mixed(e: MixedRoPE) -> Iterator[tuple[Any, ...]]:
+    for code, text, changed, remedy in _weights(e):
+        yield code, text, _of(changed), remedy
     remedy = "Use the given positions, which run from -1 to 1 for a coordinate c from 0 to 1."
     for code, text, factor, offset in (
         ("position-scale", "positions are (p + 1) / 2, such as c in place of 2 c - 1", 0.5, 0.5),
@@ -255,5 +262,15 @@ def fope_variants(e: FoPE) -> Iterator[tuple[str, str, FoPE, str]]:
         yield "denominator", text, e.replace(base=e.base ** (half / k)), remedy
 
 
+def _together(e: Any) -> Iterator[Together]:
+    """Yield two mistakes of RoPE-Mixed that are made at once: one in the weight, and any other."""
+    for code, text, one, remedy in _weights(e) if isinstance(e, MixedRoPE) else ():
+        for other in _mistakes(one):
+            yield both(Mistake(code, text, lambda call: None, remedy), other, other.predict)
+
+
 #: How ``apply`` is judged if heads differ.
-BY_HEAD = Plain(_calls, _mistakes, "inaccurate", integers=False, truth=_truth, within=_within)
+BY_HEAD = Plain(
+    _calls, _mistakes, "inaccurate", integers=False, together=_together, truth=_truth,
+    within=_within,
+)  # fmt: skip

@@ -36,6 +36,7 @@ from .convolution.rows import CONVOLUTION_ROWS
 from .evicted import EVICTED_ROWS
 from .function import Plain, PlainCall
 from .heads import BY_HEAD, by_head
+from .in_steps import step_mistakes, two_of_function
 from .kept_results import kept_results
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
@@ -245,7 +246,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         one if one.remedy else replace(one, remedy=remedy)
         for one in chain(row.mistakes(run.encoding), suggested)
     ] + list(kept_results(run.surface.own(run.encoding, "float64")))
-    rarer = likely(run, calls, row.rarer(run.encoding))
+    rarer = likely(run, calls, chain(row.rarer(run.encoding), step_mistakes(run, calls)))
     every = [*known, *rarer]
     # A rule that predicts every result is better than a known mistake that explains some.
     if match(run, calls, every, parts=False, whole=row.integers) and run.report.codes:
@@ -254,7 +255,8 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         return
     if one and not run.report.codes and report_in_part(run, calls, known):
         return
-    if one and not run.report.codes and match_together(run, calls, row.together(run.encoding)):
+    pairs = chain(row.together(run.encoding), two_of_function(run, calls))
+    if one and not run.report.codes and match_together(run, calls, pairs):
         return
     if one and not run.report.codes and row.integers:
         match(run, calls, every, parts=False)

@@ -42,7 +42,7 @@ def since_masked(mask: np.ndarray) -> np.ndarray:
 
 
 #: What is right in every row of a mask.
-_REAL = (
+REAL = (
     "Number the real tokens of each row 0, 1, 2, ...: cumsum(attention_mask, axis=-1) - 1, whether "
     "padding is on the left, on the right or between"
 )
@@ -55,44 +55,44 @@ def mask_mistakes(encoding: Any) -> Iterator[Mistake]:
         return np.cumsum(mask, axis=-1)
 
     yield from several(
-        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows, f"{_REAL}."),
+        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows, f"{REAL}."),
         ("position-origin", "real tokens are counted from 1", count,
-         f"{_REAL}. The subtraction of 1 is missing."),
+         f"{REAL}. The subtraction of 1 is missing."),
         ("padding", "positions are counted over the whole batch",
          lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape),
-         f"{_REAL}. Sum along the tokens (axis=-1), not over the whole mask."),
+         f"{REAL}. Sum along the tokens (axis=-1), not over the whole mask."),
         ("padding", "the length of the padding is subtracted, on the right as well",
          lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True),
-         f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
+         f"{REAL}. Only the padding before a token counts, not that of the whole row."),
         ("padding", "the length of the padding is subtracted, on the right as well, and negative "
          "positions become 0",
          lambda mask: np.maximum(
              _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True), 0
-         ), f"{_REAL}. Only the padding before a token counts, not that of the whole row."),
+         ), f"{REAL}. Only the padding before a token counts, not that of the whole row."),
         ("padding", "only padding on the left is not counted",
-         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None], f"{_REAL}."),
+         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None], f"{REAL}."),
         ("padding", "the real tokens are taken to come first: as many as are real are numbered, "
          "then the others get the last number",
          lambda mask: np.minimum(_over_rows(mask), mask.sum(axis=-1, keepdims=True) - 1),
-         f"{_REAL}."),
+         f"{REAL}."),
         ("padding", "the count starts again at 0 after a masked token, as if a new document began",
-         since_masked, f"{_REAL}. A masked token between real ones does not end the count."),
+         since_masked, f"{REAL}. A masked token between real ones does not end the count."),
         *(
             ("padding", "the count runs over the whole batch, and the length of the rows before is "
              f"subtracted, their padding included{words}",
              lambda mask, low=low: np.maximum(
                  (np.cumsum(mask.ravel()) - 1).reshape(mask.shape)
                  - mask.shape[-1] * np.arange(len(mask))[:, None], low),
-             f"{_REAL}. Subtract the number of real tokens of the rows before, not their length.")
+             f"{REAL}. Subtract the number of real tokens of the rows before, not their length.")
             for words, low in (("", -np.inf), ("; negative positions become 0", 0))
         ),
         ("padding", "the counter is as long as the first row has real tokens: tokens after these "
          "get its last position",
          lambda mask: np.minimum(count(mask), max(int(mask[0].sum()), 1)) - 1,
-         f"{_REAL}. Rows may have more real tokens than the first."),
+         f"{REAL}. Rows may have more real tokens than the first."),
         ("padding", "tokens are counted from the end of the row",
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
-         f"{_REAL}. The first real token has position 0."),
+         f"{REAL}. The first real token has position 0."),
     )  # fmt: skip
     yield from _of_one_row()
 
@@ -120,7 +120,7 @@ def _of_one_row() -> Iterator[Mistake]:
                 return np.broadcast_to(one if low is None else np.maximum(one, low), mask.shape)
 
             text = f"every row has the positions of {row}, whose {counted}"
-            yield written("padding", text, positions, f"{_REAL}. Do so for every row on its own.")
+            yield written("padding", text, positions, f"{REAL}. Do so for every row on its own.")
 
 
 def _padded(row: Row) -> bool:

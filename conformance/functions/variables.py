@@ -50,6 +50,7 @@ def of_lengths(arguments: tuple[Any, ...]) -> Variables:
         "the length of the longest document": 0 * document + n.max(initial=0),
         "the tokens that the document is shorter than the longest": n.max(initial=0) - n[document],
         "the number of empty documents before": empty[document],
+        "the number of documents after this one": n.size - 1 - document,
         "the number of tokens of the document after this one": (start + n)[document]
         - 1
         - np.arange(document.size),

@@ -66,6 +66,7 @@ class Ledger:
     place: tuple[int, Place | None] | None = None  #: the place found from so many records
     ask: Ask | None = None  #: makes a further call, to find out where the function is wrong
     relate: Callable[[], object] | None = None  #: the last diagnosis, if no other finds a cause
+    found: Any = None  #: the rotation that the causes found give, if other calls may differ from it
 
     def count(self, check: str, cases: int = 1) -> None:
         """Count ``cases`` judged cases of ``check``."""

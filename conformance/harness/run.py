@@ -164,8 +164,8 @@ class Run:
     def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
         """Judge an optional input; if only such inputs fail, the failure is a note.
 
-        Negative positions are such an input (as an index, they count from the end of a table), and
-        fractional ones (as an index, they are truncated).
+        Negative positions are such an input (as an index, they count from the end of a table),
+        fractional ones (as an index, they are truncated), and one position for several axes.
         """
         self.count("optional inputs")
         # Angles reduced modulo 2 pi may be as large as that: a small negative one is rounded so.

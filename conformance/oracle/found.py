@@ -75,3 +75,33 @@ class FoundMap(Found, abstract=True):
         y, x1, x2 = np.array(x), x[..., a], x[..., b]
         y[..., c], y[..., d] = m[0] * x1 + m[1] * x2, m[2] * x1 + m[3] * x2
         return y
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FoundRounded(Found, abstract=True):
+    """The rotation of measured channel pairs by angles that are rounded."""
+
+    #: Returns the angles of positions and frequencies.
+    angles: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.multiply.outer
+
+    def _tables(self, positions: Any, seq_len: Any, offset: float, **where: Any) -> Any:
+        p, w = np.asarray(positions, np.float64) + offset, np.asarray(self.measured)
+        angle = np.sign(w) * self.angles(p.ravel(), np.abs(w)).reshape(*p.shape, w.size)
+        return np.cos(angle), np.sin(angle)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FoundAxes(Found, abstract=True):
+    """The rotation of measured channel pairs, each by the position on the axis that it follows."""
+
+    axis: tuple[int, ...] = ()  #: of each pair
+    count: int = 1  #: the number of axes
+
+    def axes(self) -> np.ndarray:
+        """Return the measured axis of every pair."""
+        return np.array(self.axis)
+
+    @property
+    def num_axes(self) -> int:
+        """The number of position axes."""
+        return self.count

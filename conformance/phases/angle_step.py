@@ -21,6 +21,7 @@ STEPS = {
     **{f"2 ** -{n} rad": 2.0**-n for n in range(6, 21)},
     **{f"1/{n} rad": 1.0 / n for n in (100, 1000, 10000, 100000)},
     "1 degree": np.pi / 180,
+    "1 rad": 1.0,
 }
 #: Tables of as many angles or more are not measured.
 _MOST_STEPS = 2**17

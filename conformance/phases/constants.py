@@ -17,7 +17,6 @@ from posenc_ref.conformance.harness.report import ERROR, NOTE
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration
-from .first_visible import FirstVisible
 from .frequencies import (
     FrequencyMistake,
     Schedule,
@@ -29,7 +28,7 @@ from .frequencies import (
     written_pi,
 )
 from .precision import Model
-from .rounding_model import RoundingModel
+from .rounding_model import FirstVisible, RoundingModel
 
 #: A rule explains an error if it leaves less than this part of it.
 _LEFT = 0.25

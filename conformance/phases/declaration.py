@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,9 +17,9 @@ from posenc_ref.conformance.oracle.transforms import Leading
 from .factor_mistakes import factors
 from .factor_mistakes import remedy as factor_remedy
 from .frequencies import FrequencyMistake, Schedule
-from .measure import Tables, tables_of
+from .measure import Phases, Tables, tables_of
 from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
-from .schedule_mistakes import scaling_mistakes, unusual_turns
+from .schedule_mistakes import scaling_mistakes, two_mistakes, unusual_turns
 from .schedule_steps import step_mistakes
 
 
@@ -38,6 +38,8 @@ class Declaration:
     #: amplitudes that known mistakes give, by message
     other_factors: dict[str, float] = field(default_factory=dict)
     factor_remedy: str = ""  #: what to do about a wrong amplitude
+    #: returns the angles of positions and frequencies, if they are rounded
+    angles: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
     def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
         """Return the frequencies of a call with these positions."""
@@ -52,6 +54,31 @@ def unit_size(
     """Return measured cos and sin, divided by the declared amplitude and sign."""
     cos, sin = tables(at)
     return cos / declared.amplitude, declared.sign * sin / declared.amplitude
+
+
+def substituted(
+    declared: Declaration, phases: Phases | None, found: list[FrequencyMistake], origin: float
+) -> Declaration:
+    """Return the declaration with the measured frequencies, sign, amplitude and origin.
+
+    Without phases, the amplitude is the declared one.
+    """
+    others = [e for e in found if e.code != "sign"]
+    w = others[-1].predicted if others else declared.frequencies
+    sign = -declared.sign if len(others) < len(found) else declared.sign
+
+    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        angle = (positions + origin)[:, None] * w
+        return np.cos(angle), sign * np.sin(angle)
+
+    return replace(
+        declared,
+        frequencies=w,
+        exact=exact,
+        amplitude=declared.amplitude if phases is None else float(np.median(phases.amplitude)),
+        sign=sign,
+        origin=origin,
+    )
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:
@@ -137,6 +164,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             late=lambda: [
                 e.at(turning) for e in step_mistakes(encoding) if e.predicted.size == turning.size
             ],
+            together=lambda: _turning(two_mistakes(encoding), turning),
             seldom=lambda: [
                 e.at(turning) for e in unusual_turns(encoding) if e.predicted.size == turning.size
             ],
@@ -159,6 +187,15 @@ def schedule_of(encoding: Rotary) -> Schedule:
     )
 
 
+def _turning(
+    pairs: Iterable[tuple[FrequencyMistake, FrequencyMistake]], turning: np.ndarray
+) -> Iterator[tuple[FrequencyMistake, FrequencyMistake]]:
+    """Yield pairs of mistakes with the predictions of the pairs of channels that turn."""
+    for one, other in pairs:
+        if other.predicted.size == turning.size:
+            yield one, other.at(turning)
+
+
 def _leading(s: Schedule, count: int) -> Schedule:
     """Return the schedule of the first pairs."""
 
@@ -174,6 +211,7 @@ def _leading(s: Schedule, count: int) -> Schedule:
         variants=cut(s.variants),
         late=cut(s.late),
         seldom=cut(s.seldom),
+        together=lambda: ((a, b.at(np.arange(count))) for a, b in s.together()),
         plain=None if s.plain is None else s.plain[:count],
     )
 

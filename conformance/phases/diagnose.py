@@ -18,11 +18,12 @@ from posenc_ref.conformance.harness.run import Run
 
 from .angle_step import frequency_step, root_of_other, value_step
 from .constants import recognise
-from .declaration import Declaration, unit_size
+from .declaration import Declaration, substituted, unit_size
 from .decode import Decoder
-from .explain import explain, near
+from .explain import explain
 from .fitted_parameters import diagnose_amplitude
 from .frequencies import SIGMAS, FrequencyMistake, report
+from .half_precision import between, held, held_elsewhere, held_near, held_with, is_strict
 from .measure import Phases, Tables, shown, unaliased
 from .nonlinear import (
     diagnose_nonlinear,
@@ -34,14 +35,11 @@ from .nonlinear import (
     stretched_in_blocks,
 )
 from .position_map import far_positions, large_angles, position_map
-from .precision import classify
 from .rounding_model import Telling
-from .start import exchanged_tables, origin_of, straightened
+from .start import evened, exchanged_tables, origin_of, straightened
 
 #: A smaller relative error of the frequencies may be measured at large positions only.
 _SMALL = 2.0**-8
-#: Names the dtype of the tables in the values of a finding.
-TABLE = "tables in"
 #: The largest error of cos and sin in fixed point.
 _STEP = 2.0**-7
 #: The largest error of a tested angle that its measured frequency leaves, and an angle's that is
@@ -49,10 +47,6 @@ _STEP = 2.0**-7
 _TESTED, _OTHER = 0.1, 0.25
 #: The largest relative error of a quotient of lengths, and the lengths in which one is tested.
 _SAME_RATIO, _LENGTHS = 1e-5, (5, 9, 33)
-#: The largest relative error of frequencies that are measured in half precision.
-_COARSE = 2.0**-6
-#: The largest position that float16 holds, but for its rounding.
-_WHOLE = 65504
 #: The numbers of tokens of calls that show whether positions are used.
 INDEXED = (4, 19)
 
@@ -72,6 +66,8 @@ def diagnose_phases(
         return None
     if not phases.linear and root_of_other(run, tables, declared):
         return None
+    if not phases.linear and (even := evened(run, tables, phases, declared)):
+        tables, phases = even
     phases, exchanged = straightened(run, phases, declared)
     tables = exchanged_tables(tables, declared.sign) if exchanged else tables
     w = declared.sign * phases.frequencies
@@ -97,9 +93,9 @@ def diagnose_phases(
             )
             return None
     if (vague or not phases.linear) and (
-        held(run, tables, declared) or _held_elsewhere(run, tables, declared, phases)
+        half := held(run, tables, declared) or held_elsewhere(run, tables, declared, phases)
     ):
-        return None
+        return half if half.angles else None
     if vague and phases.linear and _stepped(run, tables, declared):
         return None
     if vague and large_angles(run, tables, declared):
@@ -112,10 +108,14 @@ def diagnose_phases(
             diagnose_nonlinear(run, tables, declared)
         return None
     others = [e for e in found if e.code != "angle-precision"]
-    if len(others) < len(found) and _held_with(
-        run, tables, declared, others, phases, besides=("frequencies in", "timescales in")
+    if len(others) < len(found) and (
+        half := held_with(
+            run, tables, declared, others, phases, besides=("frequencies in", "timescales in")
+        )
     ):
-        return None  # positions or angles are coarse too
+        return half if half.angles else None  # positions or angles are coarse too
+    if len(others) < len(found) and not between(run, tables, declared, found, phases):
+        return held_near(run, tables, declared, others, phases)
     found = _constant(run, tables, declared, found)
     if [e.code for e in found] == ["position-scale"] and (
         stretched_in_blocks(run, tables, phases, declared)
@@ -130,9 +130,9 @@ def diagnose_phases(
     diagnose_amplitude(run, tables, phases, declared)
     origin = origin_of(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.
-    seen = _substituted(declared, phases, found, origin)
+    seen = substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
-    if _strict(run) and not run.report.codes and held(run, tables, seen):
+    if is_strict(run) and not run.report.codes and held(run, tables, seen):
         return None
     named = list(run.report.findings)
     if not fits and not held(run, tables, seen) and not one_right(run, tables, seen):
@@ -213,37 +213,6 @@ def _constant(
     return found if rule is None else [rule]
 
 
-def _strict(run: Run) -> bool:
-    """Return whether float32 angles are not accurate enough."""
-    angles = run.settings.angles
-    return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
-
-
-def _substituted(
-    declared: Declaration, phases: Phases | None, found: list[FrequencyMistake], origin: float
-) -> Declaration:
-    """Return the declaration with the measured frequencies, sign, amplitude and origin.
-
-    Without phases, the amplitude is the declared one.
-    """
-    others = [e for e in found if e.code != "sign"]
-    w = others[-1].predicted if others else declared.frequencies
-    sign = -declared.sign if len(others) < len(found) else declared.sign
-
-    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        angle = (positions + origin)[:, None] * w
-        return np.cos(angle), sign * np.sin(angle)
-
-    return replace(
-        declared,
-        frequencies=w,
-        exact=exact,
-        amplitude=declared.amplitude if phases is None else float(np.median(phases.amplitude)),
-        sign=sign,
-        origin=origin,
-    )
-
-
 def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -> bool:
     """Return whether the substituted declaration matches the function at large positions too."""
     at = GENERIC[run.ledger.highest >= GENERIC]
@@ -292,76 +261,3 @@ def _stepped(run: Run, tables: Tables, declared: Declaration) -> bool:
         run.add("table-precision", found[0], f"{at.size} positions", remedy=found[1])
         return True
     return False
-
-
-def held(run: Run, tables: Tables, declared: Declaration, *, besides: tuple[str, ...] = ()) -> bool:
-    """Report angles, frequencies or tables in half precision; return whether there are any.
-
-    ``besides`` are the beginnings of names of models that are known already.
-    """
-    at = np.unique(np.r_[np.arange(1, 17), GENERIC])
-    at = at[at <= max(run.ledger.highest, 16)]
-    cos, sin = unit_size(tables, at, declared)
-    finite = (np.isfinite(cos) & np.isfinite(sin)).all(axis=1)
-    if not finite[at <= _WHOLE].all():
-        return False
-    at, cos, sin = at[finite], cos[finite], sin[finite]  # float16 positions overflow
-    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
-    if model is not None and model.name == "float32 angles" and _strict(run):
-        text = "angles are float32, but float64 is required"
-        remedy = "Compute positions, frequencies and their product in float64."
-        for name, seen, true in zip(("cos", "sin"), (cos, sin), declared.exact(at), strict=True):
-            slack = run.budget * ROUNDOFF["float64"] * (1 + at[:, None])
-            if (np.abs(seen - true) <= slack).all():
-                other = "sin" if name == "cos" else "cos"
-                text = f"{other} is rounded to float32, {name} is not; float64 is required"
-                remedy = f"Keep {other} in float64, as {name}."
-        run.add("angle-precision", text, f"recomputed at {at.size} positions", remedy=remedy)
-        return True
-    if model is None or model.name.startswith(besides):
-        return False
-    if not model.code or (model.table and model.table == run.settings.precision):
-        return False
-    where = f"recomputed at {at.size} positions"
-    values = {TABLE: model.table} if model.table else {}
-    run.add(model.code, f"measured: {model.name}", where, remedy=model.remedy, values=values)
-    return True
-
-
-def _held_elsewhere(run: Run, tables: Tables, declared: Declaration, phases: Phases) -> bool:
-    """Report half precision of other frequencies than declared; return whether there is any."""
-    if declared.by_length is not None:
-        return False
-    w = declared.sign * phases.frequencies
-    backwards = bool((w < 0).all() and (declared.frequencies > 0).all())
-    sign = explain(-declared.frequencies, 0 * w, declared.schedule) if backwards else []
-    ways = [sign, *([*sign, other] for other in near(np.abs(w), declared.schedule, _COARSE))]
-    return any(_held_with(run, tables, declared, found, phases) for found in ways)
-
-
-def _held_with(
-    run: Run,
-    tables: Tables,
-    declared: Declaration,
-    found: list[FrequencyMistake],
-    phases: Phases,
-    *,
-    besides: tuple[str, ...] = (),
-) -> bool:
-    """Report mistakes in the frequencies, and half precision with these; return whether so."""
-    known, w = list(run.report.findings), declared.sign * phases.frequencies
-    seen = _substituted(declared, None, found, declared.origin)
-    size = float(np.median(phases.amplitude))
-    if np.abs(size / declared.amplitude - 1) > _COARSE:  # or else it is half precision
-        seen = replace(seen, amplitude=size)
-    if not held(run, tables, seen, besides=besides):
-        return False
-    precision = run.report.findings[len(known) :]
-    run.report.findings[:] = known
-    k = int(np.argmax(np.abs(w / declared.frequencies - 1)))
-    evidence = f"pair {k} turns by {w[k]:.4g} rad per position"
-    report(run, found, seen.frequencies, declared.schedule, evidence)
-    if seen.amplitude != declared.amplitude:
-        diagnose_amplitude(run, tables, phases, declared)
-    run.report.findings += precision
-    return True

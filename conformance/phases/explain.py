@@ -76,6 +76,8 @@ def explain(
     rare = (c for c in declared.seldom() if agree(measured, c.predicted, sigma, period).all())
     if (one := next(rare, None)) is not None:
         return [one]
+    if two := _two(measured, sigma, declared, period):
+        return two
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
         text = f"the base is right, but another scaling is applied: {spacing.message}"
@@ -99,6 +101,26 @@ def _rounded(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> lis
         for e in rounded_frequencies(replace(declared, target=c.predicted)):
             if agree(measured, e.predicted, sigma).all():
                 return [c, e]
+    return []
+
+
+def _two(
+    measured: np.ndarray, sigma: np.ndarray, declared: Schedule, period: Period
+) -> list[FrequencyMistake]:
+    """Return two mistakes that together give all frequencies; of one code, they are one finding.
+
+    Coarse measurements would not tell so many pairs apart.
+    """
+    if (sigma > SAME * np.abs(measured)).any():
+        return []
+    for one, other in declared.together():
+        if not agree(measured, other.predicted, sigma, period).all():
+            continue
+        if one.code != other.code:
+            return [one, other]
+        message = f"{one.message}; and {other.message}"
+        remedy = f"{one.remedy} {other.remedy}".strip()
+        return [replace(other, message=message, remedy=remedy, values={})]
     return []
 
 

@@ -82,21 +82,24 @@ def on_one(
         if not (np.abs(values - factor * one) <= slack * max(factor, 1.0)).all():
             return None
         found.append(factor)
-    right = [abs(factor - m) <= FACTOR_SLACK * abs(m) for factor in found]
-    plain = [abs(factor - 1) <= FACTOR_SLACK for factor in found]
     a, b = found
-    if abs(a - b) <= FACTOR_SLACK * abs(m):
-        return None
+    return None if abs(a - b) <= FACTOR_SLACK * abs(m) else (two_factors(a, b, m), a, b)
+
+
+def two_factors(a: float, b: float, m: float) -> str:
+    """Return that cos has the factor a and sin another one, b, in words; m is declared."""
+    right = [abs(factor - m) <= FACTOR_SLACK * abs(m) for factor in (a, b)]
+    plain = [abs(factor - 1) <= FACTOR_SLACK for factor in (a, b)]
     if m != 1.0 and any(right) and any(plain):
         name = "cos" if right[0] else "sin"
-        return f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin", a, b
+        return f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
     if any(right):
         name, other = ("sin", "cos") if right[0] else ("cos", "sin")
         factor = b if right[0] else a
         if m == 1.0:
-            return f"only {name} is multiplied by {factor:.6g}; the declared factor is 1", a, b
-        return f"{name} is multiplied by {factor:.6g}, declared {m:.6g}; {other} is right", a, b
-    return f"cos is multiplied by {a:.6g}, sin by {b:.6g}, declared {m:.6g} for both", a, b
+            return f"only {name} is multiplied by {factor:.6g}; the declared factor is 1"
+        return f"{name} is multiplied by {factor:.6g}, declared {m:.6g}; {other} is right"
+    return f"cos is multiplied by {a:.6g}, sin by {b:.6g}, declared {m:.6g} for both"
 
 
 def remedy(encoding: Rotary, length: int | None = None) -> str:

@@ -120,6 +120,7 @@ def _llama3(
     step: str = "",
     by_wavelength: bool = False,
     exchanged: bool = False,
+    reversed_ends: bool = False,
     two_pi: float = 2 * np.pi,
 ) -> np.ndarray:
     """Return Llama 3's frequencies, with the given mistakes."""
@@ -140,11 +141,9 @@ def _llama3(
     blended = f / s.factor + np.where(np.isfinite(smooth), smooth, 0.0) * (f - f / s.factor)
     if step:
         blended = {"slow": f / s.factor, "fast": f}[step]
-    return np.where(
-        wavelength < original / high,
-        f,
-        np.where(wavelength > original / low, f / s.factor, blended),
-    )
+    fast, slow = (f / s.factor, f) if reversed_ends else (f, f / s.factor)
+    ends = np.where(wavelength > original / low, slow, blended)
+    return np.where(wavelength < original / high, fast, ends)
 
 
 LLAMA3_SHAPES: dict[str, Shape] = {
@@ -154,6 +153,8 @@ LLAMA3_SHAPES: dict[str, Shape] = {
     "low_freq_factor and high_freq_factor are exchanged": partial(_llama3, step="slow"),
     "medium frequencies are not scaled at all: the blend is missing, or low_freq_factor and "
     "high_freq_factor are exchanged": partial(_llama3, step="fast"),
+    "the comparisons of the wavelength are reversed: fast pairs are divided by the factor, slow "
+    "ones are kept, and the blend between them is right": partial(_llama3, reversed_ends=True),
     "low_freq_factor and high_freq_factor are exchanged in the blend": partial(
         _llama3, exchanged=True
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,8 @@ class Schedule:
     late: Callable[[], Iterable[FrequencyMistake]] = tuple
     #: Those that are tried only if no other mistake gives the frequencies.
     seldom: Callable[[], Iterable[FrequencyMistake]] = tuple
+    #: Two mistakes that are made at once; the second one predicts the frequencies of both.
+    together: Callable[[], Iterable[tuple[FrequencyMistake, FrequencyMistake]]] = tuple
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
     formula: str = ""  #: the declared frequencies in a sentence, for remedies
 
@@ -81,6 +84,7 @@ class FrequencyMistake:
     values: dict[str, float] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
     remedy: str = ""  #: what to change; empty: what the numbers say
+    encoding: Any = None  #: the encoding with the mistake, in which another one can be made
 
     def at(self, chosen: np.ndarray) -> FrequencyMistake:
         """Return the same mistake, with the predictions of the chosen pairs only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -35,6 +36,12 @@ _TRIES = 5
 _FEWEST = 2
 #: The most tokens of further calls from which a rule is drawn again.
 _DRAWN = 2**14
+#: The largest gap in which the exact bound is sought.
+_WIDEST = 2**13
+#: A bound on the declared position, and the nearest right one, if it is not the next.
+_GAP = re.compile(rf"{DECLARED} is at (?:least|most) (\d+) \((\d+) is right\)")
+#: Makes calls with the tokens from a first position to a last one.
+Between = Callable[[int, int], Iterable[JudgedCall]]
 
 
 class RotatedCall(Protocol):
@@ -68,11 +75,13 @@ def name_positions(
     code: str,
     again: Callable[[], Iterable[JudgedCall]] = tuple,
     noun: str = "position",
+    between: Between | None = None,
 ) -> bool:
     """Report the positions that the tokens of wrong calls have, if each has one.
 
     If one rule gives all positions, the rule is reported. ``again`` makes further calls, which
-    could refute it; then another rule is sought. Return whether anything was reported.
+    could refute it; then another rule is sought. ``between`` makes calls at the positions from a
+    right one to a wrong one, which show where a rule begins. Return whether anything was reported.
     """
     wrong = sorted(failed(run, calls), key=lambda one: one.actual.size)
     small = [one for one in wrong if _count(run, one) <= _TOKENS][:_CALLS]
@@ -87,7 +96,7 @@ def name_positions(
     bad = {id(one) for one in wrong}
     known += [_right(one) for one in calls if id(one) not in bad]
     code = code if code == "state" else _code_of_lines(run, wrong) or code
-    rule, more = _proved(run, calls, known, again, reach)
+    rule, more = _proved(run, calls, known, again, reach, between)
     if not more and _differ(known) < _FEWEST:
         rule = None
     first = known[0]
@@ -188,6 +197,7 @@ def _proved(
     known: list[_Seen],
     again: Callable[[], Iterable[JudgedCall]],
     reach: int,
+    between: Between | None = None,
 ) -> tuple[Rule | None, int]:
     """Return the rule that all calls follow, and how many calls it predicted before it saw them."""
     rule = _rule(known)
@@ -199,7 +209,8 @@ def _proved(
         refuting = next((c for c in (*more, *calls) if not _follows(run, c, rule)), None)
         if refuting is None:
             agreed = [one for one in more if all(one is not s.one for s in known)]
-            return _closer(run, [*calls, *agreed], rule, known, agreed), len(agreed)
+            rule = _closer(run, [*calls, *agreed], rule, known, agreed)
+            return _exact(run, [*calls, *agreed], rule, known, between), len(agreed)
         found = _right(refuting) if fits(run, refuting, refuting.truth) else None
         found = found or _decoded(run, refuting, reach)
         if found is None or tries == _TRIES - 1:
@@ -219,6 +230,28 @@ def _closer(
     for one in agreed:
         v = one.facts.variables()
         seen.append(_Seen(one, rule.of({name: _wide(a, one) for name, a in v.items()}), v))
+    again = _rule(seen)
+    if again is None or again.text != rule.text:
+        return rule
+    return again if all(_follows(run, one, again) for one in calls) else rule
+
+
+def _exact(
+    run: Run, calls: Sequence[JudgedCall], rule: Rule, known: list[_Seen], between: Between | None
+) -> Rule:
+    """Return the rule with the exact bound on the declared position, if a call can show it."""
+    gap = _GAP.search(rule.where)
+    if gap is None or between is None or abs(int(gap[1]) - int(gap[2])) > _WIDEST:
+        return rule
+    low, high = sorted(map(int, gap.groups()))
+    reach, seen = _reach(calls), list(known)
+    for one in _made(lambda: between(low, high)):
+        right = fits(run, one, one.truth)
+        some = not right and _count(run, one) > _TOKENS
+        found = _right(one) if right else _decoded(run, one, max(reach, 2 * high), some=some)
+        if found is None:
+            return rule
+        seen.append(found)
     again = _rule(seen)
     if again is None or again.text != rule.text:
         return rule

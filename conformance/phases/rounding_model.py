@@ -214,6 +214,14 @@ def fitted_frequencies(positions: np.ndarray, actual: np.ndarray, w: np.ndarray)
 
 
 @dataclass(frozen=True)
+class FirstVisible:
+    """A position with a visible error, or None if no asked position has one."""
+
+    position: int | None
+    first: bool  #: whether no smaller position has one; for None, whether no position has one
+
+
+@dataclass(frozen=True)
 class Telling:
     """Cos and sin at the positions that tell the precision of the angles."""
 

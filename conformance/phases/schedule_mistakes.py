@@ -17,7 +17,8 @@ from posenc_ref import RoPE
 from posenc_ref.conformance.exact.schedules import schedules
 
 from .formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
-from .frequencies import FrequencyMistake
+from .frequencies import PUBLISHED_BASES, FrequencyMistake
+from .schedule_steps import computed_frequencies, step_mistakes, two_steps
 
 #: Extension factors and original lengths of released models.
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
@@ -53,11 +54,7 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     yield from _own(encoding)
     yield from _parameters(encoding)
     yield from _shapes(encoding)
-    for other in _formulas(scaling):
-        if type(other) is not type(scaling):
-            yield from _replaced(
-                encoding, other, "scaling-formula", f"the scaling is {other!r}, declared {name}"
-            )
+    yield from _other_schedules(encoding)
     factor = getattr(scaling, "factor", None)
     if factor and factor != 1.0:
         w = encoding.frequencies()
@@ -98,10 +95,11 @@ def _replaced(
     """Yield the mistake that replaces the scaling, unless the new scaling is invalid."""
     try:
         made = scaling() if callable(scaling) else scaling
-        predicted = encoding.replace(scaling=made).frequencies()
+        changed = encoding.replace(scaling=made)
+        predicted = computed_frequencies(changed)
     except (ValueError, TypeError):
         return
-    yield FrequencyMistake(code, message, predicted, values, remedy=remedy)
+    yield FrequencyMistake(code, message, predicted, values, remedy=remedy, encoding=changed)
 
 
 def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMistake]:
@@ -258,6 +256,15 @@ def _long_rope(encoding: RoPE) -> Iterator[FrequencyMistake]:
         )
 
 
+def _other_schedules(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield schedules of another class, with the constants of the declared one."""
+    name = type(encoding.scaling).__name__
+    for other in _formulas(encoding.scaling):
+        if type(other) is not type(encoding.scaling):
+            text = f"the scaling is {other!r}, declared {name}"
+            yield from _replaced(encoding, other, "scaling-formula", text)
+
+
 def _formulas(declared: Any) -> Iterator[Any]:
     """Yield other schedules with the constants of the declared one."""
     factor = getattr(declared, "factor", None)
@@ -280,3 +287,41 @@ def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:
     for made in chain(llama3, yarn):
         text = f"the scaling is {made!r}, declared none"
         yield from _replaced(encoding, made, "scaling-formula", text)
+
+
+def two_mistakes(encoding: RoPE) -> Iterator[tuple[FrequencyMistake, FrequencyMistake]]:
+    """Yield two mistakes that are made at once; the second one predicts the result of both.
+
+    A wrong base, parameter or schedule comes first, with a mistake in the formula or in another
+    parameter, and then two changed steps of the formula.
+    """
+    firsts = [*_bases(encoding), *(m for m in scaling_mistakes(encoding) if m.encoding)]
+    for one in firsts:
+        if one.encoding.scaling is not None:
+            wrong = chain(_own(one.encoding), _shapes(one.encoding))
+            if one.encoding.scaling == encoding.scaling:
+                wrong = chain(_other_schedules(one.encoding), wrong)
+            for other in wrong:
+                yield one, other
+    for one in firsts:
+        for other in _parameters(one.encoding) if one.encoding.scaling is not None else ():
+            yield one, other
+    for one in firsts:
+        for other in step_mistakes(one.encoding):
+            yield one, other
+    yield from two_steps(encoding)
+
+
+def _bases(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield other published bases."""
+    for base in PUBLISHED_BASES:
+        if base != encoding.base:
+            changed = encoding.replace(base=base)
+            yield FrequencyMistake(
+                "base",
+                f"the base is {base:.10g}, declared {encoding.base:.10g}",
+                computed_frequencies(changed),
+                {"declared": encoding.base, "measured": base},
+                remedy=f"Use the base {encoding.base:.10g}.",
+                encoding=changed,
+            )

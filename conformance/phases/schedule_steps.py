@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import RoPE
 from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.together import likely_changes
 
 from .frequencies import SHORT_PI, FrequencyMistake
 
@@ -50,6 +53,32 @@ def _remedy(name: str, words: str, *_: str) -> str:
 def formula_of(encoding: RoPE) -> Formula | None:
     """Return the formula of the declared scaling, or None if there is none here."""
     return next((of for form, of in _FORMS if isinstance(encoding.scaling, form)), None)
+
+
+def computed_frequencies(encoding: RoPE) -> np.ndarray:
+    """Return the frequencies, by the formula here if there is one: it takes less time."""
+    formula = formula_of(encoding)
+    if formula is None:
+        return encoding.frequencies()
+    return np.asarray(formula(encoding, encoding.scaling, Steps()), np.float64)
+
+
+def two_steps(encoding: RoPE) -> Iterator[tuple[FrequencyMistake, FrequencyMistake]]:
+    """Yield two changed steps of the declared scaling; the second one predicts both."""
+    formula, name = formula_of(encoding), type(encoding.scaling).__name__
+    if formula is None:
+        return
+    run = partial(formula, encoding, encoding.scaling)
+    rows = [row for row in likely_changes(plain_steps(run)) if len(row[-1]) == 2]
+    for one, other in combinations(rows, 2):
+        if one[-1][0] != other[-1][0]:
+            predicted = np.asarray(computed(run, one[-1], other[-1]), np.float64)
+            if predicted.shape == (encoding.frequencies().size,) and np.isfinite(predicted).all():
+                first, second = (
+                    FrequencyMistake(code, f"{name}: {message}", predicted, remedy=_remedy(*change))
+                    for code, message, _, change in (one, other)
+                )
+                yield first, second
 
 
 def _plain(e: RoPE, s: Steps) -> np.ndarray:

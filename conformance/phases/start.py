@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration
-from .measure import Phases, Tables, wrap
+from .factor_mistakes import two_factors
+from .measure import Phases, Tables, unwrap, wrap
 
 #: The largest error of an angle at position 0 that an origin explains, and that of a quarter turn.
 _OTHER, _NEAR = 0.25, 0.1
 #: The fewest pairs that show a quarter turn and an origin at once.
 _FEWEST = 3
+#: The least square of a sine that shows its factor.
+_TOLD = 0.1
 
 
 def straightened(run: Run, phases: Phases, declared: Declaration) -> tuple[Phases, bool]:
@@ -50,6 +53,43 @@ def exchanged_tables(tables: Tables, sign: int) -> Tables:
         return sign * sin, sign * cos
 
     return exchanged
+
+
+def evened(
+    run: Run, tables: Tables, phases: Phases, declared: Declaration
+) -> tuple[Tables, Phases] | None:
+    """Report different factors on cos and sin; return tables and phases without them.
+
+    Cos at position 0 is its own factor, and the factor of sin follows from the sum of the squares.
+    None: the values are not those of one angle even without such factors.
+    """
+    m, at = declared.amplitude, np.arange(phases.length)
+    cos, sin = tables(at)
+    a = float(np.median(cos[0]))
+    if declared.origin or not a > FACTOR_SLACK or not np.abs(cos).max() <= a * (1 + FACTOR_SLACK):
+        return None
+    rest = 1 - (cos / a) ** 2
+    told = rest > _TOLD
+    if told.sum() < _FEWEST:
+        return None
+    b = float(np.median(np.abs(sin[told]) / np.sqrt(rest[told])))
+    if not b > FACTOR_SLACK or abs(a - b) <= FACTOR_SLACK * abs(m):
+        return None
+
+    def even(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        cos, sin = tables(positions)
+        return cos * (m / a), sin * (m / b)
+
+    again = unwrap(even, run.coarse, below=phases.length)
+    if not again.linear:
+        return None
+    where = f"cos at position 0 is {a:.6g}; the sum of the squares of cos / {a:.6g} and sin / "
+    where += f"{b:.6g} is 1 at positions 0..{at[-1]}"
+    run.add(
+        declared.amplitude_code, two_factors(a, b, m), where, remedy=declared.factor_remedy,
+        values={"declared": m, "measured": [a, b]},
+    )  # fmt: skip
+    return even, again
 
 
 def _quarter(start: np.ndarray, w: np.ndarray, origin: float, linear: bool) -> int:
@@ -106,13 +146,20 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
         return declared.origin
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
         return declared.origin
+    report_origin(
+        run, found, declared, f"angle of the fastest pair at position 0: {start[k]:.6g} rad"
+    )
+    return found
+
+
+def report_origin(run: Run, found: float, declared: Declaration, evidence: str) -> None:
+    """Report the position whose angles position 0 has."""
     run.add(
         "position-origin",
         f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
-        f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
+        evidence,
         values={"declared": declared.origin, "measured": found},
         remedy=f"{'Subtract' if found > declared.origin else 'Add'} "
         f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
         f"position: the first one is {declared.origin:g}.",
     )
-    return found

@@ -24,7 +24,8 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.found import Found
 from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
-from posenc_ref.conformance.phases.diagnose import TABLE, diagnose_phases
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.half_precision import TABLE
 from posenc_ref.conformance.phases.measure import Measured
 
 from . import (
@@ -37,8 +38,8 @@ from . import (
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
-from .several import hidden, maps, rest
-from .structure import structure
+from .several import hidden, maps, rest, slices
+from .structure import structure, with_slow_pairs
 from .tokens import mixing, other_tokens
 
 #: What to do if rows or heads differ.
@@ -46,6 +47,10 @@ _EVERY_ROW = (
     "Rotate every batch row and every head by the position of the token: with positions (S,), "
     "equal tokens have equal results in all rows and heads."
 )
+
+
+#: Codes of a map of pairs that is no rotation.
+_OF_MAPS = (["not-a-rotation"], ["amplitude"], ["attention-factor"])
 
 
 def diagnose(run: Run, access: Access, measured: Measured) -> None:
@@ -76,6 +81,7 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if isinstance(encoding, MixedRoPE) and diagnose_mixed.diagnose(run, encoding):
         return
+    measured = with_slow_pairs(run, access, encoding, measured)
     compared = structure(run, encoding, measured)
     if compared is None:
         _of_maps(run, access, encoding, measured)
@@ -84,8 +90,12 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
         return
     if encoding.num_axes > 1 and diagnose_axes.diagnose(run, encoding, measured):
         return
-    if encoding.depends_on_length and diagnose_length.diagnose(run, access, encoding):
-        return
+    if encoding.depends_on_length:
+        seen = slices.with_its_layout(encoding, measured)
+        if diagnose_length.diagnose(run, access, seen):
+            return
+        if seen is not encoding:
+            rest.diagnose(run, seen)
     if encoding.num_axes > 1 and not linear and turned.on_axes(run, encoding):
         return
     found: Rotary | None = _of_angles(run, access, compared, measured)
@@ -106,9 +116,13 @@ def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, li
 def _of_maps(run: Run, access: Access, encoding: Rotary, measured: Measured) -> None:
     """Diagnose a map of pairs that is no rotation; keep what is known of it if that fails."""
     known = list(run.report.findings)
-    if [f.code for f in known] != ["not-a-rotation"] or not rest.can_be_sought(run, encoding):
+    codes = [f.code for f in known]
+    other_channels = codes == ["rotary-dim"]
+    if not other_channels and codes not in _OF_MAPS:
         return
-    run.report.findings.clear()
+    if not rest.can_be_sought(run, encoding):
+        return
+    run.report.findings[:] = known * other_channels
     found = maps.diagnose(run, access, encoding, measured)
     if not run.report.findings:
         run.report.findings[:] = known

@@ -18,6 +18,7 @@ from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistake
 from . import turned
 from .judge_axes import AxisPhases, declared_axes, measure
 from .sections import assignment, report_sections
+from .several import axes as several_axes
 
 
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
@@ -40,11 +41,10 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     follows |= _whole_turns(encoding, follows, wanted)
     if (follows.sum(axis=0) > 1).any() and turned.on_axes(run, encoding):
         return True
-    return (
-        report_sections(run, encoding, follows, wanted)
-        or _by_size(run, encoding, measured)
-        or _each_axis(run, encoding, found, wanted)
-    )
+    if report_sections(run, encoding, follows, wanted):
+        several_axes.diagnose(run, encoding, measured, follows, (found.frequencies, found.sigma))
+        return True
+    return _by_size(run, encoding, measured) or _each_axis(run, encoding, found, wanted)
 
 
 def _whole_turns(encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -16,13 +16,16 @@ from posenc_ref.conformance.oracle.apply import apply_truth, joined
 from posenc_ref.conformance.phases.declaration import formula
 from posenc_ref.conformance.phases.factor_mistakes import named
 from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.schedule_mistakes import trained_field
 
 from .judge_length import WHOSE, case, lengths_of, positions_of
-from .length_rules import Rule, length_rules
+from .length_rules import SHORT_TOO, Rule, length_rules
 
 #: The most tokens of a call that is made to find the length a function uses.
 _MOST = 2**14
+#: The fewest lengths, shorter or longer than the trained one, for which a rule is sought.
+_FEWEST = 2
 #: Takes an encoding, a call's length, and the length used for its frequencies (0: each token's
 #: position plus one); returns whether the encoding then matches the function.
 Fits = Callable[[Rotary, int, int], bool]
@@ -42,6 +45,8 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         lengths = np.full(positions.shape, taken) if taken else positions + 1
         return run.fits(y, apply_truth(encoding, x, positions, lengths))
 
+    if encoding is not run.encoding and all(fits(encoding, n, n) for n in seen):
+        return False  # the layout alone is wrong
     if not any(case(n) in failed for n in lengths):
         if _rows_differ(run, access, lengths[-1]):
             return False
@@ -253,6 +258,56 @@ def _explain(run: Run, encoding: Rotary, lengths: list[int], wrong: list[int], f
             remedy = f"{rule.remedy} {formula(encoding)}".strip()
             run.add(rule.code, rule.message, evidence, remedy=remedy)
             return True
+    return _in_ranges(run, encoding, lengths, evidence, fits) or _with_base(
+        run, encoding, lengths, evidence, fits
+    )
+
+
+def _ranges(encoding: Any, lengths: list[int]) -> tuple[list[int], list[int], int]:
+    """Return the lengths up to the trained one, the longer ones, and the trained one."""
+    start = getattr(encoding.scaling, trained_field(encoding.scaling) or "", 0)
+    return [n for n in lengths if n <= start], [n for n in lengths if n > start], round(start)
+
+
+def _in_ranges(run: Run, encoding: Any, lengths: list[int], evidence: str, fits: Fits) -> bool:
+    """Report a wrong rule for short calls and another one for long calls, or one for long ones."""
+    short, long, start = _ranges(encoding, lengths)
+    if min(len(short), len(long)) < _FEWEST:
+        return False
+    said, remedy = [], ""
+    for some, where in ((short, "up to"), (long, "longer than")):
+        if all(fits(encoding, n, n) for n in some):
+            continue
+        rules = length_rules(encoding, some)
+        rule = next((r for r in rules if all(_predicts(r, n, fits) for n in some)), None)
+        if rule is None:
+            return False
+        of_length = "length " * (where == "up to")
+        said.append(f"in calls {where} {of_length}{start}, {rule.message.split(SHORT_TOO)[0]}")
+        remedy = rule.remedy
+    if not said:
+        return False
+    remedy = f"{remedy} {formula(encoding)}".strip()
+    run.add("scaling-formula", "; ".join(said), evidence, remedy=remedy)
+    return True
+
+
+def _with_base(run: Run, encoding: Any, lengths: list[int], evidence: str, fits: Fits) -> bool:
+    """Report another base, which short calls show, beside a wrong rule for the lengths."""
+    short, long, _ = _ranges(encoding, lengths)
+    if min(len(short), len(long)) < _FEWEST or not isinstance(encoding.base, float):
+        return False
+    for base in PUBLISHED_BASES:
+        changed = encoding.replace(base=base)
+        if base == encoding.base or not all(fits(changed, n, n) for n in short):
+            continue
+        for rule in length_rules(changed, lengths):
+            if all(_predicts(rule, n, fits) for n in lengths):
+                text = f"the base is {base:.10g}, declared {encoding.base:.10g}"
+                run.add("base", text, evidence, remedy=f"Use the base {encoding.base:.10g}.")
+                remedy = f"{rule.remedy} {formula(encoding)}".strip()
+                run.add(rule.code, rule.message, evidence, remedy=remedy)
+                return True
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -12,13 +12,17 @@ from posenc_ref import MixedRoPE
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.match import likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
+from posenc_ref.conformance.diagnosis.steps import Change, Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.together import Predict, Stepped, match_together, two_steps
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
 #: (B, H) and the sides of the grids of the calls.
 _CALLS = (((1, 2), (3, 4)), ((2, 3), (2, 5)), ((1, 1), (5, 5)))
+#: The sizes of bounds of offsets, of which there are none here.
+_NONE = Sizes()
 
 
 @dataclass(frozen=True)
@@ -42,22 +46,39 @@ def diagnose(run: Run, encoding: MixedRoPE) -> bool:
         calls.append(JudgedCall(case, y, apply_truth(encoding, x, at), _Call(x, at)))
     if not calls:
         return False
-    found = likely(run, calls, _mistakes(encoding, calls[0].facts))
-    return match(run, calls, found, parts=False) and bool(run.report.codes)
+    first = calls[0].facts
+
+    def known() -> Iterator[Mistake]:
+        return likely(run, calls, _mistakes(encoding, first))
+
+    if match(run, calls, known(), parts=False, whole=True) and run.report.codes:
+        return True
+    plain = partial(_rotated, encoding, first)
+    steps = Stepped(
+        lambda sizes: plain_steps(plain, sizes), partial(_predicted, encoding), lambda _: _NONE
+    )
+    if match_together(run, calls, two_steps(run, calls, steps)):
+        return True
+    return match(run, calls, known(), parts=False) and bool(run.report.codes)
+
+
+def _predicted(encoding: MixedRoPE, *made: Change, sizes: Sizes = _NONE) -> Predict:
+    """Return the result that changed steps give."""
+
+    def predict(call: _Call) -> Truth:
+        value = computed(lambda s: _rotated(encoding, call, s), *made, sizes=sizes)
+        truth = apply_truth(encoding, call.x, call.positions)
+        return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+
+    return predict
 
 
 def _mistakes(encoding: MixedRoPE, first: _Call) -> Iterator[Mistake]:
     axes = " + ".join(f"p_{a} weight[{a}, k]" for a in range(encoding.num_axes))
     remedy = f"Pair k turns by the one angle {axes}, where p_a is the position on axis a: "
     remedy += "take cos and sin of this sum."
-    for code, message, _, change in changes(plain_steps(lambda s: _rotated(encoding, first, s))):
-
-        def predict(call: _Call, change: Any = change) -> Truth:
-            value = computed(lambda s: _rotated(encoding, call, s), change)
-            truth = apply_truth(encoding, call.x, call.positions)
-            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
-
-        yield Mistake(code, message, predict, remedy)
+    for code, message, _, change in changes(plain_steps(partial(_rotated, encoding, first))):
+        yield Mistake(code, message, _predicted(encoding, change), remedy)
 
 
 def _spaced(weight: np.ndarray, s: Steps) -> np.ndarray:

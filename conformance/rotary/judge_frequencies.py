@@ -65,7 +65,7 @@ def judge(run: Run) -> None:
     if not run.failures:
         return
     if by_length:
-        if run.report.codes:
+        if "state" in run.report.codes:
             return
         same, every = np.zeros(first.size), {n: w for n, w in seen.items() if n is not None}
         if diagnose_length.explain_frequencies(
@@ -73,6 +73,11 @@ def judge(run: Run) -> None:
         ):
             return
     _explain_frequencies(run, encoding, first)
+    wrong = [n for n, w in seen.items() if n and not run.fits(w, exactly(encoding.frequencies(n)))]
+    if wrong and run.report.codes == ["attention-factor"]:
+        text = f"the frequencies are wrong at lengths {', '.join(map(str, wrong))}, and no known "
+        where = f"length {wrong[0]}: frequencies {seen[wrong[0]][:3].tolist()}, ..."
+        run.add("scaling-formula", f"{text}mistake gives them", where, remedy=formula(encoding))
 
 
 def _wrong_factor(run: Run, encoding: Rotary, wrong: dict[int | None, float], lengths: int) -> None:

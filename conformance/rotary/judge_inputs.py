@@ -99,4 +99,19 @@ def optional_inputs(run: Run, dim: int) -> set[str]:
             run.note(case, y, truth)
         else:
             run.judge("optional inputs", case, y, truth)
+    if run.driver.axes > 1 and run.encoding is not None:
+        _text_positions(run, dim)
     return refused
+
+
+def _text_positions(run: Run, dim: int) -> None:
+    """Judge positions (S,) without axes: those of text, which are equal on every axis."""
+    x, positions = run.random((2, 3, 5, dim), 7), np.array([4, 9, 2, 0, 31])
+    given, _ = run.driver.arguments(x, positions)
+    try:
+        y = run.driver.array(run.driver.call(given, positions))
+    except (Refused, Malformed):
+        return
+    if y.shape == given.shape:
+        truth = apply_truth(run.encoding, x, positions.astype(np.float64))
+        run.note("positions (S,) without axes", run.driver.restored(y, x.shape), truth)

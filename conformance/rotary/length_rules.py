@@ -15,6 +15,9 @@ import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS, trained_field
 
+#: Ends the words of a rule that holds for short calls too.
+SHORT_TOO = ", in calls up to the trained length too"
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -86,6 +89,15 @@ def length_rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         remedy = "Use both lists in their order: number k is for pair k."
         yield from _changed(
             encoding, text, remedy, short_factor=short[::-1], long_factor=long[::-1]
+        )
+        both = tuple(tuple(map(float, 1 / np.array(own))) for own in (short, long))
+        yield from _changed(
+            encoding,
+            "frequencies are multiplied by short_factor and long_factor, not divided",
+            "Divide the frequencies by the list of the length of the call, number k for pair k.",
+            "scaling-formula",
+            short_factor=both[0],
+            long_factor=both[1],
         )
         for name, own in (("short_factor", short), ("long_factor", long)):
             which = f"up to length {start}" if name == "short_factor" else f"past length {start}"
@@ -199,7 +211,7 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
             if least and lengths and min(map(alpha, (max(n, shortest) for n in lengths))) >= least:
                 continue  # the bound changes nothing
             taken = f"max({what}, 1)" if least else what
-            short = "" if shortest > 1 else ", in calls up to the trained length too"
+            short = "" if shortest > 1 else SHORT_TOO
             short += ", where that is above 0" if least is None else ""
             remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
             remedy += f"least {start}, and d = {d}."

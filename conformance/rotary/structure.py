@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from posenc_ref import RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural, ranges
+from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.diagnose import INDEXED
-from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.phases.measure import Measured, Pair, tables_of, unwrap
 
 from .diagnose_pairs import (
     LOGITS,
@@ -61,6 +64,25 @@ def _turns_elsewhere(run: Run, encoding: Rotary) -> bool:
         except (Refused, Malformed):
             continue
     return False
+
+
+def with_slow_pairs(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Measured:
+    """Return ``measured`` with the declared pairs that turn only at farther positions.
+
+    Angles that are cut to whole radians are 0 at the measured positions.
+    """
+    channels = np.stack(live(encoding, (*encoding.pairs(), *encoding.output_pairs())), axis=1)
+    slow = [Pair(*map(int, row)) for row in channels if {*row} <= {*measured.passed}]
+    if not slow or not measured.pairs or encoding.num_axes > 1:
+        return measured
+    columns = ([p.a for p in slow], [p.out_a for p in slow], [p.out_b for p in slow])
+    if not tables_of(access, *columns)(access.within(GENERIC)[-4:])[1].any(axis=0).all():
+        return measured
+    pairs = sorted([*measured.pairs, *slow], key=lambda p: (p.a, p.b))
+    still = [c for c in measured.passed if all(c not in (p.a, p.b) for p in slow)]
+    found = replace(measured, pairs=pairs, passed=still)
+    found.phases = unwrap(found.tables(access), run.coarse)
+    return found
 
 
 def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:

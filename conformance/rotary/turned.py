@@ -17,7 +17,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
 from posenc_ref.conformance.diagnosis.in_part import in_part
-from posenc_ref.conformance.diagnosis.match import placed
+from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
@@ -74,6 +74,8 @@ PLACED = "only in"
 _PARAMETERS = ("base", "position-scale")
 #: If calls of so many sizes are wrong, and none is right, the mistake does not depend on the call.
 _MANY = 12
+#: The sizes of tiles in which tokens may be rotated twice.
+_TILES = tuple(2**n for n in range(3, 11))
 #: The most tokens of a call that is made again.
 _LARGEST = 2**12
 
@@ -219,8 +221,35 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     more = partial(calls_of, run, encoding, FURTHER)
     if name_grown(run, calls, more):
         return True
+    if match(run, calls, _twice_in_tiles(encoding), parts=False, whole=True, further=more):
+        return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
-    return name_positions(run, calls, code, lambda: calls_of(run, encoding, again))
+    between = lambda low, high: calls_of(run, encoding, (((1, 2, high - low + 1), low),))  # noqa: E731
+    further = lambda: calls_of(run, encoding, again)  # noqa: E731
+    return name_positions(run, calls, code, further, between=between)
+
+
+def _twice_in_tiles(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield tokens that two tiles rotate, because the last one is moved back to be full."""
+    if encoding.attention_factor() != 1.0:
+        return
+    for n in _TILES:
+
+        def predict(call: Turned, n: int = n) -> Truth:
+            size, at = call.x.shape[2], np.arange(call.x.shape[2])
+            twice = (at >= max(size - n, 0)) & (at < size // n * n) & (size % n > 0)
+            own = call.positions
+            again = np.where(twice, 2 * own + encoding.offset, own)
+            return apply_truth(encoding, call.x, again if twice.any() else own)
+
+        yield Mistake(
+            ELEMENTS,
+            f"the last tile of {n} tokens is moved back so that it is full, and works in place: "
+            "tokens that the tile before has rotated are rotated again",
+            predict,
+            "Write to another array than the one that is read, or rotate only the tokens that no "
+            "tile has rotated.",
+        )
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
@@ -297,11 +326,14 @@ def _held(
 
 def calls_of(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:
     """Make calls of these sizes, each with its reference; leave out those that are refused."""
+    several, of_rows = encoding.num_axes > 1, True
     for i, (size, at, *layout) in enumerate(sizes):
         memory = layout[0] if layout else MEMORY[0]
         p = np.asarray(at)
+        if p.ndim > 1 and not of_rows:  # as the judge, which does not try them then
+            continue
         positions = p + np.arange(size[2]) if p.ndim == 0 else p
-        if encoding.num_axes > 1:
+        if several:
             rows = np.random.default_rng(i).integers(0, 40, (encoding.num_axes, size[0], size[2]))
             if (
                 i % 4 in _TEXT and size[2] > 1
@@ -315,6 +347,7 @@ def calls_of(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[Ju
         try:
             y = run.driver.apply(x, positions, memory)
         except (Refused, Malformed):
+            of_rows = of_rows and (several or p.ndim == 1)
             continue
         call = Turned(encoding, x, positions, memory, tuple(run.driver.needed))
         where = "at per-row positions" if p.ndim > 1 else f"from position {positions[0]} on"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from posenc_ref.conformance.bias.diagnose_missing import CALLS
 from posenc_ref.conformance.bias.diagnose_slopes import known_series
 from posenc_ref.conformance.bias.mistakes import bias_mistakes
 from posenc_ref.conformance.diagnosis.mistake import each_part
+from posenc_ref.conformance.diagnosis.position_mistakes import FLATTENED
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
@@ -45,6 +47,7 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
         )
         remedy = "With exp2 in place of exp, multiply all terms of the logits by log2(e)."
         yield "bias-scale", f"the bias is multiplied by {words}", parts, remedy
+    yield from _flattened()
     if isinstance(declared, T5Bias):
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):
@@ -54,6 +57,34 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
             if one.code:
                 parts = _added(lambda call, one=one: one.predict(call.positions))  # type: ignore[misc]
                 yield one.code, one.message, parts, one.remedy
+
+
+def _flattened() -> Iterator[Change]:
+    """Yield biases of batch rows and heads that are flattened in different orders."""
+    remedy = "Give head h of every batch row the bias of head h: index b H + h of the flattened "
+    remedy += "batch rows and heads has head h."
+    for head, of in FLATTENED:
+        for words, part in (
+            ("the bias", ""),
+            ("the part of the bias that depends on the key", "key"),
+            ("the part of the bias that depends on the query alone", "query"),
+        ):
+            text = f"{words} is that of head {head} for batch row b and head h: rows and heads are "
+            text += "flattened in different orders"
+            yield "head-order", text, _added(partial(_of_flat, of, part)), remedy
+
+
+def _of_flat(of: Callable[..., np.ndarray], part: str, call: Scored) -> Truth:
+    """Return the bias (B, H, Q, K) of other heads, or of the key's or the query's part of it."""
+    own: Truth = call.encoding.truth(*call.positions)
+    n_b, n_h = call.q.shape[:2]
+    if n_b == 1 or own.value.ndim < 3 or own.value.shape[0] != n_h:
+        return own
+    heads = of(*np.indices((n_b, n_h)), n_b, n_h)
+    value, other = own.value, own.value[heads]
+    first = other[..., :1] - value[..., :1]
+    other = {"": other, "key": other - first, "query": value + first}[part]
+    return Truth(other, own.terms + own.terms[heads] + np.abs(first), own.angle + own.angle[heads])
 
 
 def _without(of: Callable[[int, int], bool]) -> OfCall:

@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import Bias, Score
 from posenc_ref.conformance.diagnosis.mistake import with_value
+from posenc_ref.conformance.diagnosis.position_mistakes import PLACE_CODES, PLACES
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
@@ -82,6 +83,11 @@ def operand_changes(declared: Any) -> Iterator[Change]:
         yield CAPPED, f"the scale of q . k is {words}", change, right
     for words, order in _GROUPS:
         yield "head-order", words, lambda call, of=order: _grouped(call, of), _OWN_GROUP
+    for text, move, axis in PLACES:
+        for what, side in (("queries", "q"), ("keys", "k")):
+            right = f"Use the {what} of every batch row and head for that row and head."
+            parts = partial(_elsewhere, side, move)
+            yield PLACE_CODES[axis], f"in the {what}, {text}", parts, right
     for kind, bits in () if isinstance(declared, Score) else SIGNIFICANT_BITS.items():
         right = f"Keep q . k in float32 until the logits are complete: do not round it to {kind}."
         yield "table-precision", f"q . k is rounded to {kind}", partial(_narrow, bits), right
@@ -108,3 +114,13 @@ def _capped(call: Scored, cap: float) -> Parts:
     product = call.dot()
     limited = cap * np.tanh(product.value / cap)
     return call.parts() | {"q.k": with_value(product, np.asarray(limited))}
+
+
+def _elsewhere(side: str, move: _Of, call: Scored) -> Parts:
+    """Return the parts with the queries or keys of other batch rows or heads, if there are some."""
+    own = call.sent[side == "k"]
+    moved = move(own)
+    if np.array_equal(moved, own):
+        return call.parts()
+    moved = moved if side == "q" else np.repeat(moved, call.group, axis=1)
+    return call.replace(**{side: moved}).parts()

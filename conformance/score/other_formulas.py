@@ -112,7 +112,8 @@ def cope(call: Scored, s: Steps) -> Terms:
     logits = content(call)
     q_at, k_at = call.grid
     seen = (k_at <= q_at).astype(np.float64)
-    inside = s.factor("the scale of the gates' logits", 1.0, "softmax-scale") * logits
+    scale = s.factor("the scale of the gates' logits", call.scale, "softmax-scale")
+    inside = scale * (logits / call.scale)
     gates = 1 / (1 + np.exp(-inside))
     soft = np.exp(inside - inside.max(axis=-1, keepdims=True)) * seen
     gates = s.pick(

@@ -8,8 +8,13 @@ from functools import partial
 import numpy as np
 
 from posenc_ref import Score
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import each_part
-from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS
+from posenc_ref.conformance.diagnosis.position_mistakes import (
+    FLATTENED,
+    QUERIES,
+    REVERSED_KEYS,
+)
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 from .changed import Change, OfCall
@@ -31,6 +36,10 @@ def changes_of_any(declared: Score) -> Iterator[Change]:
     if declared.heads is not None:
         remedy = "Use the learned numbers of head h for head h."
         yield "head-order", "the heads are in reverse order", _heads, remedy
+        for head, of in FLATTENED:
+            text = f"batch row b and head h use the learned numbers of head {head}: rows and heads "
+            text += "are flattened in different orders"
+            yield "head-order", text, partial(_of_flat, of), remedy
 
 
 def _of_first_head(call: Scored) -> Parts:
@@ -153,3 +162,29 @@ def _heads(call: Scored) -> Parts:
     back = {name: each_part(t, lambda part: part[:, ::-1]) for name, t in turned.items()}
     plain = call.terms()
     return back | {name: t for name, t in plain.items() if name == "content-content"}
+
+
+def _of_flat(of: Callable[..., np.ndarray], call: Scored) -> Parts:
+    """Return the terms with the learned numbers of other heads, which differ between batch rows."""
+    n_b, n_h = call.q.shape[:2]
+    if n_b == 1 or n_h == 1:
+        return call.parts()
+    rows = np.arange(n_b)
+    heads = of(*np.indices((n_b, n_h)), n_b, n_h)
+    each = [
+        call.replace(**{
+            side: np.broadcast_to(x[:, h : h + 1], x.shape)
+            for side, x in (("q", call.q), ("k", call.k))
+        }).terms()
+        for h in range(n_h)
+    ]  # fmt: skip
+
+    def taken(name: str, part: str) -> np.ndarray:
+        shape = (n_b, n_h, call.q.shape[2], call.k.shape[2])
+        found = (np.broadcast_to(getattr(t[name], part), shape) for t in each)
+        return np.stack([t[rows, heads[:, h]] for h, t in enumerate(found)], axis=1)
+
+    return {
+        name: Truth(*(taken(name, part) for part in ("value", "terms", "angle")))
+        for name in each[0]
+    }

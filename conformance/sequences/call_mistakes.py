@@ -80,7 +80,7 @@ def state_mistakes() -> Iterator[Mistake]:
         ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
         return at_length(call.encoding, call.x, call.positions, max(ends))
 
-    yield from _overwritten()
+    yield from overwritten()
     yield from _added_up()
     yield Mistake(
         "state",
@@ -189,7 +189,7 @@ def _added_up() -> Iterator[Mistake]:
         yield Mistake("state", text, positions, remedy)
 
 
-def _overwritten() -> Iterator[Mistake]:
+def overwritten() -> Iterator[Mistake]:
     """Yield results that a later call writes into."""
     remedy = "Return a new array in every call, not a buffer that later calls write into."
     text = "a later call overwrites the results of earlier calls: both share memory"
@@ -199,16 +199,17 @@ def _overwritten() -> Iterator[Mistake]:
         ("call after it overwrites it, if it has the same shape", lambda n: 1),
     ):
 
-        def result(call: InTurn, last: Any = last) -> Truth:
+        def written(call: InTurn, last: Any = last) -> InTurn:
             later = call.every[call.index + 1 :]
             alike = [one for one in later[: last(len(later))] if one.x.shape == call.x.shape]
-            return (alike[-1] if alike else call).truth()
+            return alike[-1] if alike else call
 
         yield Mistake(
             "state",
             f"an earlier result does not stay as it is: the {words}",
-            result,
+            lambda call, of=written: of(call).truth(),  # type: ignore[misc]
             remedy,
+            before=written,
         )
 
 

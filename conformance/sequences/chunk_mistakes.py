@@ -73,6 +73,12 @@ OFFSETS: tuple[tuple[str, Map, str], ...] = (
         f"{START}: advance by the length of each chunk, without subtracting 1.",
     ),
     (
+        "the first chunk adds one too few to the count of earlier tokens, and so does every chunk "
+        "that finds a count of 0",
+        lambda t: _counted(t)[t.chunk] + t.index,
+        f"{START}: advance by the length of each chunk, without subtracting 1.",
+    ),
+    (
         "the offset of a chunk is the number of earlier chunks",
         lambda t: t.chunk + t.index,
         f"{START}: count tokens, not chunks.",
@@ -151,6 +157,15 @@ STATES: tuple[tuple[str, Map, str], ...] = (
         _KEY,
     ),
 )
+
+
+def _counted(t: ChunkTokens) -> np.ndarray:
+    """Return the count that each chunk finds if one that finds 0 adds 1 less than its length."""
+    count, found = 0, []
+    for size in np.bincount(t.chunk, minlength=t.count).tolist():
+        found.append(count)
+        count += size if count else max(size - 1, 0)
+    return np.array(found)
 
 
 def _before(t: ChunkTokens, count: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
 from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.relation import name_place
+from posenc_ref.conformance.diagnosis.together import after_one, match_together
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.driver import Malformed, Refused
@@ -24,8 +25,9 @@ from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
+from . import rest
 from .call import first_positions
-from .call_mistakes import ENDS, InTurn, counters, kept, state_mistakes
+from .call_mistakes import ENDS, InTurn, counters, kept, overwritten, state_mistakes
 from .grown_state import name_growth
 from .kept_tables import Call, moved_tables
 from .offset_mistakes import offset_mistakes
@@ -105,6 +107,9 @@ def judge(run: Run) -> None:
     if run.report.codes or name_positions(run, alone, "decode-offset", further):
         return
     judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
+    if run.ledger.found is not None:
+        turns = drive(run, _sequences(run, encoding), ask) or []
+        rest.diagnose(run, [*alone, *turns], partial(_name_left, ask))
     if run.failures and not run.report.codes:
         name_place(run, alone, "decode-offset", "calls with an offset give wrong results")
 
@@ -205,6 +210,8 @@ def _name_state(
         return
     if name_growth(run, seen):
         return
+    if match_together(run, seen, after_one(overwritten(), list(state_mistakes())), single):
+        return
     alone = single() + _wrong_again(wrong, ask)
     code = "decode-offset" if failed(run, alone) else "state"  # no earlier call is necessary
     if name_positions(run, [*seen, *alone], code, partial(_further, ask)):
@@ -219,6 +226,18 @@ def _name_state(
         "keep them under all that they depend on, and do not write to the kept ones.",
         by=None,
     )
+
+
+def _name_left(
+    ask: Callable[[Probe], list[JudgedCall]], run: Run, calls: list[JudgedCall]
+) -> object:
+    """Report the mistake that calls show which are judged against a rotation that was found."""
+    found = run.encoding
+    known = chain(offset_mistakes(), state_mistakes(), likely(run, calls, moved_tables(kept)))
+    if match(run, calls, known, parts=False, whole=True) and run.report.codes:
+        return True
+    further = lambda: rest.rebased(list(_further(ask)), lambda facts: found)  # noqa: E731
+    return name_positions(run, calls, "decode-offset", further)
 
 
 def _singles(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:

@@ -20,6 +20,7 @@ from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
+from . import rest
 from .cache_mistakes import cache_mistakes, length_mistakes
 from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import chunk_mistakes, grown_in_chunks, rotations_in_part
@@ -103,14 +104,32 @@ def _judge(
             calls += drive(run, again, ask) or []
         further = partial(_further, run, encoding, cache, ask)
         found = match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes
-        if not found and not name_positions(run, calls, _code(cache), further):
+        between = partial(_from_to, run, encoding, cache, ask)
+        if not found and not name_positions(run, calls, _code(cache), further, between=between):
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
+            rest.diagnose(run, calls, partial(_name_left, known, cache, ask))
         if run.failures and not run.report.codes:
             others = likely(run, calls, rotations_in_part(encoding))
             match(run, calls, chain(mistakes(), others), parts=False)
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")
+
+
+def _name_left(
+    known: Callable[[], Iterator[Mistake]],
+    cache: bool,
+    ask: Callable[[Probe], Sequence[JudgedCall]],
+    run: Run,
+    calls: list[JudgedCall],
+) -> object:
+    """Report the mistake that calls show which are judged against a rotation that was found."""
+    every = chain(known(), grown_in_chunks())
+    if match(run, calls, every, parts=False, whole=True) and run.report.codes:
+        return True
+    further = partial(_further, run, run.encoding, cache, ask)
+    between = partial(_from_to, run, run.encoding, cache, ask)
+    return name_positions(run, calls, _code(cache), further, between=between)
 
 
 def _crossed(run: Run, encoding: Rotary, cache: bool, row: Row) -> Probe:
@@ -129,6 +148,20 @@ def _further(
     """Make calls that could refute a rule for positions."""
     for chunks in FURTHER:
         yield from ask(_probe(run, encoding, cache, (3, 2), chunks))
+
+
+def _from_to(
+    run: Run,
+    encoding: Rotary,
+    cache: bool,
+    ask: Callable[[Probe], Sequence[JudgedCall]],
+    low: int,
+    high: int,
+) -> Iterator[JudgedCall]:
+    """Make a call of two chunks, the second one with the tokens from ``low`` to ``high``."""
+    if low and run.settings.allows(high):
+        size = high - low + 1
+        yield from ask(_probe(run, encoding, cache, (1, 2), (low, size), size))
 
 
 def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:

@@ -21,6 +21,7 @@ from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
+from . import rest
 from .call import called, first_positions, judge_repetition
 from .offset_mistakes import Offset, offset_mistakes, row_orders, scaled_parts
 
@@ -62,12 +63,24 @@ def judge(run: Run) -> None:
     further = partial(_further, run, encoding)
     known = chain(offset_mistakes(), row_orders(), scaled_parts())
     found = match(run, calls, known, parts=False, further=further) and run.report.codes
-    if not found and not name_positions(run, calls, "decode-offset", further):
+    between = partial(_from_to, run, encoding)
+    if not found and not name_positions(run, calls, "decode-offset", further, between=between):
         recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
         judge_as_apply(run, partial(_view, run), encoding, recipe)
+        rest.diagnose(run, calls, _name_left)
     judge_repetition(run, calls[0], calls[0].facts.offset)
     if run.failures and not run.report.codes:
         name_place(run, calls, "decode-offset", "calls with an offset give wrong results")
+
+
+def _name_left(run: Run, calls: list[JudgedCall]) -> object:
+    """Report the mistake that calls show which are judged against a rotation that was found."""
+    further = partial(_further, run, run.encoding)
+    known = chain(offset_mistakes(), row_orders(), scaled_parts())
+    if match(run, calls, known, parts=False, whole=True, further=further) and run.report.codes:
+        return True
+    between = partial(_from_to, run, run.encoding)
+    return name_positions(run, calls, "decode-offset", further, between=between)
 
 
 def _called(run: Run, call: Offset) -> np.ndarray:
@@ -97,6 +110,13 @@ def _further(run: Run, encoding: Any) -> Iterator[JudgedCall]:
     ask = one_result(partial(_called, run))
     for size, offset in FURTHER:
         yield from ask(_probe(run, encoding, "offsets", size, offset, False))
+
+
+def _from_to(run: Run, encoding: Any, low: int, high: int) -> Iterator[JudgedCall]:
+    """Make a call with the tokens from ``low`` to ``high``."""
+    if run.settings.allows(high):
+        size, ask = (1, 2, high - low + 1), one_result(partial(_called, run))
+        yield from ask(_probe(run, encoding, "offsets", size, (low,), False))
 
 
 def _probe(

@@ -211,6 +211,8 @@ def _of_extremes(what: str, only: bool) -> Iterator[Mistake]:
         (f"the positions of {what} count from the smallest of the call", lambda p, o: p - p.min()),
         (f"the positions of {what} count from the smallest of the row",
          lambda p, o: p - p.min(-1, keepdims=True)),
+        (f"the positions of {what} count from the first of the {other} of the row",
+         lambda p, o: p - o[..., :1]),
         (f"the positions of {what} count from the first of the row", lambda p, o: p - p[..., :1]),
         (f"all {what} get the largest position of {other} of the call",
          lambda p, o: 0 * p + o.max()),

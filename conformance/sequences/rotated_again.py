@@ -54,6 +54,13 @@ def _before_last(call: Chunked, j: int, changed: bool) -> list[int]:
     return [old, last]
 
 
+def _stored(call: Chunked, j: int, since: int) -> list[int]:
+    """Return the lengths of keys that are stored rotated only past the original length."""
+    own, last = call.ends[j], call.ends[-1]
+    again = since <= j < len(call.ends) - 1 and _changed(call, 1, own)
+    return [own, last] if again else [last]
+
+
 def _with_next(call: Chunked, j: int) -> list[int]:
     return call.ends[j : j + 2]
 
@@ -81,6 +88,16 @@ _CASES: tuple[tuple[str, Lengths], ...] = (
     (
         "with the last chunk, if they are those of the chunk before it (older ones are right)",
         _only_before,
+    ),
+    (
+        "with the last chunk, if their own chunk ended past the original length (other keys are "
+        "cached raw)",
+        partial(_stored, since=0),
+    ),
+    (
+        "with the last chunk, if their own chunk ended past the original length and was not the "
+        "first (other keys are cached raw)",
+        partial(_stored, since=1),
     ),
 )
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from posenc_ref import XPos
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
+from posenc_ref.conformance.diagnosis.steps import Change, Steps, changes, computed, plain_steps
+from posenc_ref.conformance.diagnosis.together import Stepped
 
 from .cases_qk import Side
 
@@ -143,25 +145,41 @@ def declared_decay(e: XPos) -> str:
 
 def xpos_steps(first: Side) -> Iterator[Mistake]:
     """Yield the mistake of every changed step of xPos; ``first`` is one of the judged sides."""
-
-    def run(side: Side, s: Steps) -> Any:
-        ends = [float(f(p)) for p in (side.positions, side.others) for f in (np.min, np.max)]
-        middle = (min(ends) + max(ends)) / 2
-        assert isinstance(side.encoding, XPos)
-        return xpos_rows(side.encoding, side.x, side.positions, side.keys, middle, s)
-
     e = first.encoding
     assert isinstance(e, XPos)
     remedy = declared_decay(e)
-    for code, message, _, change in changes(plain_steps(lambda s: run(first, s))):
+    for code, message, _, change in changes(plain_steps(partial(_value, first))):
+        yield Mistake(code, message, predicted(change), remedy)
 
-        def predict(side: Side, change: Any = change) -> Truth | None:
-            value = computed(lambda s: run(side, s), change)
-            truth = side.truth()
-            value = np.broadcast_to(value, truth.value.shape)
-            if not np.isfinite(value).all():
-                return None
-            size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
-            return replace(truth, value=value, terms=size)
 
-        yield Mistake(code, message, predict, remedy)
+def stepped(first: Side) -> Stepped:
+    """Return xPos in steps, of which two may be changed at once."""
+    return Stepped(
+        lambda sizes: plain_steps(partial(_value, first), sizes), predicted, lambda calls: Sizes()
+    )
+
+
+def predicted(
+    *made: Change,
+    sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
+    encoding: XPos | None = None,
+) -> Callable[[Side], Truth | None]:
+    """Return what changed steps give, of another xPos if one is passed."""
+
+    def predict(side: Side) -> Truth | None:
+        one = side if encoding is None else replace(side, encoding=encoding)
+        value, truth = computed(partial(_value, one), *made, sizes=sizes), side.truth()
+        value = np.broadcast_to(value, truth.value.shape)
+        if not np.isfinite(value).all():
+            return None
+        size = np.maximum(truth.terms, np.abs(value) * (truth.terms > 0))
+        return replace(truth, value=value, terms=size)
+
+    return predict
+
+
+def _value(side: Side, s: Steps) -> np.ndarray:
+    ends = [float(f(p)) for p in (side.positions, side.others) for f in (np.min, np.max)]
+    middle = (min(ends) + max(ends)) / 2
+    assert isinstance(side.encoding, XPos)
+    return xpos_rows(side.encoding, side.x, side.positions, side.keys, middle, s)

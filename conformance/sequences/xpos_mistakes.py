@@ -20,11 +20,12 @@ from posenc_ref.conformance.diagnosis.mistake import (
     with_value,
 )
 from posenc_ref.conformance.diagnosis.scored import fits
+from posenc_ref.conformance.diagnosis.together import First, two_steps
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
-from .xpos_formula import declared_decay
+from .xpos_formula import declared_decay, predicted, stepped
 
 #: Values of scale_base that are published, or likely mistakes.
 SCALE_BASES = (512.0, 256.0, 1024.0, 2048.0, 128.0, 64.0, 4096.0, 1.0)
@@ -211,3 +212,17 @@ def _turned(side: Side) -> Truth:
     mirror[side.encoding.pairs()[1]] = -1
     truth = replace(side, x=side.x * mirror).truth()
     return with_value(truth, truth.value * mirror)
+
+
+def xpos_together(
+    run: Run, calls: Sequence[JudgedCall], declared: XPos
+) -> Iterator[Sequence[Mistake]]:
+    """Yield two changed steps of xPos, and a changed step beside another field."""
+    others = [
+        First(Mistake(code, text, lambda side: None), partial(predicted, encoding=encoding))
+        for code, text, encoding in xpos_variants(declared)
+        if isinstance(encoding, XPos) and encoding != declared
+    ]
+    remedy = declared_decay(declared)
+    for one, two in two_steps(run, calls, stepped(calls[0].facts), others):
+        yield replace(one, remedy=one.remedy or remedy), two

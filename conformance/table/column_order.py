@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import FourierFeatures
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import fits
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, each_part
 from posenc_ref.conformance.harness.run import Run
 
 from .remedies import columns_of
@@ -26,6 +29,9 @@ def report_order(run: Run, order: list[int], *, alone: bool = True) -> None:
     if not words:
         first = ", ".join(map(str, order[:_FIRST])) + ", ..." * (len(order) > _FIRST)
         message = f"the columns are permuted: in order, they are the declared columns {first}"
+        moved = [j for j, own in enumerate(order) if j != own]
+        if len(moved) == _EXCHANGED:
+            message = f"columns {moved[0]} and {moved[1]} are exchanged"
     remedy = columns_of(run.encoding)
     if len(order) <= _LISTED and alone:
         remedy += f" Tried: result[:, {back}] agrees in every call."
@@ -34,6 +40,8 @@ def report_order(run: Run, order: list[int], *, alone: bool = True) -> None:
 
 #: The most columns that a report lists, and that its message does.
 _LISTED, _FIRST = 16, 6
+#: The number of columns that stand in other places if two are exchanged.
+_EXCHANGED = 2
 
 
 def _sorted_by(encoding: Any, order: list[int]) -> str:
@@ -67,3 +75,22 @@ _HINT = {
     "frequency": "all columns of one frequency come before those of the next",
     "function": "all columns of one function, sine or cosine, come before those of the other",
 }
+
+
+def columns_used(run: Run, calls: list[JudgedCall]) -> list[int] | None:
+    """Return the declared index of each column, if the result only permutes columns, or None."""
+
+    def whole(truth: Truth) -> Truth:
+        return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
+
+    long = max(calls, key=lambda one: one.actual.shape[0])
+    truth, order = whole(long.truth), list[int]()
+    for j in range(long.actual.shape[1]):
+        column = np.broadcast_to(long.actual[:, [j]], truth.value.shape)
+        score = run.scores(column, truth).max(axis=0)
+        score[order] = np.inf  # columns may be alike
+        order.append(int(np.argmin(score)))
+    for one in calls:
+        if not fits(run, one, each_part(whole(one.truth), lambda part: part[:, order])):
+            return None
+    return order

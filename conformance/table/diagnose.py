@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
-from posenc_ref.conformance.diagnosis.match import explains, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.probes import GENERIC
@@ -21,11 +21,10 @@ from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.properties import perturbation
 
-from .formulas import changed_steps
-from .remedies import columns_of, of_step
+from .column_order import columns_used, report_order
+from .remedies import columns_of
+from .single_columns import changed_step, dead_columns, single_columns, sinusoids
 
-#: The largest departure of a column of size 1 from a sinusoid.
-_SINUSOID = 1e-3
 #: The share by which the squares of a sine and of its cosine may miss a constant.
 _APART = 0.05
 
@@ -134,23 +133,6 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     return matrix
 
 
-def _dead_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report columns that are the same at every position, where the declared ones are not."""
-    at = access.within(np.arange(64))
-    rows, truth = access.rows(at), encoding.truth(at).value
-    dead = np.flatnonzero((np.ptp(rows, axis=0) == 0) & (np.ptp(truth, axis=0) > 0))
-    if dead.size:
-        run.add(
-            "exponent",
-            f"{plural(dead.size, 'column is', 'columns are', rows.shape[1])} the same at every "
-            f"position: {ranges(dead.tolist())}",
-            f"column {dead[0]} is {rows[0, dead[0]]:.6g} at positions 0..63",
-            remedy=columns_of(encoding),
-            equivalent=("frequency-spacing",),
-        )
-    return bool(dead.size)
-
-
 def arrangement(
     run: Run, access: TableAccess, encoding: Sinusoidal
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -160,12 +142,13 @@ def arrangement(
     """
     at = access.within(np.arange(17))
     rows = access.rows(at)
-    if (rows == rows[0]).all():
-        run.add("wrong-row", "every position gets the same row", "positions 0..16")
+    far = access.rows(access.within(GENERIC))
+    if (rows == rows[0]).all() and (far == far[0]).all():
+        run.add("wrong-row", "every position gets the same row", "positions 0..16 and later ones")
         return None
     if _zero_rows(run, encoding, at, rows):
         return None
-    if encoding.dim % 2 and _changed_step(run, access, encoding):
+    if encoding.dim % 2 and changed_step(run, access, encoding):
         return None
     if _rows_moved(run, access, encoding):
         return None
@@ -173,11 +156,14 @@ def arrangement(
     sines, cosines = encoding.columns()
     sines = sines[: cosines.size]
     if found is None:
-        _single_columns(run, access, encoding)
+        single_columns(run, access, encoding)
         return None
     if found[0].size != cosines.size:
-        if _dead_columns(run, access, encoding):
+        if dead_columns(run, access, encoding):
             return None
+        size = (access.rows(access.within(GENERIC))[:, [sines, cosines]] ** 2).sum(axis=1)
+        if (np.abs(size - size.mean()) <= _APART * size.mean()).all():
+            return sines, cosines  # two pairs may be equal near 0
         run.add(
             "layout",
             f"{found[0].size} sine and cosine pairs were found, declared {cosines.size}",
@@ -187,9 +173,17 @@ def arrangement(
         return None
     wanted = sorted(zip(sines.tolist(), cosines.tolist(), strict=True))
     got = sorted(zip(found[0].tolist(), found[1].tolist(), strict=True))
-    if got == wanted:
-        return found
-    if sorted((c, s) for s, c in got) == wanted:
+    measured = _arranged(encoding, got)
+    # Negated sines, and signs that alternate, are measured as sines and cosines exchanged.
+    turned = sorted((c, s) for s, c in got) == wanted
+    doubtful = _at_origin(rows, sines, cosines) if turned else got != wanted and not measured
+    if doubtful and changed_step(run, access, encoding):
+        return None
+    if not _in_order(encoding, found) and _permuted(run, access, encoding):
+        return None
+    if got == wanted or (turned and doubtful):
+        return found if got == wanted else (sines, cosines)
+    if turned:
         run.add(
             "phase-order",
             f"{'cos' if encoding.first == 'sin' else 'sin'} comes first, declared {encoding.first}",
@@ -198,16 +192,16 @@ def arrangement(
             values={"declared": encoding.first},
         )
         return found
+    if not measured and not sinusoids(access):
+        single_columns(run, access, encoding)
+        return None
     # The pairs are listed from high frequencies to low ones, as the declared ones are.
     pairs = zip(*found, *(each.tolist() for each in (sines, cosines)), strict=True)
     s, c, *own = next((p for p in pairs if p[:2] != p[2:]), (*got[0], *wanted[0]))
     declared = f"{encoding.layout} with {encoding.first} first"
-    measured = _arranged(encoding, got)
     run.add(
         "layout",
-        f"columns are {measured}, declared {declared}"
-        if measured
-        else f"columns are not {declared}",
+        f"columns are {f'{measured}, declared' if measured else 'not'} {declared}",
         f"column {s} is a sine and column {c} its cosine, declared {own[0]} and {own[1]}",
         remedy=columns_of(encoding),
         values={"declared": encoding.layout, "measured": measured or None},
@@ -215,13 +209,41 @@ def arrangement(
     return found
 
 
-def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
-    """Return the name of the arrangement of sine and cosine columns, or an empty string."""
+def _at_origin(rows: np.ndarray, sines: np.ndarray, cosines: np.ndarray) -> bool:
+    """Return whether the declared sine columns begin nearer to 0 than the cosine columns."""
+    return bool(np.abs(rows[0, sines]).mean() < np.abs(rows[0, cosines]).mean())
+
+
+def _permuted(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Report columns in another order, if this is all; return whether it is."""
+    calls = []
+    for at in map(access.within, (np.arange(130), GENERIC)):
+        case = f"positions {at[0]}..{at[-1]}"
+        calls.append(JudgedCall(case, access.rows(at), encoding.truth(at), at))
+    order = columns_used(run, calls)
+    if order is None or order == list(range(len(order))):
+        return False
+    report_order(run, order)
+    return True
+
+
+def _arrangements(encoding: Sinusoidal) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Yield the names of arrangements, and their pairs of sine and cosine columns in order."""
     for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
         sines, cosines = encoding.replace(layout=layout, first=first).columns()
-        if got == sorted(zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)):
-            return f"{layout} with {first} first"
-    return ""
+        pairs = zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)
+        yield f"{layout} with {first} first", list(pairs)
+
+
+def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
+    """Return the name of the arrangement of sine and cosine columns, or an empty string."""
+    return next((name for name, pairs in _arrangements(encoding) if got == sorted(pairs)), "")
+
+
+def _in_order(encoding: Sinusoidal, found: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Return whether columns have a known arrangement, with high frequencies first."""
+    order = list(zip(*(each.tolist() for each in found), strict=True))
+    return any(order == pairs for _, pairs in _arrangements(encoding))
 
 
 def _zero_rows(run: Run, encoding: Sinusoidal, at: np.ndarray, rows: np.ndarray) -> bool:
@@ -258,7 +280,10 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     decoder = Decoder.of(declared.frequencies, reach=4096)
     used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
     used = used - round(encoding.offset)
-    if misfit.max() > 0.05 or np.ptp(used - at) == 0:
+    mirrored = (used == -at).all()  # the sines have the opposite sign
+    if misfit.max() > 0.05 or np.ptp(used - at) == 0 or mirrored:
+        return False
+    if not run.fits(access.rows(at), encoding.truth(used)):
         return False
     wrong = int(np.argmax(used != at))
     run.add(
@@ -310,90 +335,3 @@ def quadrature(
     if (np.diff(np.abs(w[order])) == 0).any() or not phases.linear:
         order = np.argsort(np.minimum(sines, cosines), kind="stable")
     return sines[order], cosines[order]
-
-
-def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
-    """Report columns that form no pairs; each column is measured alone."""
-    if _changed_step(run, access, encoding):
-        return
-    at = access.within(np.arange(64))
-    rows = access.rows(at) / encoding.scale
-    # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
-    middle, around = rows[1:-1], rows[2:] + rows[:-2]
-    fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
-    misfit = np.abs(around - fit * middle).max(axis=0)
-    if (misfit > 0.05).mean() > 0.5:
-        if _displaced(run, access, encoding):
-            return
-        run.add(
-            "uninitialised",
-            f"{int((misfit > 0.05).sum())} of {misfit.size} columns follow no sinusoid",
-            f"column {int(np.argmax(misfit))} at positions 0..63",
-        )
-        return
-    if _dead_columns(run, access, encoding):
-        return
-    odd = np.flatnonzero(~(misfit < _SINUSOID))
-    if odd.size:
-        run.add(
-            "inaccurate",
-            f"{odd.size} of {misfit.size} columns are no sinusoids",
-            f"column {odd[0]} at positions 0..63",
-            remedy=columns_of(encoding),
-        )
-        return
-    sine = np.abs(rows[0]) < 0.5
-    with np.errstate(invalid="ignore"):
-        w = np.where(sine, np.arcsin(rows[1]), np.arccos(rows[1]))
-    declared = np.zeros(encoding.dim)
-    sines, cosines = encoding.columns()
-    frequencies = encoding.frequencies()
-    declared[sines], declared[cosines] = frequencies[: sines.size], frequencies[: cosines.size]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        wrong = np.flatnonzero(~(np.abs(w / declared - 1) < 0.01) & (declared > 1e-3))
-    c = int(wrong[0]) if wrong.size else 0
-    text = "sine and cosine columns have different frequencies, so they form no pairs"
-    if (np.abs(w[sines[: cosines.size]] - w[cosines]) < 0.01).all():
-        text = "several pairs of columns share one frequency"
-    run.add(
-        "exponent",
-        text,
-        f"column {c} turns by {w[c]:.6g} rad per position, declared {declared[c]:.6g}",
-        remedy=of_step(encoding, "the exponent"),
-        equivalent=("frequency-spacing",),
-    )
-
-
-def _displaced(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report a table that holds the declared numbers in other places; return whether it does.
-
-    Tables of several lengths could refute it: each holds its own numbers.
-    """
-    tables = [(access.rows(at), encoding.truth(at)) for at in map(np.arange, (5, 16, 64))]
-    for rows, truth in tables:
-        value = np.broadcast_to(truth.value, rows.shape)
-        order, own = np.argsort(value, axis=None), np.argsort(rows, axis=None)
-        placed = np.empty(rows.size)
-        placed[order] = rows.ravel()[own]
-        if not (run.scores(placed.reshape(rows.shape), truth) <= run.budget).all():
-            return False
-    run.add(
-        "layout",
-        "the table holds the declared numbers, in other places",
-        "positions 0..4, 0..15 and 0..63: the same numbers, in another order",
-        remedy="Put every number into its declared row and column: a view (reshape) where axes "
-        "must be exchanged (transpose) mixes them.",
-    )
-    return True
-
-
-def _changed_step(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report the changed step of the formula that gives all rows; return whether one does."""
-    calls = []
-    for at in (access.within(np.arange(48)), access.within(GENERIC)):
-        case = f"positions {at[0]}..{at[-1]}"
-        calls.append(JudgedCall(case, access.rows(at), encoding.truth(at), at))
-    for mistake in likely(run, calls, changed_steps(run, calls[0].facts)):
-        if explains(run, calls, mistake):
-            return match(run, calls, [mistake])
-    return False

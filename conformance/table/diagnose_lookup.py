@@ -35,18 +35,30 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     other = not np.array_equal(got, weight[used])
     if other and _changed(run, encoding, got, every, changed_steps(run, every)):
         return
-    if other and (found := _restored(run, got, weight)) is not None:
-        got = found
+    restored = _restored(run, got, weight) if other else None
+    if restored is not None:
+        got = restored
         used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
         if (used == every + offset).all():
             return
     own = (got == weight[offset:][: every.size]).all(axis=1)
     used[own] = (every + offset)[own]  # several rows of a table may be equal
     shift = used - every
-    if own.all() and access.mode == "any" and _alone(run, access, weight, offset):
+    others = _other_calls(access, every) if restored is None else []
+
+    def follow(by: int, least: int = 1) -> bool:
+        some = (one for one in others if one.positions.size >= least)
+        return all(np.array_equal(one.rows, weight[one.positions + by]) for one in some)
+
+    right = own.all() and access.mode == "any" and follow(offset, 2)
+    if right and _alone(run, access, weight, offset):
         return
     evidence = f"position 0 gets row {used[0]}, declared row {offset}"
     if (shift == shift[0]).all() and shift[0] != offset:
+        if not follow(int(shift[0])):
+            every_call = SeenRows("all positions", got, np.zeros(1), every, every.size)
+            if name_rows(run, [every_call, *others]):
+                return
         run.add(
             "position-origin",
             f"rows are shifted by {shift[0]}, declared {offset}",
@@ -59,11 +71,13 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     if wrong.size and _changed(run, encoding, got, every, resized_rows(encoding)):
         return
     if wrong.size:
-        _moved(run, encoding, got, used, wrong)
+        _moved(run, encoding, got, used, wrong, others)
         return
     p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
     evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
     if np.array_equal(got, weight[used]):
+        if name_rows(run, others):
+            return
         run.add(
             "wrong-row",
             f"a call with every position gets the right rows, other calls get others{run.where()}",
@@ -135,9 +149,14 @@ def _changed(
 
 
 def _moved(
-    run: Run, encoding: Learned, got: np.ndarray, used: np.ndarray, wrong: np.ndarray
+    run: Run,
+    encoding: Learned,
+    got: np.ndarray,
+    used: np.ndarray,
+    wrong: np.ndarray,
+    others: list[SeenRows],
 ) -> None:
-    """Report positions that get other rows than declared."""
+    """Report positions that get other rows than declared; ``others`` could refute a rule."""
     offset, count = encoding.offset, used.size
     last = count + offset - 1
     p = int(wrong[0])
@@ -160,11 +179,13 @@ def _moved(
             evidence,
             remedy=f"Do not clamp row numbers to {used[p]}: the last row of the table is {last}.",
         )
-    elif not name_rows(run, [SeenRows("all positions", got, np.zeros(1), np.arange(count))]):
+    elif not name_rows(
+        run, [SeenRows("all positions", got, np.zeros(1), np.arange(count), count), *others]
+    ):
         weight = np.asarray(encoding.weight, dtype=np.float64)
-        others = np.flatnonzero((got != weight[used]).any(axis=1))
-        if others.size:  # the nearest row may well be the declared one
-            p, wrong = int(others[0]), np.flatnonzero((got != weight[offset:][:count]).any(axis=1))
+        none = np.flatnonzero((got != weight[used]).any(axis=1))
+        if none.size:  # the nearest row may well be the declared one
+            p, wrong = int(none[0]), np.flatnonzero((got != weight[offset:][:count]).any(axis=1))
             evidence = f"position {p} gets {got[p, :3]} ..., which is no row of the table"
         run.add(
             "wrong-row",
@@ -172,3 +193,16 @@ def _moved(
             evidence,
             remedy=f"{row_of(offset)} Here, {evidence}.",
         )
+
+
+def _other_calls(access: TableAccess, every: np.ndarray) -> list[SeenRows]:
+    """Return the rows of calls that do not have every position of the table."""
+    n = every.size
+    calls = [every[:size] for size in (1, 2, 5, 17, 64, n // 2) if size < n]
+    if access.mode == "any":
+        calls += [every[::-3], every[n // 3 :: 2], every[n // 2 : n // 2 + 1]]
+    return [
+        SeenRows(f"positions {at[0]}..{at[-1]}", access.rows(at), np.zeros(1), at, n)
+        for at in calls
+        if at.size
+    ]

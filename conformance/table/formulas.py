@@ -154,30 +154,54 @@ def changed_constants(run: Run, first: Any) -> list[Mistake]:
     if formula is None:
         return []
     plain = plain_steps(lambda s: formula(run.encoding, first, s))
-    return [measured_constants(plain, partial(_predicted, run, formula, "amplitude"))]
+    return [measured_constants(plain, partial(predicted, run, formula, code="amplitude"))]
 
 
 def _of(run: Run, formula: Formula, first: Any) -> Iterator[Mistake]:
     declared: Table = run.encoding
     plain = plain_steps(lambda s: formula(declared, first, s))
+    truth = declared_once(declared)
     for code, message, remedy, change in changes(plain):
-        predict = _predicted(run, formula, code, change)
+        predict = predicted(run, formula, change, code=code, truth=truth)
         yield Mistake(code, message, predict, of_step(declared, message) or remedy)
 
 
-def _predicted(
-    run: Run, formula: Formula, code: str, change: Change
+def declared_once(declared: Table) -> Callable[[Any], Truth]:
+    """Return a function for the declared rows at positions or of a grid, computed once for each."""
+    known: dict[Any, Truth] = {}
+
+    def truth(at: Any) -> Truth:
+        grid = isinstance(at, tuple)
+        key = at if grid else (at.shape, at.dtype.str, at.tobytes())
+        if key not in known:
+            known[key] = declared.truth(np.asarray(declared.grid_positions(*at) if grid else at))
+        return known[key]
+
+    return truth
+
+
+def predicted(
+    run: Run,
+    formula: Formula,
+    *made: Change,
+    code: str = "",
+    table: Table | None = None,
+    truth: Callable[[Any], Truth] | None = None,
 ) -> Callable[[Any], Truth | None]:
-    """Return a function that predicts the rows of a call by the formula with a change."""
+    """Return a function that predicts the rows of a call by the formula with changes.
+
+    ``table`` is computed in place of the declared one; ``code`` is that of the mistake, and
+    ``truth`` returns the declared rows.
+    """
     declared: Table = run.encoding
+    of_declared = truth or declared_once(declared)
 
     def predict(at: Any) -> Truth | None:
         try:
-            value = np.asarray(computed(lambda s: formula(declared, at, s), change))
+            value = np.asarray(computed(lambda s: formula(table or declared, at, s), *made))
         except (IndexError, ValueError):
             return None
-        places = declared.grid_positions(*at) if isinstance(at, tuple) else at
-        truth = declared.truth(np.asarray(places))
+        truth = of_declared(at if isinstance(at, tuple) else np.asarray(at))
         if value.shape != truth.value.shape:
             return None
         if np.array_equal(value, truth.value):

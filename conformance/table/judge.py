@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from posenc_ref.accuracy import ROUNDOFF, Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.probes import (
     GENERIC,
     ONE_HOT,
@@ -26,7 +28,8 @@ from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical, joined
 from posenc_ref.conformance.phases import fitted_parameters as fitted
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
-from posenc_ref.conformance.phases.diagnose import diagnose_phases, held
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.half_precision import held
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import one_factor
 from posenc_ref.conformance.rotary.diagnose_state import TableCall, name_grown
@@ -34,15 +37,18 @@ from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
 from . import diagnose_lookup, diagnose_rows, judge_features
+from .added_angles import wrong_addition
 from .judge_features import read_rows
 from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
-from .rows_used import SeenRows, name_part
+from .rows_used import SeenRows, name_part, name_rows
 
 _LENGTHS = (5, 1, 64)
 #: Numbers of rows that leave a remainder in every block.
 _TAILS = (7, 45, 127, 200)
+#: The largest share of wrong columns that may have rows of their own.
+_FEWER = 0.75
 #: Positions of rows that could refute a rule of 0 .. 519: their order is not that of the numbers.
 _MIXED = np.array([4097, 515, 2049, 700, 63, 1023, 8, 520, 4095, 3000, 511, 1024, 33, 2048, 129])
 
@@ -93,9 +99,11 @@ def judge_cos_sin(run: Run) -> None:
             where = f"sin at position 1: {sines[0, k - still[0]]:.6g}"
             run.add("proportional", text, where, remedy=stand_still(encoding))
             return
-    cos, sin = tables(np.arange(1))
-    if np.abs(cos).max() < 0.5 < np.abs(sin).min():
+    cos, sin = tables(np.arange(2))
+    turns = cos[1, 0] * declared.exact(np.arange(2))[1][1, 0] > 0  # not a quarter turn late
+    if np.abs(cos[0]).max() < 0.5 < np.abs(sin[0]).min() and turns:
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
+        _diagnose(run, lambda at: tables(at)[::-1], declared)
         return
     if name_grown(run, _calls_again(run, access, truth)) or name_order(run, access, truth):
         return
@@ -191,7 +199,9 @@ def judge_table(run: Run) -> None:
             return
         if _rows_by_rule(run, calls):
             return
-        if diagnose_rows.accumulated(run, access, encoding):
+        if diagnose_rows.accumulated(run, access, encoding) or _rows_of_columns(run, calls):
+            return
+        if wrong_addition(run, access, encoding):
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
@@ -200,7 +210,7 @@ def judge_table(run: Run) -> None:
 
 
 def _calls_again(run: Run, access: TableAccess, truth: Rows) -> list[JudgedCall]:
-    """Make further calls, which a rule has to predict."""
+    """Make further calls, the last ones of which have far positions; a rule has to predict them."""
     calls = []
     tried = map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC))
     for at in (one for one in tried if one.size):
@@ -210,9 +220,28 @@ def _calls_again(run: Run, access: TableAccess, truth: Rows) -> list[JudgedCall]
     return calls
 
 
+def _seen(calls: list[JudgedCall]) -> list[SeenRows]:
+    return [SeenRows(one.case, one.actual, np.zeros(1), one.facts.positions) for one in calls]
+
+
+def _rows_of_columns(run: Run, calls: list[JudgedCall]) -> bool:
+    """Report the rule of the rows of some columns, if many others are right."""
+    seen = _seen(calls[:-1])
+    off = [run.scores(one.rows, run.encoding.truth(one.positions)) > run.budget for one in seen]
+    columns = np.flatnonzero(np.any([part.any(axis=0) for part in off], axis=0))
+    if not 0 < columns.size <= _FEWER * run.encoding.dim:
+        return False
+    some = [replace(one, rows=one.rows[:, columns], columns=columns) for one in seen]
+    steps = set(np.diff(columns).tolist())
+    words = f"columns {ranges(columns.tolist())}"
+    if steps == {2} and columns.size == run.encoding.dim // 2:
+        words = f"{'odd' if columns[0] else 'even'} columns"
+    return name_rows(run, some, f"in {words}, ")
+
+
 def _rows_by_rule(run: Run, calls: list[JudgedCall]) -> bool:
     """Report a rule with a condition or a quotient; others are measured from the angles."""
-    seen = [SeenRows(one.case, one.actual, np.zeros(1), one.facts.positions) for one in calls]
+    seen = _seen(calls)
     # Rounding may add up, and of large positions the rows are not told apart.
     parts = [(seen, "")] + [(seen[:-n], f"at {seen[-n - 1].case}, ") for n in (1, 2)]
     return any(name_part(run, some, only) for some, only in parts)

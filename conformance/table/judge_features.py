@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, tee
 from typing import Any
 
 import numpy as np
@@ -20,24 +20,24 @@ from posenc_ref import (
     Table,
     Time2Vec,
 )
-from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.calling.grids import MOST_TOKENS
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
-from posenc_ref.conformance.diagnosis.match import fits, likely, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.diagnosis.match import likely, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.diagnosis.whole_values import measured_factor
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
-from .column_order import report_order
+from .column_order import columns_used, report_order
 from .formulas import changed_constants, changed_steps
 from .half_precision_mistakes import half_positions, half_rows
 from .mistakes import Rows, changed_tables, changed_twice, looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import restored
+from .together import name_together
 
 Inputs = Iterator[tuple[str, str, np.ndarray]]
 #: The numbers of positions in the first calls.
@@ -64,15 +64,19 @@ def judge_table(run: Run) -> None:
     steps = likely(run, calls, changed_steps(run, first.facts))
     constants = changed_constants(run, first.facts)
     factor = measured_factor(_declared(run), "the table", "amplitude")
-    known = chain(_mistakes(run), steps, constants, [factor])
-    if match(run, calls, known, further=partial(_further, run, calls)) and run.report.codes:
+    known, again = tee(chain(_mistakes(run), steps, constants, [factor]))
+    further = partial(_further, run, calls)
+    if match(run, calls, known, further=further, whole=True) and run.report.codes:
         return
     if run.encoding.num_axes > 1 and name_places(run, calls):
         return
-    if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
-        order = columns_used(run, calls)
-        if order is not None:
-            report_order(run, order)
+    if not run.failures or run.report.codes or half_rows(run, calls, _declared(run)):
+        return
+    order = columns_used(run, calls)
+    if order is not None:
+        report_order(run, order)
+    elif not name_together(run, calls, further):
+        match(run, calls, again, parts=False)
 
 
 def _further(run: Run, calls: Sequence[JudgedCall]) -> Iterator[JudgedCall]:
@@ -130,25 +134,6 @@ def _mistakes(run: Run) -> Iterator[Mistake]:
         ("positions are 2 too large", lambda p: p + 2, remedy.format("add 2 to")),
     )
     yield from half_positions(run.encoding, _declared(run))
-
-
-def columns_used(run: Run, calls: list[JudgedCall]) -> list[int] | None:
-    """Return the declared index of each column, if the result only permutes columns, or None."""
-
-    def whole(truth: Truth) -> Truth:
-        return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
-
-    long = max(calls, key=lambda one: one.actual.shape[0])
-    truth, order = whole(long.truth), list[int]()
-    for j in range(long.actual.shape[1]):
-        column = np.broadcast_to(long.actual[:, [j]], truth.value.shape)
-        score = run.scores(column, truth).max(axis=0)
-        score[order] = np.inf  # columns may be alike
-        order.append(int(np.argmin(score)))
-    for one in calls:
-        if not fits(run, one, each_part(whole(one.truth), lambda part: part[:, order])):
-            return None
-    return order
 
 
 def read_rows(run: Run, result: Any, count: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain, starmap, tee
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,17 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 from posenc_ref.conformance.rotary.diagnose_state import name_grown
 
 from . import judge as judge_tables
-from .column_order import report_order
+from .column_order import columns_used, report_order
 from .formulas import changed_constants, changed_steps
-from .judge_features import columns_used, read_rows, table_mistakes
+from .judge_features import read_rows, table_mistakes
+from .kept_rows import in_turn, kept_from_first
 from .mistakes import looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
 from .remedies import of_step, row_of
 from .rows_used import SeenRows, name_rows
-from .sum_mistakes import UNSCALED, Added, in_turn, sum_factors, sum_mistakes, sum_pairs, sum_steps
+from .sum_mistakes import UNSCALED, Added, of_sum, sum_factors, sum_mistakes, sum_pairs, sum_steps
+from .together import name_together
 
 #: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -86,7 +88,7 @@ def judge_add(run: Run) -> None:
         x = np.zeros((1, length, encoding.dim))
         return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device))[0]
 
-    named = chain(sum_mistakes(encoding), sum_factors(run, calls[0]))
+    named = chain(kept_from_first(run, calls), sum_mistakes(encoding), sum_factors(run, calls[0]))
     known = chain(named, likely(run, calls, sum_steps(run, calls[0].facts)))
     further = partial(_further, ask, [probe(b, s) for b, s in REFUTING if s <= last + 1])
     # A match with nothing to explain is no explanation: the table is judged too.
@@ -105,6 +107,8 @@ def judge_add(run: Run) -> None:
             judge_tables.judge_table(viewed)
         if wrong:
             _factor_on_x(run, calls, zeros)
+    if wrong and not run.report.codes:
+        name_together(run, calls, further, of_sum, np.arange(calls[0].facts.x.shape[1]))
     first = calls[0].facts.x
     state.replay(
         run, lambda: _sum(run, first), calls[0].actual, calls[0].case, calls[0].truth.value
@@ -148,8 +152,11 @@ def _seen_rows(calls: Sequence[JudgedCall]) -> Iterator[SeenRows]:
     tokens = every = 0
     for n, one in enumerate(calls):
         x = one.facts.x
+        rows = longest(one.facts.encoding)
+        rows = rows if rows < 2**40 else 0
+        before = (n, tokens, every)
         at = np.arange(x.shape[1])
-        yield SeenRows(one.case, one.actual - x, np.abs(x), at, (n, tokens, every))
+        yield SeenRows(one.case, one.actual - x, np.abs(x), at, rows, before=before)
         tokens, every = tokens + x.shape[1], every + x.shape[0] * x.shape[1]
 
 
@@ -233,14 +240,18 @@ def judge_grid(run: Run) -> None:
     twice = table_mistakes(run, lambda t, size: t.grid_positions(*size), twice=True)
     more = partial(_further, ask, [p for p in starmap(probe, REFUTING_GRIDS) if p])
     constants = changed_constants(run, seen[0].facts)
-    if match(run, seen, chain(every, steps, twice, constants), further=more) and run.report.codes:
+    known, again = tee(chain(every, steps, twice, constants))
+    if match(run, seen, known, further=more, whole=True) and run.report.codes:
         return
     if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
         return
     if (order := columns_used(run, seen)) is not None:
         report_order(run, order)
         return
-    if isinstance(encoding, Sinusoidal | Learned):
+    if name_together(run, seen, more):
+        return
+    match(run, seen, again, parts=False)
+    if isinstance(encoding, Sinusoidal | Learned) and not run.report.codes:
         view = _from_zero(run, lambda width: run.driver.fn(1, width))
         with seen_as(run, view, encoding, "lambda p: fn(1, len(p))") as viewed:
             judge_tables.judge_table(viewed)

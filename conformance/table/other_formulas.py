@@ -47,6 +47,12 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
         right="The line has weight[0] and bias[0], the waves the others, wherever the columns "
         "stand.",
     )  # fmt: skip
+    bias = s.pick(
+        "the phases of all columns",
+        bias,
+        ("position-origin", "are multiplied by the weights: w (t + b), not w t + b", weight * bias),
+        right="Add the phases to w t: they are not multiplied by the weights.",
+    )
     line = weight[:1] * t + bias[:1]
     of_waves = s.array("the weight of the waves", weight[1:], ("column",))
     weight = np.r_[weight[:1], of_waves]

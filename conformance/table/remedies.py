@@ -30,7 +30,7 @@ def restored(declared: Any, changed: Any) -> str:
     names = [
         one.name
         for one in fields(declared)
-        if not _same(getattr(declared, one.name), getattr(changed, one.name))
+        if not same(getattr(declared, one.name), getattr(changed, one.name))
     ]
     if isinstance(declared, Hybrid) and names == ["parts"]:
         return _part(declared, changed)
@@ -40,7 +40,8 @@ def restored(declared: Any, changed: Any) -> str:
     return " ".join(dict.fromkeys(filter(None, said)))
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values of a field are equal."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(one, other)
     return bool(one == other)

@@ -20,6 +20,8 @@ from .reference import longest, rows_of
 _MOST = 600
 #: The most candidates for a row.
 _REACH = 2**13
+#: A table with more rows is searched around the declared ones only.
+_WHOLE = 2**12
 #: Columns that are compared before all of them are.
 _COLUMNS = 24
 #: What an instance may count.
@@ -30,6 +32,8 @@ _BEFORE = (
 )
 #: What to do about it.
 _OWN = "Count the tokens of each call from 0: keep no count of earlier calls."
+#: The name of the number of rows that a call does not ask for.
+LEFT_OVER = "the number of rows of the table past those of the call"
 #: Sizes of tiles whose last one may be moved back so that it is full.
 _TILES = (4, 8, 16, 32, 64, 128)
 
@@ -42,6 +46,10 @@ class SeenRows:
     rows: np.ndarray
     size: np.ndarray  #: the terms that are added to the rows, such as |x|; broadcasts to them
     positions: np.ndarray
+    table: int = 0  #: the number of rows that the table has, 0 if it has no end
+    columns: np.ndarray | None = (
+        None  #: the columns of the table that the rows have, by default all
+    )
     before: tuple[int, ...] | None = None  #: the numbers :data:`_BEFORE` of a call
 
     def variables(self) -> Variables:
@@ -66,6 +74,8 @@ class SeenRows:
         if len(shape) > 1:
             found["the batch row"] = np.broadcast_to(row, shape)
             found["the number of batch rows"] = np.full(shape, shape[0])
+        if self.table:
+            found[LEFT_OVER] = np.full(shape, self.table - n)
         for tile in _TILES:
             found[f"the start of the last {tile} tokens"] = np.full(shape, n - tile)
         return found
@@ -84,6 +94,13 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     words = rule.words
     text = f"{only}the row used is that of {words}".replace(DECLARED, "the declared position")
     code = "state" if any(what in words for what in _BEFORE) else "wrong-row"
+    if words == f"{DECLARED} + {LEFT_OVER}":
+        text = f"{only}the last S rows of the table are used, table[-S:] in place of table[:S]"
+    offset = getattr(run.encoding, "offset", 0)
+    if offset and f"{DECLARED} + {offset:g}" in words:
+        text += f" ({offset:g}, the offset of the table, is added twice)"
+    elif offset and f"{DECLARED} - {2 * offset:g}" in words:
+        text += f" ({offset:g}, the offset of the table, is subtracted, not added)"
     run.add(
         rule.code or code,
         text,
@@ -154,8 +171,16 @@ def _within(encoding: Any, positions: np.ndarray) -> np.ndarray:
     return np.asarray((positions >= min(low, 0)) & (positions < longest(encoding)))
 
 
+def _rows_of(run: Run, one: SeenRows, positions: np.ndarray) -> Truth:
+    truth, at = rows_of(run, run.encoding, positions), one.columns
+    if at is None:
+        return truth
+    parts = (truth.value, truth.terms, truth.angle, truth.amplitude)
+    return Truth(*(np.broadcast_to(p, truth.value.shape)[..., at] for p in parts))
+
+
 def _truth(run: Run, one: SeenRows, positions: np.ndarray) -> Truth:
-    t = rows_of(run, run.encoding, positions)
+    t = _rows_of(run, one, positions)
     size = np.where(one.size > 0, one.size + np.abs(t.value), 0.0)  # of a sum, which is rounded
     return Truth(t.value, t.terms + size, t.angle, t.amplitude)
 
@@ -174,11 +199,12 @@ def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:
         return declared
     if not np.isfinite(one.rows).all() or wrong.sum() > _MOST:
         return None
+    last = longest(run.encoding)
     top = 2 * int(np.abs(declared).max(initial=0)) + 64 + max(one.before or (0,))
-    top = min(max(top, 256), _REACH)
-    at = np.arange(-8, top)
+    top = last if last <= _WHOLE else min(max(top, 256), _REACH)
+    at = np.r_[:top, -8:0]  # of two that are equal, the first one counts
     at = at[_within(run.encoding, at)]
-    table = rows_of(run, run.encoding, at).value
+    table = _rows_of(run, one, at).value
     some = np.unique(np.linspace(0, table.shape[1] - 1, _COLUMNS).astype(int))
     rows = one.rows[wrong]
     away = np.zeros((rows.shape[0], at.size))

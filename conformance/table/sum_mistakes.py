@@ -15,7 +15,6 @@ from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.diagnosis.together import Predict, Together, both, telling
 from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.rotary.diagnose_state import TableCall
 
 from .formulas import changed_steps
 from .mistakes import Rows, looked_up
@@ -87,17 +86,6 @@ def sum_mistakes(encoding: Any) -> Iterator[Mistake]:
         yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe), UNSCALED)  # type: ignore[misc]
 
 
-def in_turn(calls: Sequence[JudgedCall]) -> list[JudgedCall]:
-    """Return calls as those of a kept table that grows, in the order in which they were made."""
-    found, needed = [], list[int]()
-    for one in calls:
-        n = one.facts.x.shape[1]
-        needed += [n] * (n > max(needed, default=0))
-        facts = TableCall(np.arange(n), tuple(needed), one.facts.at)
-        found.append(replace(one, facts=facts))
-    return found
-
-
 def sum_pairs(
     run: Run, calls: Sequence[JudgedCall], singles: Sequence[Mistake]
 ) -> Iterator[Together]:
@@ -148,9 +136,14 @@ def sum_factors(run: Run, one: JudgedCall, rows: np.ndarray | None = None) -> It
 def sum_steps(run: Run, first: Added) -> Iterator[Mistake]:
     """Yield the changed steps of the formula of the rows that are added."""
     for mistake in changed_steps(run, np.arange(first.x.shape[1])):
+        yield replace(mistake, predict=of_sum(mistake.predict))
 
-        def rows(call: Added, of: Any = mistake.predict) -> Truth | None:
-            one = of(np.arange(call.x.shape[1]))
-            return None if one is None else replace(call, rows=lambda p: one).truth()
 
-        yield replace(mistake, predict=rows)
+def of_sum(of: Predict) -> Predict:
+    """Return a prediction of sums from one of the rows that are added."""
+
+    def predict(call: Added) -> Truth | None:
+        rows = of(np.arange(call.x.shape[1]))
+        return None if rows is None else replace(call, rows=lambda p: rows).truth()
+
+    return predict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,10 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
         ("position-origin", "is left out", [e.scale * c / (n + eps) for c, n in both]),
         ("position-origin", "is added to the size as well",
          [e.scale * (c + e.shift) / (n + e.shift + eps) for c, n in both]),
+        *(("position-origin", f"is divided by the {side}, on both axes",
+           [e.scale * (c / (n + eps) + e.shift / size) for c, n in both])
+          for side, size in (("height", h), ("width", w), ("larger side", max(h, w)),
+                             ("smaller side", min(h, w)))),
     )  # fmt: skip
 
 
@@ -162,12 +167,18 @@ def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
 
 
+@lru_cache(maxsize=64)
+def _frequencies(e: Sinusoidal) -> np.ndarray:
+    """Return the frequencies, which decimals make exact: they are computed once."""
+    return np.asarray(e.frequencies(), np.float64)
+
+
 def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     """Return a sinusoidal table at positions (S,)."""
     p = np.asarray(p, np.float64)
     sines, cosines = e.columns()
     value = np.zeros((*p.shape, e.dim))
-    w = np.asarray(e.frequencies(), np.float64)
+    w = _frequencies(e)
     at = (p + e.offset)[..., None]
     each = (
         s.factor(f"the amplitude of the sines{of}", 1.0, "amplitude"),
@@ -206,9 +217,10 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
          (own[0], powers((column[0], (column[1] + 1) / d))[1])),
     )  # fmt: skip
-    written = zip(*(few_digits(w) for w in waves), strict=True)
+    name = f"the frequencies{of}"
+    written = zip(*(few_digits(w) for w in waves if s.tries(name)), strict=True)
     waves = s.pick(
-        f"the frequencies{of}",
+        name,
         waves,
         *((sine.code, sine.message.removeprefix("frequencies "), (sine.predicted, cosine.predicted))
           for sine, cosine in written),
@@ -219,12 +231,14 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
         (np.sin, np.cos),
         ("phase-order", "are sines in all columns", (np.sin, np.sin)),
         ("phase-order", "are cosines in all columns", (np.cos, np.cos)),
+        ("sign", "are sines and absolute cosines: sqrt(1 - sin ** 2) loses the sign",
+         (np.sin, lambda x: np.abs(np.cos(x)))),
         ("phase-order", "are sines and minus sines", (np.sin, lambda x: -np.sin(x))),
         ("phase-order", "are sines and minus cosines", (np.sin, lambda x: -np.cos(x))),
         ("phase-order", "are cosines and minus sines", (np.cos, lambda x: -np.sin(x))),
         ("phase-order", "are minus sines and cosines", (lambda x: -np.sin(x), np.cos)),
         right="Fill the declared columns with sin(angle) and with cos(angle).",
-    )
+    )  # fmt: skip
     value[..., sines] = scales[0] * each[0] * sin(at * waves[0])
     value[..., cosines] = scales[1] * each[1] * cos(at * waves[1])
     if e.dim % 2 and e.odd == "zero-pad":
@@ -245,9 +259,15 @@ def _odd(e: Sinusoidal, value: np.ndarray, at: Any, w: np.ndarray, s: Steps) -> 
     def after(column: int) -> np.ndarray:
         return np.concatenate([body[..., :column], last, body[..., column:]], axis=-1)
 
+    wide = e.replace(dim=e.dim + 1)
+    rows, angles = np.zeros((*at.shape[:-1], wide.dim)), at * np.asarray(wide.frequencies())
+    for columns, function in zip(wide.columns(), (np.sin, np.cos), strict=True):
+        rows[..., columns] = e.scale * function(angles)
     moved = s.pick(
         "the column of zeros",
         value,
+        ("layout", f"is missing: the rows are made for dim = {wide.dim}, and the last column is "
+         "cut off", rows[..., :-1]),
         ("layout", f"is column {w.size}, between sines and cosines, not the last one",
          after(w.size)),
         ("layout", "is the first one, not the last one", after(0)),

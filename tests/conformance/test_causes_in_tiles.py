@@ -83,3 +83,21 @@ def test_columns_of_sinusoids_are_reordered_not_the_projections():
     found = check(fn, declared, "scores").findings[0]
     assert found.code == "layout"
     assert found.remedy.startswith("Order the columns as declared: column 2k is the sine")
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "no rows"])
+def test_tokens_that_two_tiles_rotate_in_place(rows):
+    rope = pr.RoPE(16, layout="half")
+
+    def fn(x, p):
+        p, y, size = np.asarray(p), np.array(x), x.shape[2]
+        if p.ndim > 1 and not rows:
+            p = p[:, 0] if size == 1 else np.broadcast_to(p, (size,))
+        starts = list(range(0, size, 32))
+        starts[-1] = size - 32 if size > 32 and size % 32 else starts[-1]
+        for s in starts:
+            y[:, :, s : s + 32] = rope.apply(y[:, :, s : s + 32], p[..., s : s + 32])
+        return y.astype(np.float32)
+
+    (found,) = check(fn, rope, "apply").findings
+    assert found.message.startswith("the last tile of 32 tokens is moved back")

@@ -19,6 +19,7 @@ from posenc_ref import (
     DynamicBias,
     FoPE,
     ForgettingBias,
+    FourierFeatures,
     Kerple,
     Learned,
     PaTH,
@@ -79,6 +80,8 @@ AXIAL = AxialLearned((numbers(25, 40, 4), numbers(26, 40, 4)), order=(1, 0))
 EQUAL = Learned(np.repeat(numbers(27, 30, 4), 2, axis=0))
 MEANS = StandardizedSinusoidal(16, 32)
 PIXELS = DETRSine(16, normalize=False)
+HALF_PIXELS = DETRSine(16, shift=-0.5)
+NERF = FourierFeatures.nerf(4, include_input=True)
 
 
 def half_of_an_odd_dim(positions):
@@ -92,6 +95,28 @@ def surplus_cut_in_front(positions):
     rows = np.empty((*a.shape[:-1], 17), np.float32)
     rows[..., ::2], rows[..., 1::2] = np.sin(a), np.cos(a[..., 1:])
     return rows
+
+
+def cut_from_an_even_dim(positions):
+    a = np.asarray(positions, float)[..., None] * 10000.0 ** (-np.arange(17) / 16)
+    return np.concatenate([np.sin(a), np.cos(a)], -1)[..., :33].astype(np.float32)
+
+
+def half_a_pixel_of_the_larger_side(height, width):
+    y, x = np.indices((height, width)) + 1.0
+    each = zip((y, x), (height, width), strict=True)
+    axes = [2 * np.pi * (c / (n + 1e-6) - 0.5 / max(height, width)) for c, n in each]
+    a = np.stack(axes).reshape(2, -1, 1) * 10000.0 ** (-np.arange(0, 8, 2) / 8)
+    rows = np.stack([np.sin(a), np.cos(a)], -1).reshape(2, -1, 8)
+    return np.concatenate([*rows], -1).astype(np.float32)
+
+
+def last_band_in_all(points):
+    x = np.stack([np.asarray(p, float) for p in points], -1) * np.pi
+    waves = [lambda v: v / np.pi]
+    for w in (1.0, 2.0, 4.0, 8.0):
+        waves += [lambda v: np.sin(v * w), lambda v: np.cos(v * w)]  # noqa: B023
+    return np.concatenate([wave(x) for wave in waves], -1).astype(np.float32)
 
 
 def whole_width(points):
@@ -292,6 +317,9 @@ def first_row_for_all(mask):
 CASES = {
     "half dim": (half_of_an_odd_dim, ODD, "table", "k/15.5 (2k/31), not k/15; a base of 7429.64"),
     "odd dim": (surplus_cut_in_front, EXTRA, "table", "surplus frequency is cut off at the start"),
+    "even dim": (cut_from_an_even_dim, ODD, "table", "are made for dim = 34, and the last column"),
+    "half pixel": (half_a_pixel_of_the_larger_side, HALF_PIXELS, "grid", "by the larger side"),
+    "last band": (last_band_in_all, NERF, "table", "of the bands are all the last"),
     "whole width": (whole_width, BOX, "table", "the columns of all 2 coordinates, 32, not by"),
     "shift": (right_for_left, SHAW, "scores", "plus 3, and row -5 of the 12 rows wraps round"),
     "clamped": (clamped_exponents, POWER, "bias", "r2 clamped to 0.01 .. 1"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc_ref import RoPE, Rotary
-from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.probes import unit_pairs
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
@@ -20,12 +20,16 @@ from posenc_ref.conformance.oracle.found import Found, FoundMap
 from posenc_ref.conformance.phases.declaration import declare
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.explain import explain, likely
+from posenc_ref.conformance.phases.factor_mistakes import remedy as factor_remedy
+from posenc_ref.conformance.phases.factor_mistakes import two_factors
 from posenc_ref.conformance.phases.measure import Measured, Phases, Tables, unwrap
 from posenc_ref.conformance.rotary.diagnose_pairs import MAPS, Entries
 
 from .rest import substituted
 from .slices import other_layout
 
+#: The least square of a sine that shows its factor.
+_TOLD = 0.1
 #: The row, column and sign of cos and of sin, in a row that is that of a rotation, or its mirror.
 _PLACES = (((0, 0, 1), (0, 1, -1)), ((1, 1, 1), (1, 0, 1)), ((0, 0, 1), (0, 1, 1)))
 
@@ -37,8 +41,9 @@ class _Map:
     text: str
     entries: Entries
     remedy: str
-    cos: tuple[int, int, int]
-    sin: tuple[int, int, int]
+    cos: tuple[int, int, float]
+    sin: tuple[int, int, float]
+    code: str = "not-a-rotation"
 
 
 def diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured) -> Found | None:
@@ -65,7 +70,7 @@ def diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured) -> 
     _, one, tables, phases = best
     p = measured.pairs[0]
     where = f"the 2 x 2 blocks of all pairs, such as channels {p.a} and {p.b}"
-    run.add("not-a-rotation", one.text, where, remedy=one.remedy, values={"measured": one.text})
+    run.add(one.code, one.text, where, remedy=one.remedy, values={"measured": one.text})
     other_layout(run, encoding, measured)
     declared = declare(encoding)
     seen = diagnose_phases(run, tables, phases, declared)
@@ -80,6 +85,8 @@ def diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured) -> 
 
 def _maps(run: Run, measured: Measured) -> Iterator[_Map]:
     """Yield the known wrong maps that all pairs have at all measured positions."""
+    if (one := _uneven(run, measured)) is not None:
+        yield one
     got, at = measured.blocks[1:], measured.positions[1:]
     slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + np.abs(got).max())
     for text, entries, remedy in MAPS:
@@ -91,6 +98,37 @@ def _maps(run: Run, measured: Measured) -> Iterator[_Map]:
             if at.size and whole.all() and (np.abs(got / m - of) <= slack).all():
                 yield _Map(text, entries, remedy, cos, sin)
                 break
+
+
+def _uneven(run: Run, measured: Measured) -> _Map | None:
+    """Return the map by cos and sin that have different factors, if all measured pairs have it.
+
+    Cos at position 0 is its factor; that of sin follows from the sum of the squares.
+    """
+    got, m = measured.blocks, run.encoding.attention_factor()
+    if measured.positions[0]:
+        return None
+    a = float(np.median(got[0, :, 0, 0]))
+    if not a > FACTOR_SLACK or (np.abs(got[..., 0, 0]) > a * (1 + FACTOR_SLACK)).any():
+        return None
+    rest = 1 - (got[..., 0, 0] / a) ** 2
+    told = rest > _TOLD
+    b = float(np.median(np.abs(got[..., 1, 0][told]) / np.sqrt(rest[told]))) if told.any() else 0.0
+    if not b > FACTOR_SLACK or abs(a - b) <= FACTOR_SLACK * abs(m):
+        return None
+    cos, sin = got[..., 0, 0] * (m / a), got[..., 1, 0] * (m / b)
+    slack = 4 * run.budget * ROUNDOFF[run.coarse] * (1 + np.abs(got).max())
+    same = np.abs(got[..., 0, 0] - got[..., 1, 1]) + np.abs(got[..., 0, 1] + got[..., 1, 0])
+    if (same > slack).any() or (np.abs(np.hypot(cos, sin) / m - 1) > slack).any():
+        return None
+    return _Map(
+        two_factors(a, b, m),
+        lambda c, s: (a / m * c, -b / m * s, b / m * s, a / m * c),
+        factor_remedy(run.encoding),
+        (0, 0, m / a),
+        (1, 0, m / b),
+        declare(run.encoding).amplitude_code,
+    )
 
 
 def _tables(access: Access, measured: Measured, one: _Map, m: float) -> Tables:

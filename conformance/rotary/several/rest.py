@@ -7,6 +7,7 @@ mistake as well, such as wrong positions, which is sought against it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +15,16 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK
 from posenc_ref.conformance.diagnosis.combine import IN_PART
-from posenc_ref.conformance.diagnosis.scored import failed
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.scored import failed, scores
 from posenc_ref.conformance.harness.ledger import Ledger
+from posenc_ref.conformance.harness.located.locate import locate
+from posenc_ref.conformance.harness.located.record import Record, recorded
 from posenc_ref.conformance.harness.report import ERROR, Finding
 from posenc_ref.conformance.harness.run import PREDICTS, Run
-from posenc_ref.conformance.oracle.found import Found, FoundMap
+from posenc_ref.conformance.oracle.found import Found, FoundMap, FoundRounded
 from posenc_ref.conformance.phases.declaration import Declaration
-from posenc_ref.conformance.phases.diagnose import TABLE
+from posenc_ref.conformance.phases.half_precision import TABLE
 from posenc_ref.conformance.phases.measure import Measured, Tables
 from posenc_ref.conformance.phases.rounding_model import fitted_frequencies
 from posenc_ref.conformance.rotary import turned
@@ -32,9 +36,17 @@ SUBSTITUTED = frozenset({
     "layout", "output-layout", "rotary-dim", "proportional", "sign", "base",
     "exponent", "denominator", "frequency-spacing", "position-scale", "scaling-missing",
     "scaling-parameter", "scaling-formula", "amplitude", "attention-factor", "position-origin",
+    "axis-order", "sections",
 })  # fmt: skip
+#: More such codes, by the kind of the rotation.
+_OF_FOUND: dict[type, frozenset[str]] = {
+    FoundMap: frozenset({"not-a-rotation"}),
+    FoundRounded: frozenset({"angle-precision", "position-precision"}),
+}
 #: Calls that show whether there is another mistake.
 _SOME = (0, 2, 7, 9, 12, 21)
+#: A call of many tokens, and the largest share of values that other roundings make wrong.
+_LONG, _EITHER_WAY = 16, 0.02
 #: An origin as near as this to an integer is one.
 _WHOLE = 1e-4
 #: Positions at which frequencies that follow no rule are measured to more digits.
@@ -56,7 +68,8 @@ def substituted(
         angle = np.arctan2(seen.sign * sin / size, cos / size)
         w = fitted_frequencies(at + origin, angle, w)
     channels = tuple((p.a, p.b, p.out_a, p.out_b) for p in measured.pairs)
-    return Found(run.encoding.head_dim, channels, tuple((seen.sign * w).tolist()), size, origin)
+    parts = run.encoding.head_dim, channels, tuple((seen.sign * w).tolist()), size, origin
+    return Found(*parts) if seen.angles is None else FoundRounded(*parts, seen.angles)
 
 
 def can_be_sought(run: Run, encoding: Rotary) -> bool:
@@ -72,22 +85,56 @@ def diagnose(run: Run, found: Rotary) -> None:
     a part.
     """
     errors = [f for f in run.report.findings if f.severity == ERROR]
-    known = SUBSTITUTED | {"not-a-rotation"} if isinstance(found, FoundMap) else SUBSTITUTED
+    known = SUBSTITUTED | _OF_FOUND.get(type(found), frozenset())
     if not errors or any(f.code not in known and TABLE not in f.values for f in errors):
         return
     second = against(run, found)
     if tables := next((f.values[TABLE] for f in errors if TABLE in f.values), ""):
         second = replace(second, settings=replace(run.settings, precision=tables))
-    if not failed(
-        second, list(turned.calls_of(second, found, tuple(turned.CALLS[i] for i in _SOME)))
-    ):
+    some = tuple(turned.CALLS[i] for i in _SOME)
+    if isinstance(found, FoundRounded):  # the measured positions are small
+        some = (*some, turned.CALLS[_LONG], *turned.FAR)
+    calls = list(turned.calls_of(second, found, some))
+    wrong = failed(second, calls)
+    if isinstance(found, FoundRounded):  # a product between two roundings may be rounded either way
+        wrong = [one for one in wrong if share_wrong(second, one) > _EITHER_WAY]
+    if not wrong:
+        run.ledger.found = None if tables else found
         return
     if named(second, found):
         combine(run, errors, second.report.findings)
         return
+    run.ledger.found = None if tables else found
+    in_part(run, errors, calls)
+
+
+def share_wrong(run: Run, one: JudgedCall) -> float:
+    """Return the share of the values of a call that are wrong."""
+    return float((scores(run, one, one.truth) > run.budget).mean())
+
+
+def in_part(run: Run, errors: list[Finding], calls: Sequence[JudgedCall]) -> None:
+    """Say of findings that they explain a part of the results, and which calls they leave wrong.
+
+    The references of the calls are those of the rotation that the findings give.
+    """
+    wrong = failed(run, calls)
+    left = f"; with this, {len(wrong)} of {len(calls)} calls are wrong, {wrong[0].case} first"
+    records = [_recorded(run, one) for one in calls]
+    place = locate([record for record in records if record is not None])
+    if place is not None and place.rules:
+        left += f"; {place.text}"
     findings = run.report.findings
     for one in errors:
-        findings[findings.index(one)] = replace(one, message=IN_PART + one.message)
+        text = IN_PART + one.message.removeprefix(IN_PART)
+        evidence = one.evidence.split("; with this, ")[0] + left
+        findings[findings.index(one)] = replace(one, message=text, evidence=evidence)
+
+
+def _recorded(run: Run, one: JudgedCall) -> Record | None:
+    """Return which elements of a call are wrong."""
+    off = np.asarray(scores(run, one, one.truth) > run.budget)
+    return recorded(one.case, run.surface.axes, off, one.mask, None, None)
 
 
 def against(run: Run, found: Rotary) -> Run:

@@ -60,7 +60,8 @@ def of_slice(
         return None
     scaling = getattr(encoding, "scaling", None)
     if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
-        return None
+        same = measured.phases is not None and 2 * len(measured.pairs) == len(wanted)
+        return Leading(encoding, _first_channels(measured)) if same else None
     first, second = live(encoding, encoding.pairs())
     timescale = 1 / nonzero_frequencies(encoding)
     lost = {
@@ -233,9 +234,24 @@ def with_its_channels(encoding: Rotary, measured: Measured) -> Rotary | None:
     return None if best is None else best[1]
 
 
+def with_its_layout(encoding: Rotary, measured: Measured) -> Rotary:
+    """Return the declared encoding with the layout of the measured pairs, if that is another."""
+    layout = measured.layout()
+    if not isinstance(encoding, RoPE) or layout in ("", encoding.layout) or measured.odd:
+        return encoding
+    one = encoding.replace(layout=layout, output_layout=None)
+    return one if measured.has(one) else encoding
+
+
+def _first_channels(measured: Measured) -> tuple[np.ndarray, np.ndarray]:
+    """Return the channels from which the measured pairs are read."""
+    first, second = np.array([(p.a, p.b) for p in measured.pairs]).T
+    return first, second
+
+
 def _forms(encoding: RoPE, measured: Measured) -> Iterator[Rotary]:
     """Yield the declared encoding on the measured pairs, with each kind of exponents."""
-    a, b = np.array([(p.a, p.b) for p in measured.pairs]).T
+    a, b = _first_channels(measured)
     if not measured.in_out() or not (encoding.frequencies() != 0).all():
         return
     for layout in LAYOUTS:

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from posenc_ref import FIRE, BEiTBias, Kerple, LogCPB, T5Bias
+from posenc_ref import FIRE, ALiBi, BEiTBias, Kerple, LogCPB, T5Bias
 from posenc_ref.conformance import check
 from posenc_ref.conformance.bias.distance_formulas import t5_bucket
 from posenc_ref.conformance.bias.formulas import changed, step_changes
 from posenc_ref.conformance.diagnosis.steps import computed, plain_steps
+from posenc_ref.conformance.phases.precision import rounded
 
 
 def numbers(seed, *shape):
@@ -130,3 +131,34 @@ def test_the_threshold_of_fire_is_not_called_the_position_of_query_0():
     messages = [message for _, message, _, _ in step_changes(e)]
     assert "the position in the denominator is the threshold for every query" in messages
     assert not any("that of query 0" in message for message in messages)
+
+
+def test_buckets_from_float16_distances():
+    """Each step is rounded; distances past 65504 are infinite, and their buckets undefined."""
+    encoding = T5Bias(np.cos(np.arange(320.0))[:, None], num_buckets=320, max_distance=800)
+
+    @np.errstate(all="ignore")
+    def buckets(r):
+        n, half = np.abs(r), np.float16
+        log = np.log(n.astype(half) / half(80)) / half(np.log(10)) * half(80)
+        far = np.minimum((half(80) + log).astype(np.int64), 159)
+        return np.where(n < 80, n, far) + 160 * (r > 0)
+
+    report = check(buckets, encoding, "bucket")
+    assert [f.message for f in report.findings] == ["the logarithm is evaluated in float16"]
+
+
+@pytest.mark.parametrize("of_keys", [False, True])
+def test_every_step_in_bfloat16(of_keys):
+    """Slopes, distances or key positions, and their products."""
+    encoding = ALiBi(16)
+
+    def fn(q_len, k_len):
+        query, key = np.arange(k_len - q_len, k_len)[:, None], np.arange(k_len)[None]
+        factor = rounded(encoding.slopes(), "bfloat16")[:, None, None]
+        at = rounded((key + 0 * query if of_keys else key - query).astype(float), "bfloat16")
+        return rounded(factor * at, "bfloat16").astype(np.float32)
+
+    what = "key positions" if of_keys else "distances"
+    [finding] = check(fn, encoding, "bias").findings
+    assert finding.message == f"slopes, {what} and their product are rounded to bfloat16"

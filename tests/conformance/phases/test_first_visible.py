@@ -6,7 +6,7 @@ import pytest
 from posenc_ref import RoPE
 from posenc_ref.conformance import check
 from posenc_ref.conformance.harness.probes import SCAN, TELLING
-from posenc_ref.conformance.phases.first_visible import FirstVisible, first_visible
+from posenc_ref.conformance.phases.accuracy_by_length import FirstVisible, first_visible
 from posenc_ref.conformance.phases.precision import reduced
 from posenc_ref.conformance.phases.rounding_model import fit
 from tests.conformance.handwritten import inv_freq

@@ -314,7 +314,8 @@ WAVELENGTH = 2 * np.pi / (5e5 ** (-np.arange(64) / 64))
             "not scaled at all",
         ),
         (1e6 ** (-np.arange(64) / 64), "base", "and the declared scaling is missing"),
-        (1e6 ** (-np.arange(64) / 64) / 8, "frequency-spacing", "64 of 64"),
+        (1e6 ** (-np.arange(64) / 64) / 8, "base", "1000000"),
+        (0.7 * 3e6 ** (-np.arange(64) / 61), "frequency-spacing", "64 of 64"),
     ],
 )
 def test_nothing_is_said_of_the_base_that_is_not_so(frequencies, code, said):

@@ -104,3 +104,19 @@ def test_axes_whose_pairs_turn_slowly():
 
     [finding] = check(fn, slow, "apply").findings
     assert f"where every row's first token {SAME}" in finding.message
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_positions_of_text_without_axes(right):
+    """Height and width of a text token equal its time; zeros in their place get a note."""
+
+    def fn(x, positions):
+        if positions.ndim == 1 and not right:
+            positions = np.stack([positions, 0 * positions, 0 * positions])[:, None]
+        return THREE.apply(x, positions)
+
+    report = check(fn, THREE, "apply")
+    assert report.passed
+    notes = ["positions (S,) without axes are accepted and answered wrongly: refuse them, or "
+             "answer them right"]  # fmt: skip
+    assert [f.message for f in report.findings] == ([] if right else notes)

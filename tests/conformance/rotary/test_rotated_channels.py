@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import RoPE
+from posenc_ref.conformance import check
 from posenc_ref.conformance.check import check_reduced
 from posenc_ref.conformance.rotary.several.slices import _span
 
@@ -46,3 +47,19 @@ def test_more_pairs_that_turn_by_the_declared_formula(base, words):
     assert finding.code == "rotary-dim"
     assert finding.evidence.endswith(words)
     assert "Rotate the declared pairs: channel k with channel k + 4." in finding.remedy
+
+
+@pytest.mark.parametrize(("cut", "how"), [(np.floor, "down"), (np.rint, "to the nearest step")])
+def test_pairs_that_turn_at_farther_positions_only_are_rotated(cut, how):
+    """An array of angles with the dtype of the positions: slow pairs turn after 1000 positions."""
+
+    def fn(x, positions):
+        angle = cut(positions[..., None] * RoPE(64, layout="half").frequencies())
+        cos, sin = (f(angle if angle.ndim == 2 else angle[:, None]) for f in (np.cos, np.sin))
+        a, b = np.split(x, 2, axis=-1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x.dtype)
+
+    (finding,) = check(fn, RoPE(64, layout="half"), "apply").findings
+    assert finding.message == (
+        f"angles are rounded {how}, in steps of 1 rad, without interpolation"
+    )

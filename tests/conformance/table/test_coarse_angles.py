@@ -36,3 +36,17 @@ def test_angles_in_half_precision_are_named(fn, named):
     (finding,) = check(fn, Sinusoidal(DIM), surface="table").findings
     assert ("half precision" in finding.message) == named, finding
     assert (finding.code == "angle-precision") == named
+
+
+@pytest.mark.parametrize(("cut", "how"), [(np.floor, "down"), (np.rint, "to the nearest step")])
+def test_angles_in_whole_radians(cut, how):
+    """Slow columns change at far positions only; near 0, those of two pairs are equal."""
+
+    def fn(positions):
+        angle = cut(positions[:, None] * 10000.0 ** (-np.arange(0, DIM, 2) / DIM))
+        return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(-1, DIM).astype(np.float32)
+
+    (finding,) = check(fn, Sinusoidal(DIM), surface="table").findings
+    assert finding.message == (
+        f"angles are rounded {how}, in steps of 1 rad, without interpolation"
+    )

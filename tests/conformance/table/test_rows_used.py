@@ -212,7 +212,6 @@ def test_patches_at_other_places(places, words):
 
 
 def test_exchanged_columns_are_those_that_differ():
-    """The evidence was a pair in its place: "column 0 is a sine ..., declared 0 and 1"."""
 
     def exchanged(p):
         rows = sines(p)
@@ -220,7 +219,8 @@ def test_exchanged_columns_are_those_that_differ():
         return rows
 
     found = first(exchanged, SINES)
-    assert found.evidence == "column 5 is a sine and column 4 its cosine, declared 4 and 5"
+    assert (found.code, found.message) == ("layout", "columns 4 and 5 are exchanged")
+    assert found.remedy.startswith("Order the columns as declared: column 2k is the sine of pair k")
 
 
 def test_rows_and_sums_are_not_told_to_rotate():

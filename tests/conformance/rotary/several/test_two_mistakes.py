@@ -151,6 +151,15 @@ CASES = {
     "negated-half-angles": (
         half("angles", HALF, size=-1), HALF, ("multiplied by -1", "angles in float16"),
     ),
+    "half-angles-wrapped": (
+        half("angles", HALF, lambda p, x: p % 32), HALF, ("angles in float16", "modulo 32"),
+    ),
+    "half-angles-clamped": (
+        half("angles", HALF, lambda p, x: np.minimum(p, 50)), HALF,
+        ("angles in float16", "clamped to at most 50"),
+    ),
+    "half-angles-row-0": (half("angles", HALF, of_row_0), HALF, ("angles in float16", OF_ROW_0)),
+    "half-angles-origin": (half("angles", HALF, later), HALF, ("angles in float16", LATER)),
     "half-tables-row-0": (half("tables", HALF, of_row_0), HALF, ("tables in float16", OF_ROW_0)),
     "base-heads": (first_head_alone, HALF, (OTHER_BASE, "only in heads from 1 on")),
 }  # fmt: skip
