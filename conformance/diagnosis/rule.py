@@ -228,7 +228,8 @@ def _moved_and_cut(name: str, v: np.ndarray, used: np.ndarray) -> Iterator[Rule]
     more = int(np.median(used - v))
     past = v + more - used
     n = int(np.gcd.reduce(past))
-    if more and n > 1 and (past != 0).sum() >= _FEWEST:
+    alone = int(np.gcd.reduce(v - used))  # a modulus without a sum is simpler
+    if more and n > 1 and (past != 0).sum() >= _FEWEST and (v % max(alone, 1) != used).any():
         words = f"({name} {'+' if more > 0 else '-'} {abs(more)}) modulo {n}"
         mend = mend.format("reduce it")
         yield Rule(words, lambda x: (x[name] + more) % n, 2, _RANGE, mend=mend)

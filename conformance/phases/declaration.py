@@ -19,7 +19,7 @@ from .factor_mistakes import remedy as factor_remedy
 from .frequencies import FrequencyMistake, Schedule
 from .measure import Phases, Tables, tables_of
 from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
-from .schedule_mistakes import scaling_mistakes, two_mistakes, unusual_turns
+from .schedule_mistakes import scaling_mistakes, two_mistakes, unusual_turns, with_factor
 from .schedule_steps import step_mistakes
 
 
@@ -165,6 +165,11 @@ def schedule_of(encoding: Rotary) -> Schedule:
                 e.at(turning) for e in step_mistakes(encoding) if e.predicted.size == turning.size
             ],
             together=lambda: _turning(two_mistakes(encoding), turning),
+            with_factor=lambda factor: [
+                e.at(turning)
+                for e in with_factor(encoding, factor)
+                if e.predicted.size == turning.size
+            ],
             seldom=lambda: [
                 e.at(turning) for e in unusual_turns(encoding) if e.predicted.size == turning.size
             ],
@@ -212,6 +217,7 @@ def _leading(s: Schedule, count: int) -> Schedule:
         late=cut(s.late),
         seldom=cut(s.seldom),
         together=lambda: ((a, b.at(np.arange(count))) for a, b in s.together()),
+        with_factor=lambda factor: [e.at(np.arange(count)) for e in s.with_factor(factor)],
         plain=None if s.plain is None else s.plain[:count],
     )
 

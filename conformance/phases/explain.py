@@ -71,6 +71,9 @@ def explain(
         text = "; or ".join([best.message, *also]) if best.code in _AMBIGUOUS else best.message
         text += ": the same frequencies" * (text != best.message)
         return [replace(best, message=text, equivalent=tuple(others))]
+    for base in _measured_base(measured, declared):
+        if agree(measured, base.predicted, sigma, period).all():
+            return [base]
     if period is None and (two := _rounded(measured, sigma, declared)):
         return two
     rare = (c for c in declared.seldom() if agree(measured, c.predicted, sigma, period).all())
@@ -280,6 +283,9 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield from written_pi(d.declared)
     yield from (scaled(d.declared, short) for short in shorter(ratio, 7))
+    if d.plain is not None:  # a factor divides the slowest pairs
+        for factor in shorter(float(d.plain[-1] / measured[-1]), 6):
+            yield from d.with_factor(factor)
     k = np.arange(d.pairs)
     if d.pairs > 1 and d.plain is not None and np.array_equal(d.plain, d.declared) and d.base > 1:
         power = np.log(measured[1:]) / np.log(d.plain[1:])
@@ -310,6 +316,16 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
             {"declared": d.base, "measured": base},
             ("position-scale",),
         )
+
+
+def _measured_base(measured: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
+    """Yield a base that the second pair shows: how a scaling changes it depends on no base."""
+    if d.plain is None or d.rebased is None or d.pairs < 2 or not (measured > 0).all():
+        return
+    second = float(measured[1] * d.plain[1] / d.declared[1])
+    for base in shorter(second**-d.n, 6) if second < 1 else ():
+        if base > 1:
+            yield base_mistake(d, base)
 
 
 def _not_raised(d: Schedule, base: float) -> FrequencyMistake:

@@ -54,6 +54,8 @@ class Schedule:
     #: Two mistakes that are made at once; the second one predicts the frequencies of both.
     together: Callable[[], Iterable[tuple[FrequencyMistake, FrequencyMistake]]] = tuple
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
+    #: Returns the mistakes of a measured factor of the scaling.
+    with_factor: Callable[[float], Iterable[FrequencyMistake]] = lambda factor: ()
     formula: str = ""  #: the declared frequencies in a sentence, for remedies
 
     @property

@@ -18,7 +18,7 @@ from posenc_ref.conformance.exact.schedules import schedules
 
 from .formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
 from .frequencies import PUBLISHED_BASES, FrequencyMistake
-from .schedule_steps import computed_frequencies, step_mistakes, two_steps
+from .schedule_steps import computed_frequencies, formula_of, step_mistakes, two_steps
 
 #: Extension factors and original lengths of released models.
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
@@ -310,6 +310,12 @@ def two_mistakes(encoding: RoPE) -> Iterator[tuple[FrequencyMistake, FrequencyMi
         for other in step_mistakes(one.encoding):
             yield one, other
     yield from two_steps(encoding)
+
+
+def with_factor(encoding: RoPE, factor: float) -> Iterator[FrequencyMistake]:
+    """Yield the mistake of another factor, where the formula divides by it."""
+    if formula_of(encoding) is not None and hasattr(encoding.scaling, "factor"):
+        yield from _changed(encoding, "", factor=factor)
 
 
 def _bases(encoding: RoPE) -> Iterator[FrequencyMistake]:

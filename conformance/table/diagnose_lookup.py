@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from posenc_ref import Learned
 from posenc_ref.conformance.diagnosis.match import explains, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
@@ -201,8 +203,10 @@ def _other_calls(access: TableAccess, every: np.ndarray) -> list[SeenRows]:
     calls = [every[:size] for size in (1, 2, 5, 17, 64, n // 2) if size < n]
     if access.mode == "any":
         calls += [every[::-3], every[n // 3 :: 2], every[n // 2 : n // 2 + 1]]
-    return [
-        SeenRows(f"positions {at[0]}..{at[-1]}", access.rows(at), np.zeros(1), at, n)
-        for at in calls
-        if at.size
-    ]
+    seen = []
+    for at in map(np.ascontiguousarray, calls):
+        with suppress(Refused, Malformed):
+            if at.size:
+                case = f"positions {at[0]}..{at[-1]}"
+                seen.append(SeenRows(case, access.rows(at), np.zeros(1), at, n))
+    return seen

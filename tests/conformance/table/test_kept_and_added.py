@@ -142,3 +142,14 @@ def test_rows_of_some_columns_only(columns, place, words):
 
     (found,) = check(wrong, SINES, "table").findings
     assert found.message == words
+
+
+def test_a_library_that_refuses_negative_strides_has_causes_too():
+    torch = pytest.importorskip("torch", reason="NumPy allows negative strides")
+    weight = torch.from_numpy(WEIGHT[2:])
+
+    def wrong(p):
+        return weight[(p + 2) % 98]
+
+    found = check(wrong, Learned(WEIGHT, offset=2), "table", backend="torch").findings
+    assert "modulo 98 (2, the offset of the table, is added twice)" in found[0].message

@@ -267,3 +267,17 @@ def test_a_factor_on_cos_alone_and_another_mistake(fn, words):
     assert first.startswith("only cos is multiplied by the attention factor")
     assert len(others) == bool(words)
     assert all(words in text for text in others), others
+
+
+@pytest.mark.parametrize("factor", [1.25, 3.7, 12.5])
+def test_a_factor_that_no_model_has_published_is_measured(factor):
+    other = YARN.replace(scaling=YaRN(factor, 4096))
+    first, *_ = check(lambda x, p: other.apply(x, p), YARN, "apply").findings
+    assert first.message.startswith(f"factor is {factor:g}, declared 4")
+
+
+@pytest.mark.parametrize("encoding", [YARN, LLAMA3, NTK], ids=["yarn", "llama3", "ntk"])
+def test_a_base_that_no_model_has_published_is_measured(encoding):
+    other = encoding.replace(base=12345.0)
+    (found,) = check(lambda x, p: other.apply(x, p), encoding, "apply").findings
+    assert found.message.startswith(f"the base is 12345, declared {encoding.base:g}")
