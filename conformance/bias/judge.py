@@ -11,7 +11,8 @@ import numpy as np
 
 from posenc_ref import FIRE, ALiBi, Bias, T5Bias
 from posenc_ref.conformance.diagnosis.same_logits import RowConstants, row_constants
-from posenc_ref.conformance.harness.driver import Driver
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Driver, Malformed
 from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import FAR, bias_truth
@@ -221,6 +222,9 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         run.count("replay")
         if problem := _changed(one, again, ruler):
             run.failed("replay", one.case.name, np.inf, problem)
+            if found := _drift(run, one):
+                run.add("state", found[0], found[1], by="replay", remedy=found[2])
+                return []
             text = f"fn{one.lengths} changes after other calls"
             kept, remedy = _kept(run, called, one, again)
             run.add("state", text + kept, problem, by="replay", remedy=remedy)
@@ -240,6 +244,23 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         again_fresh = [_call(run, new, c.lengths).case for c in called if (new := fresh(run))]
         return [case for case in again_fresh if case is not None]
     return cases
+
+
+def _drift(run: Run, one: _Called) -> tuple[str, str, str] | None:
+    """Return what every call changes in what is kept; see `state.drift`."""
+    case = one.case
+    assert case is not None
+
+    def judged(values: np.ndarray) -> np.ndarray:
+        return np.where(case.judged, np.broadcast_to(values, case.actual.shape), 0.0)
+
+    def call() -> np.ndarray:
+        again = _call(run, run.driver, one.lengths)
+        if again.case is None:
+            raise Malformed(again.answer.problem)
+        return judged(again.case.actual)
+
+    return state.drift(run, call, judged(run.encoding.truth(case.rows, range(case.k_len)).value))
 
 
 def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -197,8 +198,8 @@ def _state(run: Run, seen: list[JudgedCall]) -> None:
     """Judge state: repeat calls, see if calls change earlier results, retry on fresh instances."""
     for one in seen[:3]:
         try:
-            again = _called(run.driver, one.facts, one.actual.shape)
-            state.same_again(run, again, one.actual, one.case)
+            again = partial(_called, run.driver, one.facts, one.actual.shape)
+            state.replay(run, again, one.actual, one.case, one.truth.value)
         except (Refused, Malformed) as error:
             run.add("state", "a repeated call fails after other calls", f"{one.case}: {error}")
     first, last = _told_apart(seen)

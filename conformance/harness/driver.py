@@ -44,7 +44,7 @@ class Driver:
     made: Call | None = None  #: the last call, until its result is judged
     renewed: bool = False  #: whether ``fn`` was made anew, for few calls
     stated: bool = False  #: whether a call was refused on purpose
-    #: The rows that a table needed for the calls of ``apply``, each more than all before.
+    #: The rows that a table needed for the positions of calls, each more than all before.
     needed: list[int] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)  #: what the calls cost
     view: bool = False  #: whether ``fn`` calls another driver, which measures its calls
@@ -80,6 +80,7 @@ class Driver:
         """
         if self.pace.over():
             raise Refused(OwnLimit(ENDED))
+        self._need(args)
         sent = self._sent(args, memory)
         before = [self._state(s) for s in sent if not _plain(s)]
         self.calls += 1
@@ -105,6 +106,15 @@ class Driver:
                 name = self.names[min(i, len(self.names) - 1)]
                 self.mutated = "positions" if whole and name == "x" else name
         return plain(result)
+
+    def _need(self, args: tuple[Any, ...]) -> None:
+        """Record how many rows a table needs for the positions of a call."""
+        for name, positions in zip(self.names, args, strict=False):
+            known = isinstance(positions, np.ndarray) and positions.dtype.kind in "iu"
+            if name == "positions" and self.axes == 1 and known and positions.size:
+                rows = int(positions.max()) + 1
+                if not self.needed or rows > self.needed[-1]:
+                    self.needed.append(rows)
 
     def _timed(self, sent: list[Any]) -> Any:
         """Call ``fn`` and measure the seconds that it takes."""
@@ -149,10 +159,6 @@ class Driver:
     def apply(self, x: np.ndarray, positions: np.ndarray, memory: str = "contiguous") -> np.ndarray:
         """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
-        if self.axes == 1 and positions.size and positions.dtype.kind in "iu":
-            rows = int(positions.max()) + 1
-            if not self.needed or rows > self.needed[-1]:
-                self.needed.append(rows)
         result = self.call(given, at, memory=memory)
         if self.made is not None:
             self.made = replace(self.made, sizes=x.shape[:3], positions=positions)

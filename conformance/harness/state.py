@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import ROUNDOFF, Truth
 
 from .driver import Driver, Malformed, Refused
 from .run import Run
@@ -24,25 +25,86 @@ _ELSEWHERE = 7
 HIGHEST = 80
 #: A length that no other probe uses, for calls in two dtypes.
 _DTYPES = 23
+#: The beginning of what a repeated call shows; calls of other sizes may do another thing.
+_EVERY_TIME = "every time the same call is made, it"
+#: The number of calls in turn that show what each changes.
+_IN_TURN = 4
 #: A length above those of all other probes of a function that need not start at 0.
 _LONGER = 2053
 
 
-def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
-    """Judge that the very first call, repeated last, gives the same result bit for bit."""
-    same_again(run, call(), first, what)
+def replay(
+    run: Run,
+    call: Callable[[], np.ndarray],
+    first: np.ndarray,
+    what: str,
+    declared: np.ndarray | None = None,
+) -> None:
+    """Judge that the very first call, repeated last, gives the same result bit for bit.
+
+    ``declared`` is the declared result; without it, that of the first call stands for it.
+    """
+    same_again(run, call(), first, what, call, declared)
 
 
-def same_again(run: Run, again: np.ndarray, first: np.ndarray, what: str) -> None:
-    """Judge that a repeated call gives the same result, bit for bit."""
+def same_again(
+    run: Run,
+    again: np.ndarray,
+    first: np.ndarray,
+    what: str,
+    call: Callable[[], np.ndarray] | None = None,
+    declared: np.ndarray | None = None,
+) -> None:
+    """Judge that a repeated call gives the same result, bit for bit.
+
+    ``call`` makes the call once more, to find out what every call changes.
+    """
     run.count("state")
     if again.shape != first.shape or not np.array_equal(first, again, equal_nan=True):
         worst = float(np.abs(first - again).max()) if again.shape == first.shape else np.inf
+        found = drift(run, call, first if declared is None else declared) if call else None
+        changes, seen, remedy = found or ("", "", "")
         run.add(
             "state",
-            "the same call gives other values after other calls",
-            f"{what}, replayed: largest difference {worst:.3g}",
+            changes or "the same call gives other values after other calls",
+            f"{what}, replayed: {seen or f'largest difference {worst:.3g}'}",
+            remedy=remedy,
         )
+
+
+def drift(
+    run: Run, call: Callable[[], np.ndarray], declared: np.ndarray
+) -> tuple[str, str, str] | None:
+    """Return what every call changes in what is kept: a finding, its evidence and its remedy.
+
+    The change between two of the same calls in turn must be that between the next ones as well.
+    """
+    try:
+        seen = [np.asarray(call(), np.float64) for _ in range(_IN_TURN)]
+    except (Refused, Malformed):
+        return None
+    if any(y.shape != declared.shape or not np.isfinite(y).all() for y in seen):
+        return None
+    near = 16 * ROUNDOFF[run.dtype] * np.abs(seen).max(initial=0.0)
+    steps = np.diff(seen, axis=0)
+    if not steps.size or np.abs(steps[0]).max() <= 64 * near:
+        return None
+    at = np.unravel_index(int(np.argmax(np.abs(steps[0]))), declared.shape)
+    by = seen[1][at] / seen[0][at] if seen[0][at] else 0.0
+    numbers = ", ".join(f"{y[at]:.9g}" for y in seen)
+    evidence = f"four times in turn: {numbers} at index {tuple(map(int, at))}"
+    if by and all((np.abs(b - by * a) <= near).all() for a, b in pairwise(seen)):
+        text = f"{_EVERY_TIME} multiplies what is kept by {by:.5g}"
+        return text, evidence, "Multiply a copy of what is kept: do not write into it."
+    if (np.abs(steps - steps[0]) > near).any():
+        return None
+    what = "the same numbers"
+    if np.ptp(steps[0]) <= near:
+        what = f"{steps[0][at]:.5g}"
+    elif (np.abs(steps[0] - declared) <= near).all():
+        what = "its own result"
+    text = f"{_EVERY_TIME} adds {what} to what is kept"
+    return text, evidence, "Add to a copy of what is kept: do not write into it."
 
 
 def twice(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, case: str) -> None:
@@ -59,17 +121,20 @@ def twice(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, case: str
     if again.shape == first.shape and run.fits(again, Truth(first, size, 0 * first)):
         return
     run.count("state")
-    off = ""
-    if again.shape == first.shape:
+    found = drift(run, call, first)
+    off = f": {found[1]}" if found else ""
+    if not found and again.shape == first.shape:
         off = f": largest difference {np.abs(again - first).max():.3g}"
     run.add(
         "state",
-        "a call changes what the function keeps: the same call gives other values when it is made "
-        "again",
+        found[0] if found
+        else "a call changes what the function keeps: the same call gives other values when it is "
+        "made again",
         f"{case}, made twice{off}",
-        remedy="Compute what a call needs from its own arguments: do not write results of a call, "
+        remedy=found[2] if found
+        else "Compute what a call needs from its own arguments: do not write results of a call, "
         "such as a scaled base, over the values that the next call starts from.",
-    )
+    )  # fmt: skip
 
 
 def same_length(
@@ -87,9 +152,8 @@ def same_length(
     other = mixed[:-1] + 3  # the same pattern, in a length not used before
     fresh = np.arange(_LENGTHS[1]) + 50
     try:
-        first = right(evaluate(early), early)
-        second = right(evaluate(late), late)
-        alone = right(evaluate(fresh), fresh)
+        results = [evaluate(at) for at in (early, late, fresh)]
+        first, second, alone = map(right, results, (early, late, fresh))
         more = run.driver.pace.grants(2, "calls of one length at unsorted positions")
         mixed_up = more and right(evaluate(other), other) and not right(evaluate(mixed), mixed)
     except (Refused, Malformed) as error:
@@ -106,8 +170,36 @@ def same_length(
     elif first and second and alone and not run.settings.reduced:
         _low_bits(run, evaluate, right, early)
     elif not (first and second and alone):
-        # The first call of a length is wrong too: the error is in the values, not in the state.
+        # The first call of a length is wrong too: the error is in the values.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
+        _same_bits(run, evaluate, results)
+
+
+def _same_bits(
+    run: Run, evaluate: Callable[[np.ndarray], np.ndarray], results: list[np.ndarray]
+) -> None:
+    """Report wrong results that are kept by the number of tokens: they have the same bits.
+
+    ``results`` are those of a call of 11 tokens, of another one, and of 12 tokens at the positions
+    of this one. A call of 13 tokens at the first positions has to return the first result again.
+    """
+    n, tokens = _LENGTHS[0], -2 if results[0].ndim > 2 else 0
+    first, second, alone = (np.take(y, range(n), tokens) for y in results)
+    if not np.array_equal(first, second) or np.array_equal(second, alone):
+        return
+    try:
+        again = evaluate(np.arange(_LENGTHS[1] + 1) + 20)
+    except (Refused, Malformed):
+        return
+    if np.array_equal(np.take(again, range(n), tokens), first):
+        run.add(
+            "state",
+            "a call at other positions returns the result of an earlier call of the same length",
+            f"{n} tokens have the same bits at positions 20..{19 + n} and 50..{49 + n}; "
+            f"{_LENGTHS[1]} tokens from position 50 on have others, {_LENGTHS[1] + 1} from "
+            "position 20 on the first ones again",
+            by=None,
+        )
 
 
 def steps(

@@ -47,6 +47,8 @@ _STEP = 2.0**-7
 _TESTED, _OTHER = 0.1, 0.25
 #: The largest relative error of a quotient of lengths, and the lengths in which one is tested.
 _SAME_RATIO, _LENGTHS = 1e-5, (5, 9, 33)
+#: The numbers of tokens of calls that show whether positions are used.
+INDEXED = (4, 19)
 
 
 def diagnose_phases(
@@ -226,20 +228,24 @@ def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -
 
 
 def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report a function that uses the index in the call as position; return whether it does."""
-    at = np.array([9, 10, 11, 12])
-    try:
-        cos, sin = unit_size(tables, at, declared)
-    except (Refused, Malformed):
-        return False
-    used, misfit = Decoder.of(declared.frequencies, reach=64).positions(cos, sin)
-    used = used - round(declared.origin)
-    if misfit.max() > 0.1 or not np.array_equal(used, np.arange(at.size)):
-        return False
+    """Report a function that uses the index in the call as position; return whether it does.
+
+    Calls of two lengths tell it from a table that is kept for all calls of one length.
+    """
+    decoder = Decoder.of(declared.frequencies, reach=64)
+    for n in INDEXED:
+        try:
+            cos, sin = unit_size(tables, np.arange(9, 9 + n), declared)
+        except (Refused, Malformed):
+            return False
+        used, misfit = decoder.positions(cos, sin)
+        used = used - round(declared.origin)
+        if misfit.max() > 0.1 or not np.array_equal(used, np.arange(n)):
+            return False
     run.add(
         "decode-offset",
         "given positions are ignored: tokens are counted from 0 in every call",
-        f"positions 9..12 have the angles of positions {used[0]}..{used[-1]}",
+        f"positions 9..{8 + n} have the angles of positions {used[0]}..{used[-1]}",
     )
     return True
 

@@ -113,6 +113,32 @@ def _spaced(weight: np.ndarray, s: Steps) -> np.ndarray:
     ))  # fmt: skip
 
 
+def _cosines(each: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what may be taken for the cosine of the sum of angles, in words."""
+    cos = np.cos(each)
+    return {
+        "the cosine of the sum": np.cos(np.sum(each, axis=0)),
+        "the product of the cosines": np.prod(cos, axis=0),
+        "the sum of the cosines": np.sum(cos, axis=0),
+        "the mean of the cosines": np.mean(cos, axis=0),
+    }
+
+
+def _sines(each: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what may be taken for the sine of the sum of angles, in words."""
+    cos, sin = np.cos(each), np.sin(each)
+    return {
+        "the sine of the sum": np.sin(np.sum(each, axis=0)),
+        "the product of the sines": np.prod(sin, axis=0),
+        "the sum of the sines": np.sum(sin, axis=0),
+        "the mean of the sines": np.mean(sin, axis=0),
+        "the sine of the first axis times the cosines of the others":
+            sin[0] * np.prod(cos[1:], axis=0),
+        "the sine of the last axis times the cosines of the others":
+            sin[-1] * np.prod(cos[:-1], axis=0),
+    }  # fmt: skip
+
+
 def _rotated(e: MixedRoPE, call: _Call, s: Steps) -> np.ndarray:
     weight = s.array("the weight", e.weight, ("axis", "pair"))
     weight = _spaced(weight, s)
@@ -133,10 +159,8 @@ def _rotated(e: MixedRoPE, call: _Call, s: Steps) -> np.ndarray:
     cos, sin = s.pick(
         "the rotation by the sum of the angles",
         (np.cos(angle), np.sin(angle)),
-        (code, "has the product of the cosines and the sum of the sines in place of cos and sin",
-         (np.prod(np.cos(each), axis=0), np.sum(np.sin(each), axis=0))),
-        (code, "has the cosine of the first axis times that of the others: the product of the "
-         "sines is not subtracted", (np.prod(np.cos(each), axis=0), np.sin(angle))),
+        *((code, f"takes {c} and {t} in place of cos and sin", (cosines, sines))
+          for c, cosines in _cosines(each).items() for t, sines in _sines(each).items()),
         ("sections", "uses the first axis only", (np.cos(each[0]), np.sin(each[0]))),
         ("sections", "uses the last axis only", (np.cos(each[-1]), np.sin(each[-1]))),
         ("sections", "uses the mean of the angles, not their sum",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.match import failed, likely, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.scored import scores
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, WINDOWS
 from posenc_ref.conformance.harness.reach import Access
@@ -79,10 +81,26 @@ def _right(run: Run, access: Access, positions: np.ndarray) -> bool:
 
 
 class _Call(Protocol):
-    positions: np.ndarray
-    needed: tuple[int, ...]  #: the rows that the calls so far needed, each more than all before
+    @property
+    def positions(self) -> np.ndarray: ...
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Return the rows that the calls so far needed, each more than all before."""
 
     def rotated_to(self, positions: np.ndarray) -> Truth: ...
+
+
+@dataclass(frozen=True)
+class TableCall:
+    """A call that returns or adds the rows of a table, with the rows that the calls so far needed.
+
+    ``rotated_to`` returns the result for the rows of other positions.
+    """
+
+    positions: np.ndarray
+    needed: tuple[int, ...]
+    rotated_to: Callable[[np.ndarray], Truth]
 
 
 def grown_rows(begun: int = 0) -> Iterator[tuple[str, int, Rows]]:
@@ -119,6 +137,28 @@ def grown_from_zero(
             continue
         text += ": results depend on earlier calls"
         yield Mistake("state", text, partial(_predicted, rows), NUMBERED)
+
+
+def name_grown(
+    run: Run,
+    calls: Sequence[JudgedCall],
+    further: Callable[[], Iterable[JudgedCall]] | None = None,
+) -> bool:
+    """Report a kept table whose added rows are numbered from 0 again; return whether it is one."""
+    wrong = failed(run, calls)
+    if not wrong:
+        return False
+    begun = min(_first_wrong(run, one) for one in wrong)
+    known = grown_from_zero([c.facts for c in calls], [c.facts for c in wrong], begun)
+    return match(run, calls, likely(run, calls, known), parts=False, whole=True, further=further)
+
+
+def _first_wrong(run: Run, one: JudgedCall) -> int:
+    """Return the smallest position of a wrong token."""
+    off = (scores(run, one, one.truth) > run.budget).any(axis=-1)
+    p = one.facts.positions
+    p = p[:, None] if 1 < p.ndim < off.ndim else p  # of all heads
+    return int(np.broadcast_to(p, off.shape)[off].min())
 
 
 def _predicted(rows: Rows, call: _Call) -> Truth:

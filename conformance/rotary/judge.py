@@ -267,7 +267,7 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     what = f"positions 0..{SHORT[-1]}"
     again = driver.apply(x, SHORT)
     if not judge_length.kept_lengths(run, x, SHORT, (first, again)):
-        state.same_again(run, again, first, what)
+        state.same_again(run, again, first, what, lambda: driver.apply(x, SHORT))
     one, two = driver.arguments(x, SHORT), driver.arguments(-x, SHORT)
     state.kept_result(run, lambda: driver.call(*one), lambda: driver.call(*two))
     if run.encoding is not None and run.encoding.num_axes > 1:

@@ -15,6 +15,7 @@ from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.diagnose import INDEXED
 from posenc_ref.conformance.phases.measure import Measured, Pair, tables_of, unwrap
 
 from .diagnose_pairs import (
@@ -32,18 +33,18 @@ def _token_index(run: Run, encoding: Rotary) -> bool:
 
     Where positions must be contiguous, each measured position is a call of one token.
     """
-    at = np.array([9, 10, 11, 12])
-    x = run.random((1, 2, at.size, encoding.head_dim), 24)
-    try:
-        later, first = run.driver.apply(x, at), run.driver.apply(x, np.arange(at.size))
-    except (Refused, Malformed):
-        return False
-    if not np.array_equal(later, first) or np.array_equal(first, x):
-        return False
+    for n in INDEXED:
+        x = run.random((1, 2, n, encoding.head_dim), 24)
+        try:
+            later, first = (run.driver.apply(x, start + np.arange(n)) for start in (9, 0))
+        except (Refused, Malformed):
+            return False
+        if not np.array_equal(later, first) or np.array_equal(first, x):
+            return False
     run.add(
         "decode-offset",
         "given positions are ignored: tokens are counted from 0 in every call",
-        "positions 9..12 have the results of positions 0..3",
+        f"positions 9..{8 + n} have the results of positions 0..{n - 1}",
     )
     return True
 

@@ -20,7 +20,7 @@ from posenc_ref.conformance.diagnosis.in_part import in_part
 from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
-from posenc_ref.conformance.diagnosis.scored import failed, scores
+from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
 from posenc_ref.conformance.harness.probes import FAR_TOKEN, ONE_EACH, ONE_TOKEN
@@ -29,7 +29,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
-from .diagnose_state import grown_from_zero
+from .diagnose_state import name_grown
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
@@ -136,6 +136,7 @@ class Turned:
             "the largest position of this token in all rows": rows.max(axis=0),
             "the smallest position of this token in all rows": rows.min(axis=0),
             "the largest position of the call": none + p.max(),
+            "the smallest position of the call": none + p.min(),
             "the first position of the row": p[..., :1] + 0 * index,
             "the smallest position of the row": p.min(axis=-1, keepdims=True) + 0 * index,
             "the last position of the row": p[..., -1:] + 0 * index,
@@ -218,11 +219,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if several:
         return on_axes(run, encoding, calls)
     more = partial(calls_of, run, encoding, FURTHER)
-    grown = grown_from_zero(
-        [c.facts for c in calls], [c.facts for c in wrong], _first_wrong(run, wrong)
-    )
-    known = chain(grown, _twice_in_tiles(encoding))
-    if match(run, calls, known, parts=False, whole=True, further=more):
+    if name_grown(run, calls, more):
+        return True
+    if match(run, calls, _twice_in_tiles(encoding), parts=False, whole=True, further=more):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
     between = lambda low, high: calls_of(run, encoding, (((1, 2, high - low + 1), low),))  # noqa: E731
@@ -251,16 +250,6 @@ def _twice_in_tiles(encoding: Rotary) -> Iterator[Mistake]:
             "Write to another array than the one that is read, or rotate only the tokens that no "
             "tile has rotated.",
         )
-
-
-def _first_wrong(run: Run, wrong: list[JudgedCall]) -> int:
-    """Return the smallest position of a wrong token."""
-    found = []
-    for one in wrong:
-        off = (scores(run, one, one.truth) > run.budget).any(axis=-1)
-        p = one.facts.positions
-        found.append(int(np.broadcast_to(p if p.ndim == 1 else p[:, None], off.shape)[off].min()))
-    return min(found)
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:

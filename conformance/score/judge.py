@@ -92,7 +92,13 @@ def judge(run: Run) -> None:
         seen += _crossed(run, CROSSED)
         seen += _crossed(run, MORE) if run.failures else []
     first: Scored = seen[0].facts
-    state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
+    state.replay(
+        run,
+        lambda: first.seen(_called(run, first)),
+        seen[0].actual,
+        seen[0].case,
+        seen[0].truth.value,
+    )
     state.kept_result(
         run, lambda: run.driver.call(first.q, first.k), lambda: run.driver.call(first.k, first.q)
     )

@@ -37,7 +37,9 @@ def judge_repetition(run: Run, first: JudgedCall, *others: Any) -> None:
     Also judge that a call with another x does not overwrite a result returned before.
     """
     x = first.facts.x
-    state.replay(run, lambda: called(run, 0, x, *others), first.actual, first.case)
+    state.replay(
+        run, lambda: called(run, 0, x, *others), first.actual, first.case, first.truth.value
+    )
     state.kept_result(
         run, lambda: run.driver.call(x, *others), lambda: run.driver.call(-x, *others)
     )

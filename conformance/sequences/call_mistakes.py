@@ -30,6 +30,8 @@ class InTurn(Offset):
     earlier_sequences: tuple[Call, ...] = ()  #: the calls of the run before this sequence
     #: All calls of the sequence, this one and later ones included.
     every: list[InTurn] = field(default_factory=list, repr=False, compare=False)
+    #: Of every element of the sequence's results, the last one at its place in memory.
+    written: list[np.ndarray] = field(default_factory=list, repr=False, compare=False)
 
     def before(self, *, whole: bool) -> tuple[Call, ...]:
         """Return the calls up to this one, of the sequence or of the ``whole`` run."""
@@ -140,6 +142,12 @@ def state_mistakes() -> Iterator[Mistake]:
             "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
         ),
         (
+            "positions never go back: a call starts at its offset or where the calls before it "
+            "ended, whichever is larger",
+            _never_back,
+            "Use the offset that is passed, also if it is smaller than the positions so far.",
+        ),
+        (
             "the offset of the first call is kept",
             lambda c: c.sequence[0][1],
             "Use the offset that is passed with each call, not the one of the first call.",
@@ -183,6 +191,9 @@ def _added_up() -> Iterator[Mistake]:
 
 def overwritten() -> Iterator[Mistake]:
     """Yield results that a later call writes into."""
+    remedy = "Return a new array in every call, not a buffer that later calls write into."
+    text = "a later call overwrites the results of earlier calls: both share memory"
+    yield Mistake("state", text, _as_written, remedy)
     for words, last in (
         ("next call of the same shape overwrites it", lambda n: n),
         ("call after it overwrites it, if it has the same shape", lambda n: 1),
@@ -197,9 +208,25 @@ def overwritten() -> Iterator[Mistake]:
             "state",
             f"an earlier result does not stay as it is: the {words}",
             lambda call, of=written: of(call).truth(),  # type: ignore[misc]
-            "Return a new array in every call, not a buffer that later calls write into.",
+            remedy,
             before=written,
         )
+
+
+def _as_written(call: InTurn) -> Truth:
+    """Return the result of a call as the later calls leave it that share its memory."""
+    own = call.truth()
+    if not call.written:
+        return own
+    first = sum(one.x.size for one in call.every[: call.index])
+    at = call.written[0][first : first + call.x.size].reshape(call.x.shape)
+    every = [one.truth() for one in call.every]
+
+    def there(part: str) -> np.ndarray:
+        parts = (np.broadcast_to(getattr(t, part), t.value.shape) for t in every)
+        return np.asarray(np.concatenate([one.ravel() for one in parts])[at])
+
+    return Truth(there("value"), there("terms"), there("angle"), own.amplitude)
 
 
 def kept(positions: Positions, whole: bool) -> Callable[[InTurn], Truth]:
@@ -222,3 +249,12 @@ def _or_on(call: InTurn) -> int:
     for size, start in call.sequence[: call.index]:
         end = (start or end) + size[2]
     return int(call.offset[0]) or end
+
+
+def _never_back(call: InTurn) -> int:
+    """Return the larger of the offset and the end of the calls before, which start so as well."""
+    start, end = 0, 0
+    for size, offset in call.sequence[: call.index + 1]:
+        start = max(offset, end)
+        end = start + size[2]
+    return start

@@ -31,6 +31,7 @@ from .call_mistakes import ENDS, InTurn, counters, kept, overwritten, state_mist
 from .grown_state import name_growth
 from .kept_tables import Call, moved_tables
 from .offset_mistakes import offset_mistakes
+from .shared_memory import written_last
 
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
@@ -99,7 +100,9 @@ def judge(run: Run) -> None:
         alone += drive_crossed(run, crossing, _crossed, ask)
         match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])
-    state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
+    state.replay(
+        run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case, alone[0].truth.value
+    )
     further = partial(_further, ask)
     if run.report.codes or name_positions(run, alone, "decode-offset", further):
         return
@@ -124,12 +127,12 @@ def _ask(run: Run, encoding: Rotary, made: list[Call], probe: Probe) -> list[Jud
     """
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
-    inputs = list[InTurn]()
+    inputs, written = list[InTurn](), list[np.ndarray]()
     for i, (size, start) in enumerate(calls):
         at = i if name == "one position, other x" else first[size, start]
         x = run.random((*size, encoding.head_dim), sum(size) + at)
         at_start = np.full(size[0], start)
-        inputs.append(InTurn(encoding, x, at_start, i, calls, tuple(made), inputs))
+        inputs.append(InTurn(encoding, x, at_start, i, calls, tuple(made), inputs, written))
     made += calls
     outputs = _called(run, inputs)
     seen = []
@@ -146,6 +149,8 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
     result = driver.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
     if not isinstance(result, list | tuple) or len(result) != len(inputs):
         raise Malformed(f"expected a list of {len(inputs)} results, got {type(result).__name__}")
+    if (written := written_last(result)) is not None and inputs:
+        inputs[0].written.append(written)
     outputs = [np.array(driver.array(y)) for y in result]
     for x, y, one in zip(sent, outputs, inputs, strict=True):
         if y.shape != one.x.shape:

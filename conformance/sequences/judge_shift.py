@@ -87,7 +87,9 @@ def judge(run: Run) -> None:
         return
     if match(run, calls, _mistakes(encoding), parts=False) and run.report.codes:
         first = calls[0]
-        state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
+        state.replay(
+            run, lambda: _called(run, first.facts), first.actual, first.case, first.truth.value
+        )
         return
     calls += drive(run, _wide(run, encoding), ask) or []
     if not run.settings.reduced:

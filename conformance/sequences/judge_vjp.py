@@ -63,7 +63,13 @@ def judge(run: Run) -> None:
         return
     of_x = _whatever_x(run, calls[0])
     if match(run, calls, _mistakes(encoding)) and run.report.codes:
-        state.replay(run, lambda: _called(run, calls[0].facts), calls[0].actual, calls[0].case)
+        state.replay(
+            run,
+            lambda: _called(run, calls[0].facts),
+            calls[0].actual,
+            calls[0].case,
+            calls[0].truth.value,
+        )
         return
     recipe = "lambda x, p: fn(x, p, x)  # x as dy; expected: x rotated by -angle"
     judge_as_apply(run, partial(_view, run), adjoint(encoding), recipe)

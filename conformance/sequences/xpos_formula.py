@@ -42,6 +42,32 @@ def xpos_rows(
         (code, "is (2k/d + gamma) / (d + gamma)", (2 * index / d + gamma) / (d + gamma)),
         (code, "is (k + gamma) / (d/2 + gamma)", (index + gamma) / (d / 2 + gamma)),
         (code, "is (index / d + gamma) / (1 + gamma)", (index / d + gamma) / (1 + gamma)),
+        *(
+            (code, f"is {above} / {below}", top / bottom)
+            for above, top in (
+                ("(2k/d + gamma)", 2 * index / d + gamma),
+                ("(2k/d + gamma/d)", (2 * index + gamma) / d),
+                ("(2k/d + 2 gamma/d)", 2 * (index + gamma) / d),
+                ("(k/d + gamma)", index / d + gamma),
+                ("((2k + 1)/d + gamma)", (2 * index + 1) / d + gamma),
+                ("(2(k + 1)/d + gamma)", 2 * (index + 1) / d + gamma),
+                ("(2k/d + 1)", 2 * index / d + 1),
+                ("(2k/d - gamma)", 2 * index / d - gamma),
+                ("(2k + gamma)", 2 * index + gamma),
+                ("(k + gamma)", index + gamma),
+            )
+            for below, bottom in (
+                ("(1 + gamma)", 1 + gamma),
+                ("1", 1.0),
+                ("gamma", gamma or np.nan),
+                ("(1 - gamma)", 1 - gamma or np.nan),
+                ("(d + gamma)", d + gamma),
+                ("(d/2 + gamma)", d / 2 + gamma),
+                ("(1 + gamma/d)", 1 + gamma / d),
+                ("(1 + 2 gamma)", 1 + 2 * gamma),
+                ("2", 2.0),
+            )
+        ),
     )
     zeta = s.array("the decay of a pair", zeta, ("pair",), code)
     p = np.asarray(positions, np.float64)

@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import Learned, Rotary, Sinusoidal
 from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import ranges
@@ -31,6 +32,7 @@ from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.half_precision import held
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import one_factor
+from posenc_ref.conformance.rotary.diagnose_state import TableCall, name_grown
 from posenc_ref.conformance.rotary.judge_frequencies import stand_still
 
 from . import diagnose as diagnose_table
@@ -104,7 +106,7 @@ def judge_cos_sin(run: Run) -> None:
         run.add("phase-order", "(sin, cos) is returned instead of (cos, sin)", "at position 0")
         _diagnose(run, lambda at: tables(at)[::-1], declared)
         return
-    if name_order(run, access, truth):
+    if name_grown(run, _calls_again(run, access, truth)) or name_order(run, access, truth):
         return
     _diagnose(run, tables, declared)
 
@@ -189,13 +191,16 @@ def judge_table(run: Run) -> None:
     if nonfinite and not run.report.findings:
         held(run, tables, declared)  # positions in float16 overflow
     if run.failures and not run.report.findings and not nonfinite:
-        if diagnose_rows.whole_rows(run, access, encoding) or name_order(
-            run, access, encoding.truth
-        ):
+        if diagnose_rows.whole_rows(run, access, encoding):
             return
-        if name_kind(run, access, encoding) or _rows_by_rule(run, access):
+        calls = _calls_again(run, access, encoding.truth)
+        if name_grown(run, calls):
             return
-        if diagnose_rows.accumulated(run, access, encoding) or _rows_of_columns(run, access):
+        if name_order(run, access, encoding.truth) or name_kind(run, access, encoding):
+            return
+        if _rows_by_rule(run, calls):
+            return
+        if diagnose_rows.accumulated(run, access, encoding) or _rows_of_columns(run, calls):
             return
         if wrong_addition(run, access, encoding):
             return
@@ -205,18 +210,24 @@ def judge_table(run: Run) -> None:
             _diagnose(run, tables, declared)
 
 
-def _seen(access: TableAccess) -> list[SeenRows]:
-    """Return the rows of several calls, the last ones of which have far positions."""
-    seen = []
-    for at in map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC)):
+def _calls_again(run: Run, access: TableAccess, truth: Rows) -> list[JudgedCall]:
+    """Make further calls, the last ones of which have far positions; a rule has to predict them."""
+    calls = []
+    tried = map(access.within, (*map(np.arange, _TAILS), np.arange(520), _MIXED, GENERIC))
+    for at in (one for one in tried if one.size):
         rows, case = access.rows(at), f"positions {at.min()}..{at.max()}"
-        seen.append(SeenRows(case, rows, np.zeros(1), at))
-    return seen
+        facts = TableCall(at, tuple(run.driver.needed), truth)
+        calls.append(JudgedCall(case, rows, truth(at), facts))
+    return calls
 
 
-def _rows_of_columns(run: Run, access: TableAccess) -> bool:
+def _seen(calls: list[JudgedCall]) -> list[SeenRows]:
+    return [SeenRows(one.case, one.actual, np.zeros(1), one.facts.positions) for one in calls]
+
+
+def _rows_of_columns(run: Run, calls: list[JudgedCall]) -> bool:
     """Report the rule of the rows of some columns, if many others are right."""
-    seen = _seen(access)[:-1]
+    seen = _seen(calls[:-1])
     off = [run.scores(one.rows, run.encoding.truth(one.positions)) > run.budget for one in seen]
     columns = np.flatnonzero(np.any([part.any(axis=0) for part in off], axis=0))
     if not 0 < columns.size <= _FEWER * run.encoding.dim:
@@ -231,9 +242,9 @@ def _rows_of_columns(run: Run, access: TableAccess) -> bool:
     return name_rows(run, some, f"in {words}, ")
 
 
-def _rows_by_rule(run: Run, access: TableAccess) -> bool:
+def _rows_by_rule(run: Run, calls: list[JudgedCall]) -> bool:
     """Report a rule with a condition or a quotient; others are measured from the angles."""
-    seen = _seen(access)
+    seen = _seen(calls)
     # Rounding may add up, and of large positions the rows are not told apart.
     parts = [(seen, "")] + [(seen[:-n], f"at {seen[-n - 1].case}, ") for n in (1, 2)]
     return any(name_part(run, some, only) for some, only in parts)
@@ -350,7 +361,8 @@ def _state(
     """
     at = np.arange(first.shape[0])
     call = run.driver.call
-    state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
+    case, declared = f"positions 0..{at[-1]}", None if truth is None else truth(at).value
+    state.replay(run, lambda: access.read(call(at), at.size), first, case, declared)
     state.kept_result(
         run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])
     )

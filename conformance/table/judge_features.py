@@ -58,7 +58,7 @@ def judge_table(run: Run) -> None:
     if calls is None:
         return
     first = calls[0]
-    state.replay(run, lambda: _table(run, first.facts), first.actual, first.case)
+    state.replay(run, lambda: _table(run, first.facts), first.actual, first.case, first.truth.value)
     shifted = first.facts[..., ::-1].copy()
     state.kept_result(run, lambda: run.driver.call(first.facts), lambda: run.driver.call(shifted))
     steps = likely(run, calls, changed_steps(run, first.facts))

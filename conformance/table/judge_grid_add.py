@@ -27,12 +27,13 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
+from posenc_ref.conformance.rotary.diagnose_state import name_grown
 
 from . import judge as judge_tables
 from .column_order import columns_used, report_order
 from .formulas import changed_constants, changed_steps
 from .judge_features import read_rows, table_mistakes
-from .kept_rows import kept_from_first, regrown
+from .kept_rows import in_turn, kept_from_first
 from .mistakes import looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
@@ -93,14 +94,14 @@ def judge_add(run: Run) -> None:
     # A match with nothing to explain is no explanation: the table is judged too.
     explained = match(run, calls, known, further=further) and run.report.codes
     if not explained:
-        grown = likely(run, calls, regrown(calls))
-        explained = match(run, calls, grown, parts=False, whole=True) and run.report.codes
+        longer = lambda: in_turn([*calls, *further()])[len(calls) :]  # noqa: E731
+        explained = name_grown(run, in_turn(calls), longer) and run.report.codes
     wrong = failed(run, calls)
     if not explained and wrong:
         rows = [one for one in sum_mistakes(encoding) if one.code != "amplitude"]
         pairs = sum_pairs(run, calls, [*rows, *sum_steps(run, calls[0].facts)])
         explained = match_together(run, calls, pairs, further) and run.report.codes
-    if not explained and not name_rows(run, [_seen_rows(one) for one in calls]):
+    if not explained and not name_rows(run, list(_seen_rows(calls))):
         recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
         with seen_as(run, _from_zero(run, zeros), encoding, recipe) as viewed:
             judge_tables.judge_table(viewed)
@@ -109,7 +110,9 @@ def judge_add(run: Run) -> None:
     if wrong and not run.report.codes:
         name_together(run, calls, further, of_sum, np.arange(calls[0].facts.x.shape[1]))
     first = calls[0].facts.x
-    state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
+    state.replay(
+        run, lambda: _sum(run, first), calls[0].actual, calls[0].case, calls[0].truth.value
+    )
     state.kept_result(run, lambda: driver.call(first), lambda: driver.call(-first))
 
 
@@ -144,12 +147,17 @@ def _further(
             yield from ask(one)
 
 
-def _seen_rows(one: JudgedCall) -> SeenRows:
-    """Return the rows that were added in a call."""
-    x = one.facts.x
-    rows = longest(one.facts.encoding)
-    rows = rows if rows < 2**40 else 0
-    return SeenRows(one.case, one.actual - x, np.abs(x), np.arange(x.shape[1]), rows)
+def _seen_rows(calls: Sequence[JudgedCall]) -> Iterator[SeenRows]:
+    """Yield the rows that were added in each call, in the order in which they were made."""
+    tokens = every = 0
+    for n, one in enumerate(calls):
+        x = one.facts.x
+        rows = longest(one.facts.encoding)
+        rows = rows if rows < 2**40 else 0
+        before = (n, tokens, every)
+        at = np.arange(x.shape[1])
+        yield SeenRows(one.case, one.actual - x, np.abs(x), at, rows, before=before)
+        tokens, every = tokens + x.shape[1], every + x.shape[0] * x.shape[1]
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:
@@ -220,7 +228,9 @@ def judge_grid(run: Run) -> None:
         crossing = Crossing(CROSSED_GRIDS, seed=run.settings.seed)
         seen += drive_crossed(run, crossing, lambda row: probe(row["height"], row["width"]), ask)
     h, w = seen[0].facts
-    state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
+    state.replay(
+        run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case, seen[0].truth.value
+    )
     every = chain(
         _grid_mistakes(run),
         _kept_grids(run, asked),

@@ -13,38 +13,20 @@ from posenc_ref.conformance.diagnosis.match import failed, fits
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.rotary.diagnose_state import TableCall
 
 from .sum_mistakes import Added
 
-#: The rows of tables that are built before the first call.
-_KEPT = (1, 2, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096, 5000)
 
-
-def regrown(calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
-    """Yield the mistake of a kept table whose new rows start at position 0 again.
-
-    The calls are in the order in which they were made: each that is longer than the table so far
-    adds rows to it.
-    """
-    encoding = calls[0].facts.encoding
-    lengths = [one.facts.x.shape[1] for one in calls]
-    for first in sorted({*_KEPT, *lengths}):
-        rows, of_call = np.arange(first), {}
-        for one, n in zip(calls, lengths, strict=True):
-            rows = np.append(rows, np.arange(max(n - rows.size, 0)))
-            of_call[id(one.facts)] = rows[:n]
-
-        def predict(call: Added, of: dict[int, np.ndarray] = of_call) -> Truth | None:
-            at = of.get(id(call))
-            return None if at is None else call.at(at)
-
-        text = (
-            f"the kept table of {first} rows is extended by rows that start at position 0 again: "
-            "so does every extension"
-        )
-        remedy = "Extend the table by the rows from its own length on: positions have .. n - 1."
-        if max(lengths) > first and encoding is not None:
-            yield Mistake("state", text, predict, remedy)
+def in_turn(calls: Sequence[JudgedCall]) -> list[JudgedCall]:
+    """Return calls as those of a kept table that grows, in the order in which they were made."""
+    found, needed = [], list[int]()
+    for one in calls:
+        n = one.facts.x.shape[1]
+        needed += [n] * (n > max(needed, default=0))
+        facts = TableCall(np.arange(n), tuple(needed), one.facts.at)
+        found.append(replace(one, facts=facts))
+    return found
 
 
 def kept_from_first(run: Run, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,14 @@ _REACH = 2**13
 _WHOLE = 2**12
 #: Columns that are compared before all of them are.
 _COLUMNS = 24
+#: What an instance may count.
+_BEFORE = (
+    "the number of earlier calls",
+    "the number of tokens of earlier calls",
+    "the number of tokens in all rows of earlier calls",
+)
+#: What to do about it.
+_OWN = "Count the tokens of each call from 0: keep no count of earlier calls."
 #: The name of the number of rows that a call does not ask for.
 LEFT_OVER = "the number of rows of the table past those of the call"
 #: Sizes of tiles whose last one may be moved back so that it is full.
@@ -42,6 +50,7 @@ class SeenRows:
     columns: np.ndarray | None = (
         None  #: the columns of the table that the rows have, by default all
     )
+    before: tuple[int, ...] | None = None  #: the numbers :data:`_BEFORE` of a call
 
     def variables(self) -> Variables:
         """Return numbers that may be mistaken for the positions."""
@@ -52,6 +61,8 @@ class SeenRows:
             "the index in the call": np.broadcast_to(index, shape),
             "the length of the call": np.full(shape, n),
         }
+        for what, count in zip(_BEFORE, self.before or (), strict=False):
+            found[what] = np.full(shape, count)
         row = np.arange(shape[0])[:, None] if len(shape) > 1 else 0
         others = {"(s - 1) modulo S": index - 1, "(s + 1) modulo S": index + 1}
         others |= {"S - 1 - s": n - 1 - index}
@@ -82,6 +93,7 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     rule, where, wrong = found
     words = rule.words
     text = f"{only}the row used is that of {words}".replace(DECLARED, "the declared position")
+    code = "state" if any(what in words for what in _BEFORE) else "wrong-row"
     if words == f"{DECLARED} + {LEFT_OVER}":
         text = f"{only}the last S rows of the table are used, table[-S:] in place of table[:S]"
     offset = getattr(run.encoding, "offset", 0)
@@ -90,10 +102,10 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     elif offset and f"{DECLARED} - {2 * offset:g}" in words:
         text += f" ({offset:g}, the offset of the table, is subtracted, not added)"
     run.add(
-        rule.code or "wrong-row",
+        rule.code or code,
         text,
         f"{where}; the rule predicts all {plural(wrong, 'wrong row', 'wrong rows')}",
-        remedy=remedy_of(rule),
+        remedy=_OWN if code == "state" else remedy_of(rule),
         values={"measured": words},
     )
     return True
@@ -115,6 +127,7 @@ def remedy_of(rule: Rule) -> str:
 def rule_of(run: Run, seen: Sequence[SeenRows]) -> tuple[Rule, str, int] | None:
     """Return the rule, the first wrong row in words, and the number of wrong rows."""
     used, flat, first, count = [], [], "", 0
+    seen = _counted_on(run, seen)
     large = [one for one in seen if _wrong_rows(run, one) > _MOST]
     for one in seen:
         if len(large) < len(seen) and any(one is other for other in large):
@@ -141,6 +154,15 @@ def rule_of(run: Run, seen: Sequence[SeenRows]) -> tuple[Rule, str, int] | None:
     if rule is None or not all(_follows(run, one, rule) for one in seen):
         return None
     return rule, first, count
+
+
+def _counted_on(run: Run, seen: Sequence[SeenRows]) -> Sequence[SeenRows]:
+    """Return calls with the counts of an instance that may have been called before the first."""
+    found = _decoded(run, seen[0]) if seen and seen[0].before is not None else None
+    if found is None or not found.size:
+        return seen
+    more = max(int(found.flat[0] - np.ravel(seen[0].positions)[0]), 0)
+    return [replace(one, before=tuple(n + more for n in one.before or ())) for one in seen]
 
 
 def _within(encoding: Any, positions: np.ndarray) -> np.ndarray:
@@ -178,8 +200,8 @@ def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:
     if not np.isfinite(one.rows).all() or wrong.sum() > _MOST:
         return None
     last = longest(run.encoding)
-    top = min(max(2 * int(np.abs(declared).max(initial=0)) + 64, 256), _REACH)
-    top = last if last <= _WHOLE else top
+    top = 2 * int(np.abs(declared).max(initial=0)) + 64 + max(one.before or (0,))
+    top = last if last <= _WHOLE else min(max(top, 256), _REACH)
     at = np.r_[:top, -8:0]  # of two that are equal, the first one counts
     at = at[_within(run.encoding, at)]
     table = _rows_of(run, one, at).value

@@ -174,7 +174,7 @@ def two_tables(p):
 TOKENS = Learned(np.random.default_rng(2).normal(size=(80, 4)), offset=0, padding_idx=1)
 
 CASES = {
-    "buffer of calls": (one_buffer(), ROPE, "calls", "earlier result does not stay as it is"),
+    "buffer of calls": (one_buffer(), ROPE, "calls", "both share memory"),
     "buffer of a shape": (
         one_array(relative_scores), None, "relative_scores", "overwritten by the next call",
     ),

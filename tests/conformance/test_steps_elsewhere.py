@@ -332,7 +332,7 @@ CASES = {
     "rows": (rows_from_0, UNTIED, "scores", "the queries in the position term are 0 .. Q - 1"),
     "tiles": (far_tiles, T5, "bias", "first pair, in tiles that begin at least a tile after"),
     "kept": (LastRows(), ALiBi(4, causal=False), "bias", "a kept bias of 4099 keys, of which que"),
-    "regrown": (Regrown(), SINES, "add", "table of 16 rows is extended by rows that start at"),
+    "regrown": (Regrown(), SINES, "add", "begins with 16 rows are numbered from 0 again"),
     "stride": (second_of_two, STRIDED, "convolve", "of every 2 tokens of the convolution the sec"),
     "residual": (residual_layers, THREE, "convolve", "the layers each add their input to their"),
     "one kernel": (last_kernel_in_the_middle, THREE, "convolve", "of layer 1 are those of layer 2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -105,9 +106,12 @@ def of_slice(
         f"{still}{len(rotated)} {other}channels are rotated ({_span(rotated)}), declared "
         f"{len(wanted)} ({_span(wanted)}) of {encoding.head_dim}",
         f"channels passed through: {len(measured.passed)}"
-        + (f"; declared and not rotated: {_span(missing)}" if missing else ""),
+        + (f"; declared and not rotated: {_span(missing)}" if missing else "")
+        + _formula(encoding, measured),
         values={"declared": len(wanted), "measured": len(rotated)},
-        remedy=_channels(sorted(rotated), sorted(wanted)) + _exponents(encoding, measured),
+        remedy=_channels(sorted(rotated), sorted(wanted))
+        + _rotate(encoding, measured)
+        + _exponents(encoding, measured),
     )
     one = with_its_channels(encoding, measured)
     if one is not None:
@@ -164,6 +168,29 @@ def _exponents(encoding: Rotary, measured: Measured) -> str:
         return ""
     d = encoding.rotary_dim
     return f" Divide the exponents by {d}, not by {2 * count}: pair k turns by base ** (-2k/{d})."
+
+
+def _rotate(encoding: Rotary, measured: Measured) -> str:
+    """Return which pairs to rotate if the declared ones are not among those that are."""
+    found, (a, b) = {(p.a, p.b) for p in measured.pairs}, live(encoding, encoding.pairs())
+    return "" if {*zip(a, b, strict=True)} <= found else f" {rotate_pairs(encoding)}".rstrip()
+
+
+def _continued(encoding: Rotary, measured: Measured) -> bool:
+    """Return whether more pairs than declared turn by the declared formula, with its exponents."""
+    if not isinstance(encoding, RoPE) or encoding.scaling is not None or measured.phases is None:
+        return False
+    w, declared = encoding.sign * measured.phases.frequencies, encoding.pairs()[0].size
+    every = encoding.base ** (-np.arange(w.size) / declared)
+    return w.size > declared and bool(agree(w, every, measured.phases.sigma).all())
+
+
+def _formula(encoding: Any, measured: Measured) -> str:
+    """Return the formula of the frequencies if more pairs than declared turn by it."""
+    if not _continued(encoding, measured):
+        return ""
+    d, last = 2 * encoding.pairs()[0].size, len(measured.pairs) - 1
+    return f"; pair k turns by {encoding.base:.10g} ** (-2k/{d}), as declared, up to k = {last}"
 
 
 def _still_axis(encoding: Rotary, rotated: set[int]) -> str:
@@ -235,6 +262,8 @@ def _forms(encoding: RoPE, measured: Measured) -> Iterator[Rotary]:
         )
         if np.array_equal(one.pairs(), (a, b)):
             yield one
+            if _continued(encoding, measured):
+                yield one.replace(base=encoding.base ** (a.size / encoding.pairs()[0].size))
     declared = encoding.pairs()
     n = a.size
     if n < declared[0].size:

@@ -119,3 +119,48 @@ def test_a_table_that_is_doubled_until_it_suffices(first, repeated):
     assert f"begins with {first} rows" in message
     assert ("again and again" in message) == repeated
     assert "are numbered from 0 again" in message
+
+
+class Grows:
+    """A kept table of ``rows(positions)`` whose added rows are numbered from 0 again."""
+
+    def __init__(self, rows, first):
+        self.rows, self.kept = rows, rows(np.arange(first))
+
+    def table(self, positions):
+        p = np.asarray(positions)
+        if p.dtype.kind != "i" or p.min(initial=0) < 0 or p.max(initial=0) > 5000:
+            raise IndexError("not a row")
+        missing = p.max(initial=-1) + 1 - len(self.kept)
+        self.kept = np.concatenate([self.kept, self.rows(np.arange(max(missing, 0)))])
+        return self.kept[p]
+
+    def add(self, x):
+        return (x + self.table(np.arange(x.shape[1]))).astype(x.dtype)
+
+    def cos_sin(self, positions):
+        return np.split(self.table(positions), 2, axis=1)
+
+
+def cosines_and_sines(positions):
+    angle = np.asarray(positions)[:, None] * ROPE.frequencies()
+    return np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
+
+
+SINES = pr.Sinusoidal(16)
+
+
+@pytest.mark.parametrize("first", [0, 100])
+@pytest.mark.parametrize(
+    ("surface", "encoding", "rows"),
+    [
+        ("table", SINES, SINES.table),
+        ("add", SINES, SINES.table),
+        ("cos_sin", ROPE, cosines_and_sines),
+    ],
+)
+def test_added_rows_of_a_table_of_each_surface(surface, encoding, rows, first):
+    report = check(getattr(Grows(rows, first), surface), encoding, surface)
+    assert report.codes == ["state"]
+    begun = f" that begins with {first} rows" * bool(first)
+    assert f"a kept table{begun} are numbered from 0 again" in report.findings[0].message

@@ -33,6 +33,22 @@ def test_the_last_channels_are_others_than_the_first():
     assert "8 other channels are rotated (8..15), declared 8 (0..7) of 16" in str(finding)
 
 
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        (10000.0**2, "; pair k turns by 10000 ** (-2k/8), as declared, up to k = 7"),
+        (10000.0, "channels passed through: 0"),
+    ],
+)
+def test_more_pairs_that_turn_by_the_declared_formula(base, words):
+    """The base of all 16 channels that gives the same frequencies was said to be wrong."""
+    every = RoPE(16, layout="half", base=base)
+    (finding,) = check_reduced(every.apply, HALF, "apply").findings
+    assert finding.code == "rotary-dim"
+    assert finding.evidence.endswith(words)
+    assert "Rotate the declared pairs: channel k with channel k + 4." in finding.remedy
+
+
 @pytest.mark.parametrize(("cut", "how"), [(np.floor, "down"), (np.rint, "to the nearest step")])
 def test_pairs_that_turn_at_farther_positions_only_are_rotated(cut, how):
     """An array of angles with the dtype of the positions: slow pairs turn after 1000 positions."""

@@ -73,3 +73,13 @@ def test_the_remedy_of_a_rule_does_not_ask_for_what_is_done():
 
     (found,) = check(fn, None, "packed").findings
     assert found.remedy.startswith("Subtract 1 where the number of the document is 2")
+
+
+def test_the_heads_are_taken_for_the_tokens_from_the_smallest_position_on():
+    def fn(x, positions):
+        heads = np.min(positions, initial=2**20) + np.arange(x.shape[1])
+        turned = ROPE.apply(np.swapaxes(x, 1, 2), heads)
+        return np.swapaxes(turned, 1, 2).astype(x.dtype)
+
+    found = check(fn, ROPE, "apply").findings[0]
+    assert found.message == "the position used is the head + the smallest position of the call"

@@ -91,3 +91,77 @@ def chunked(wrong):
 )
 def test_two_facts_of_chunks_meet(wrong):
     assert check(chunked(wrong), HALF, "decode").verdict == "deviates"
+
+
+def into(array):
+    """Return ``calls`` that writes each result where ``array(x)`` says, and what it returns."""
+
+    def calls(steps):
+        results = []
+        for x, offset in steps:
+            y = array(x)
+            y[...] = HALF.apply(x, offset + np.arange(x.shape[2]))
+            results.append(y)
+        return results
+
+    return calls
+
+
+def last_shape():
+    """Return a new array only if the shape is not that of the call before."""
+    kept = [np.empty(0)]
+
+    def array(x):
+        if kept[0].shape != x.shape:
+            kept[0] = np.empty_like(x)
+        return kept[0]
+
+    return array
+
+
+def one_workspace():
+    """Return the first elements of one large array."""
+    rows = np.empty(2**20, np.float32)
+    return lambda x: rows[: x.size].reshape(x.shape)
+
+
+@pytest.mark.parametrize("array", [last_shape, one_workspace])
+def test_results_that_share_memory(array):
+    found = first(into(array()), HALF, "calls")
+    assert found.message.startswith("a later call overwrites the results of earlier calls")
+    assert found.code == "state"
+
+
+def test_results_of_a_torch_workspace():
+    torch = pytest.importorskip("torch", reason="judges tensors of PyTorch")
+
+    def calls(steps):
+        rows, results = torch.empty(2**20), []
+        for x, offset in steps:
+            y = rows[: x.numel()].view(x.shape)
+            y.copy_(torch.as_tensor(HALF.apply(x.numpy(), offset + np.arange(x.shape[2]))))
+            results.append(y)
+        return results
+
+    report = check(calls, HALF, "calls", backend="torch")
+    assert "both share memory" in report.findings[0].message
+
+
+def test_results_that_were_overwritten_and_copied_then():
+    calls = into(last_shape())
+    found = first(lambda steps: [y.copy() for y in calls(steps)], HALF, "calls")
+    assert found.code == "state"
+    assert "share memory" not in found.message
+
+
+def test_positions_that_never_go_back():
+    def calls(steps):
+        seen, results = 0, []
+        for x, offset in steps:
+            start = max(seen, offset)
+            seen = start + x.shape[2]
+            results.append(HALF.apply(x, np.arange(start, seen)))
+        return results
+
+    found = first(calls, HALF, "calls")
+    assert found.message.startswith("positions never go back")

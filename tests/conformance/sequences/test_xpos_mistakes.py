@@ -103,3 +103,28 @@ def test_keys_beyond_float32_are_infinite():
     report = check(lambda q, k, a, b: right(q, k, a, np.asarray(b) + 1), declared, "apply_qk")
     assert report.verdict == "deviates"
     assert not any("broke off" in limit for limit in report.limits)
+
+
+@pytest.mark.parametrize(
+    ("zeta", "words"),
+    [
+        (lambda k: (2 * k + 0.4) / (8 * 1.4), "(2k/d + gamma/d) / (1 + gamma)"),
+        (lambda k: ((2 * k + 1) / 8 + 0.4) / 1.4, "((2k + 1)/d + gamma) / (1 + gamma)"),
+        (lambda k: (2 * k / 8 + 0.4) / 1.8, "(2k/d + gamma) / (1 + 2 gamma)"),
+    ],
+    ids=["gamma over d", "odd", "twice gamma"],
+)
+def test_another_formula_of_the_decay(zeta, words):
+    declared = XPos(8, layout="half")
+    decay = np.tile(np.log(zeta(np.arange(4))), 2)
+
+    def side(x, at, sign):
+        size = np.exp(sign * np.asarray(at)[..., None] / 512 * decay)
+        turned = RoPE(8, layout="half").apply(np.asarray(x, np.float64), at)
+        return (turned * (size if size.ndim == 2 else size[:, None])).astype(x.dtype)
+
+    def fn(q, k, q_at, k_at):
+        return side(q, q_at, 1), side(k, k_at, -1)
+
+    found = check(fn, declared, "apply_qk").findings[0]
+    assert found.message == f"the decay of a pair is {words}"
