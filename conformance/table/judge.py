@@ -200,7 +200,9 @@ def judge_table(run: Run) -> None:
             return
         if _rows_by_rule(run, calls):
             return
-        if diagnose_rows.accumulated(run, access, encoding) or _rows_of_columns(run, calls):
+        if diagnose_rows.accumulated(run, access, encoding):
+            return
+        if _rows_of_columns(run, access, calls):
             return
         if wrong_addition(run, access, encoding):
             return
@@ -225,7 +227,7 @@ def _seen(calls: list[JudgedCall]) -> list[SeenRows]:
     return [SeenRows(one.case, one.actual, np.zeros(1), one.facts.positions) for one in calls]
 
 
-def _rows_of_columns(run: Run, calls: list[JudgedCall]) -> bool:
+def _rows_of_columns(run: Run, access: TableAccess, calls: list[JudgedCall]) -> bool:
     """Report the rule of the rows of some columns, if many others are right."""
     seen = _seen(calls[:-1])
     off = [run.scores(one.rows, run.encoding.truth(one.positions)) > run.budget for one in seen]
