@@ -250,7 +250,7 @@ def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
             of = lambda x, n=name, less=less: _clamped(x[DECLARED], x[n] - less)  # noqa: E731
             yield Rule(text, of, 0, _RANGE, mend=mend)
     here = v != used
-    if not here.any():
+    if not here.any() or np.ptp((v - used)[here]) == 0:  # a shift is simpler
         return
     least = int(used[here].min()) + 1  # of a table that has at least so many rows
     for name, bound in variables.items():
@@ -330,7 +330,7 @@ def _times(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
         if not b.size or b[at] == 0 or np.ptp(b) == 0:
             continue
         n, rest = divmod(int(used[at] - a[at]), int(b[at]))
-        if not rest and 2 <= abs(n) <= _LARGEST and np.array_equal(a + n * b, used):
+        if not rest and 2 <= n <= _LARGEST and np.array_equal(a + n * b, used):
             of = lambda v, i=one, j=two, n=n: v[i] + n * v[j]  # noqa: E731
             yield Rule(f"{one} + {n} times {two}", of, 1)
 

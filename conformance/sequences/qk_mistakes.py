@@ -63,6 +63,14 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 at(lambda side: side.others, only),
                 "Index the table once for the queries and once for the keys.",
             )
+        for code, message, positions in (
+            ("decode-offset", f"{what} are rotated as if they started at 0", from_0),
+            ("row-offset", f"all rows of {what} get the positions of the first one", first_row),
+            ("position-axis", f"the head index is used as the position of {what}", index(heads)),
+            ("position-axis", f"the row index is used as the position of {what}", index(batch)),
+        ):
+            yield Mistake(code, message, at(positions, only))
+        if other:  # a rule of one case is simpler
             for end, of in (("first", _of_first), ("last", _of_last)):
                 yield Mistake(
                     "wrong-row",
@@ -79,13 +87,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                     at(partial(_of_others, rest), only),
                     f"Use the positions of the {what} in every call, not those of the {other}.",
                 )
-        for code, message, positions in (
-            ("decode-offset", f"{what} are rotated as if they started at 0", from_0),
-            ("row-offset", f"all rows of {what} get the positions of the first one", first_row),
-            ("position-axis", f"the head index is used as the position of {what}", index(heads)),
-            ("position-axis", f"the row index is used as the position of {what}", index(batch)),
-        ):
-            yield Mistake(code, message, at(positions, only))
     for what, keys in (("keys", True), ("queries", False)):
         yield Mistake(
             "frequency-spacing",

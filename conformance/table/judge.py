@@ -43,6 +43,7 @@ from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
 from .rows_used import SeenRows, name_part, name_rows
+from .single_columns import dead_columns
 
 _LENGTHS = (5, 1, 64)
 #: Numbers of rows that leave a remainder in every block.
@@ -199,7 +200,9 @@ def judge_table(run: Run) -> None:
             return
         if _rows_by_rule(run, calls):
             return
-        if diagnose_rows.accumulated(run, access, encoding) or _rows_of_columns(run, calls):
+        if diagnose_rows.accumulated(run, access, encoding):
+            return
+        if _rows_of_columns(run, access, calls):
             return
         if wrong_addition(run, access, encoding):
             return
@@ -224,13 +227,15 @@ def _seen(calls: list[JudgedCall]) -> list[SeenRows]:
     return [SeenRows(one.case, one.actual, np.zeros(1), one.facts.positions) for one in calls]
 
 
-def _rows_of_columns(run: Run, calls: list[JudgedCall]) -> bool:
+def _rows_of_columns(run: Run, access: TableAccess, calls: list[JudgedCall]) -> bool:
     """Report the rule of the rows of some columns, if many others are right."""
     seen = _seen(calls[:-1])
     off = [run.scores(one.rows, run.encoding.truth(one.positions)) > run.budget for one in seen]
     columns = np.flatnonzero(np.any([part.any(axis=0) for part in off], axis=0))
     if not 0 < columns.size <= _FEWER * run.encoding.dim:
         return False
+    if dead_columns(run, access, run.encoding):
+        return True
     some = [replace(one, rows=one.rows[:, columns], columns=columns) for one in seen]
     steps = set(np.diff(columns).tolist())
     words = f"columns {ranges(columns.tolist())}"

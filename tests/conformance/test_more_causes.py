@@ -236,7 +236,7 @@ CASES = {
     "set counter": (set_counter, HALF, "decode", "the offset is set to the chunk's length"),
     "longest chunk": (longest_chunk, LONG, "key_cache", "for the length of the longest chunk"),
     "clamped": (clamped_levit, LEVIT, "bias", "with the height h = 5, not |dy| w + |dx|, and is"),
-    "guessed axis": (guessed_axis, HALF, "apply", "of token h modulo S, where the length of the"),
+    "guessed axis": (guessed_axis, HALF, "apply", "of token h, the number of the head, where"),
     "added phase": (added_phase, Sinusoidal(32, layout="concat", offset=2.0), "table",
                     "a constant angle of 2 rad is added to every pair: the offset 2 is added to"),
     "stretched": (stretched, SINES, "table", "within each block of 64 positions"),
