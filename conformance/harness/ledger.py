@@ -137,14 +137,17 @@ class Ledger:
         ``where`` returns the place of the wrong elements, as the end of a sentence, and ``look``
         which code to look at.
         """
-        if not self.failures and not self.report.codes:
-            for case, place in self.noted.items():
-                self.add(
-                    "position-range",
-                    f"{case} are accepted and answered wrongly: refuse them, or answer them right",
-                    place,
-                    severity=NOTE,
-                )
+        if self.noted and not self.failures and not self.report.codes:
+            *most, last = self.noted
+            cases = f"{', '.join(most)} and {last}" if most else last
+            self.add(
+                "position-range",
+                f"{cases} are accepted and answered wrongly: refuse them, or answer them right",
+                "; ".join(
+                    f"{case}: {place}" if most else place for case, place in self.noted.items()
+                ),
+                severity=NOTE,
+            )
         order = {code: i for i, code in enumerate(DIRECT)}
         self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not self.report.codes:
