@@ -12,6 +12,7 @@ from posenc_ref import Learned
 from posenc_ref.conformance.diagnosis.match import explains, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
@@ -189,9 +190,13 @@ def _moved(
         if none.size:  # the nearest row may well be the declared one
             p, wrong = int(none[0]), np.flatnonzero((got != weight[offset:][:count]).any(axis=1))
             evidence = f"position {p} gets {got[p, :3]} ..., which is no row of the table"
+        text = f"{wrong.size} of {count} positions get wrong rows{run.where()}"
+        if none.size and not got[wrong].any():
+            places = f"position{'s' * (wrong.size > 1)} {ranges(wrong.tolist())}"
+            text = f"zeros are returned for {places}; all other rows are right"
         run.add(
             "wrong-row",
-            f"{wrong.size} of {count} positions get wrong rows{run.where()}",
+            text,
             evidence,
             remedy=f"{row_of(offset)} Here, {evidence}.",
         )

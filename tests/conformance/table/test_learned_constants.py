@@ -197,3 +197,11 @@ def test_coarse_positions_of_other_tables():
     assert said(table, encoding, "table") == (
         "position-precision: positions are rounded to float16"
     )
+
+
+def test_a_row_of_zeros_for_padding():
+    weight = numbers(40, 6, seed=13)
+    zeroed = np.where(np.arange(40)[:, None] == 1, 0, weight)
+    assert said(lambda p: zeroed[p], Learned(weight, padding_idx=1), "table") == (
+        "wrong-row: zeros are returned for position 1; all other rows are right"
+    )
