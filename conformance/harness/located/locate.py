@@ -68,9 +68,10 @@ def locate(
         nearly = _nearly(table, rules)
         if nearly is not None:
             rule, right, named = nearly
-            words = f"wrong: {said(rule, table, channels)}; {right} of these {named} elements "
-            words += "is within the tolerance" if right == 1 else "are within the tolerance"
-            return Place(words, (rule,), asked, partial=True)
+            where = said(rule, table, channels)
+            some = f"all but {right} of the {named} elements of {where}" if right else where
+            some = some.replace(" of every element of every call", "")
+            return Place(f"wrong: {some}", (rule,), asked, partial=True)
     chosen = rules[:1] or _two(table)
     if not chosen:
         return _of_parts(records, asked)
