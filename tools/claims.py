@@ -135,16 +135,22 @@ def page(every: list[Claim], outcomes: list[Outcome]) -> str:
         ]
         for n, claim in enumerate(every, 1)
     ]
+    more = len(list((GENERATED / "mrope-deviations").glob("*.py")))
     said = ", ".join(f"{n} {kind}" for kind, n in counts.items())
     parts = [
         "# Claims about libraries",
         "Written by `python tools/claims.py` from the claims of the surveys and from "
         "[libraries.ndjson](libraries.ndjson).",
         f"{len(every)} claims: {said}. A library's releases are those in "
-        "[libraries.md](libraries.md); a deviation is as old as the oldest of them or older.",
+        "[libraries.md](libraries.md); a deviation that the first of them shows may be older.",
         kinds(),
-        "A fault that the project itself labels a bug is a bug, even where weights were trained "
-        "with it. Each claim is verified twice: the judge, or a reader of the source, found it, "
+        "A setting is documented if the library's documentation or a docstring names it. A fault "
+        "that the project itself labels a bug is a bug, even where weights were trained with it.",
+        f"[mrope-models.md](mrope-models.md) has {more} deviations more: position ids that models "
+        "of transformers make for images, videos and audio, and that differ from the model's rule, "
+        "each with a script. They are not numbered here, because their kind, their reach, whether "
+        "they were reported, and other releases than the one judged have not been established.",
+        "Each claim is verified twice: the judge, or a reader of the source, found it, "
         "and a script shows it with the library alone. The script shares no code with posenc_ref "
         "and ends in an assertion; it was run with the releases that are named.",
         markdown_table(head, rows),

@@ -20,11 +20,13 @@ OUTCOMES = ("deviates", "gap", "undrivable", "refused")
 #: What a deviation can be, and when it is called so.
 CLAIMS = {
     "bug": "a shipped configuration or a documented setting reaches it, and it contradicts the "
-    "library's own source, its paper, or code beside it",
+    "library's own source, its paper, or code beside it; a number is wrong by more than rounding, "
+    "or a call raises",
     "latent": "wrong like a bug, but no shipped configuration and no documented setting reaches it",
     "convention": "a choice that the released weights were trained with, or that its makers "
     "defend; whoever ports the model must know it",
-    "precision": "the formula is right, the numbers are rounded more than their dtype demands",
+    "precision": "the formula is right, the numbers are rounded more than their dtype demands, "
+    "also by a table kept from an earlier call or by positions counted in half precision",
 }
 
 

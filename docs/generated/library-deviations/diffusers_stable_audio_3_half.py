@@ -1,11 +1,14 @@
 """diffusers: Stable Audio 3 in half precision counts and turns in half precision."""
 
+import importlib.util
 import tempfile
 
 import numpy as np
 import torch
 from diffusers import StableAudio3DiTModel
 
+if importlib.util.find_spec("accelerate") is None:
+    raise ImportError("accelerate is needed: models are loaded in another way without it")
 small = dict.fromkeys(("io_channels", "cond_token_dim", "global_cond_dim", "local_add_cond_dim"), 4)
 model = StableAudio3DiTModel(embed_dim=64, depth=1, num_heads=1, timestep_features_dim=4, **small)
 length = 4096 + 64  # 380 seconds, and the memory tokens

@@ -10,4 +10,7 @@ module(torch.zeros(1, 16, 8, dtype=torch.bfloat16))
 found = module(torch.zeros(1, 16, 8))[0]
 print("position 13, a fresh module:            ", right[13].tolist(), right.dtype)
 print("position 13, after a call in bfloat16:  ", found[13].tolist(), found.dtype)
+assert right.dtype == torch.float32
 assert found.dtype == torch.bfloat16
+assert (found.float() - right).abs().max() > 1e-3
+assert torch.equal(found, right.bfloat16())

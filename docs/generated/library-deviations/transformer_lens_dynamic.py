@@ -14,8 +14,11 @@ length = 128
 growth = max(2.0 * max(length, 2048) / 2048 - 1, 1.0)
 right = (10000.0 * growth ** (64 / 62)) ** (-62 / 64)
 print(f"slowest frequency in a call of {length} tokens, original length 2048")
+found = {}
 for name, module in (("no scaling", plain), ("dynamic", dynamic)):
-    print(f"{name:10}: got", (module.sin_cached[1, -1]).asin().item())
+    found[name] = module.sin_cached[1, -1].asin().item()
+    print(f"{name:10}: got", found[name])
 print("dynamic   : expected", right)
-assert dynamic.effective_base > plain.effective_base == 10000.0
+assert abs(found["no scaling"] / right - 1) < 1e-5
+assert abs(found["dynamic"] / right - 1 / 2) < 1e-5  # divided by the factor
 assert not torch.equal(dynamic.cos_cached[:length], plain.cos_cached[:length])
