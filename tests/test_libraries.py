@@ -100,30 +100,6 @@ def test_the_pages_are_of_the_report(recorded):
     assert claims.PAGE.read_text(encoding="utf-8") == made
 
 
-def test_every_claim_has_a_script_that_is_there():
-    for claim in claims.claims():
-        assert (claims.GENERATED / claim.script).is_file(), claim.script
-
-
-def test_a_claim_that_is_only_rounding_is_one_of_precision():
-    only_rounding = {"angle-precision", "table-precision", "dtype"}
-    found = {c.entry.title: c.entry.claim for c in claims.claims()
-             if only_rounding.issuperset(c.entry.codes)}  # fmt: skip
-    assert found
-    assert set(found.values()) == {"precision"}
-
-
-def test_the_deviations_that_are_no_claims_are_counted():
-    own = set(tool("mrope_models").NOTES.values())
-    scripts = sorted(path.name for path in (claims.GENERATED / "mrope-deviations").glob("*.py"))
-    assert all(any(f"mrope-deviations/{name})" in note for note in own) for name in scripts)
-    text = (claims.ROOT / "docs" / "libraries.md").read_text(encoding="utf-8")
-    assert (len(scripts), len(own)) == (9, 9)
-    assert "mrope-models.md) has nine deviations more" in text
-    head = claims.page(claims.claims(), [])
-    assert "[mrope-models.md](mrope-models.md) has 9 deviations more" in head
-
-
 SCRIPTS = {
     "shows": "print('noise')\nassert 1 + 1 == 2",
     "does_not": "assert 1 + 1 == 3",
@@ -345,6 +321,51 @@ def test_the_page_tells_when_a_function_deviated():
     text = "\n".join(pages._section("made-up", environments, own, known, scripts))
     assert "Seen in 1, 4; in 2, 3 it has another deviation (`rope.py: rope`); [claim 1]" in text
     assert "Seen in 2, 3; in 1, 4 it has another deviation (`rope.py: rope`); [claim 2]" in text
+
+
+def test_a_script_that_shows_more_than_the_judge_is_named():
+    """Where both differ, the page says in which releases, and whether a call raised."""
+    entry = Expected(("made-up rope",), "title", "deviates", "because", ("base",), "bug", "source",
+                     "one.py", "all", "wrong", "not reported")  # fmt: skip
+    known = [claims.Claim("made-up", "one.py", entry)]
+    scripts = [o.replace(kind="script", label="one.py") for o in run_of(*"dddd")]
+    environments = [
+        {"library": "made-up", "release": r, "versions": {}, "install_seconds": 1, "seconds": 2}
+        for r in "1234"
+    ]
+    own = [o.replace(label="rope", dtype="float32", source="rope.py") for o in run_of(*"uudc")]
+    own[0] = own[0].replace(reason="a required call raises: x")
+    own[1] = own[1].replace(reason="cannot be built: x")
+    own[2] = own[2].replace(codes=("base",), messages=("base is wrong",))
+    text = "\n".join(pages._section("made-up", environments, own, known, scripts))
+    linked = "[claim 1](claims.md#claim-1)"
+    assert (
+        f"| rope | not drivable, the fault of {linked} | not drivable | DEVIATES base | ok |"
+        in text
+    )
+    assert f"- rope: a required call raises: x, the fault of {linked} (1)" in text
+    assert "- rope: cannot be built: x (2)" in text
+    assert (
+        f"{linked}; its script shows it in 4 too, where the judged calls are right; its script "
+        "shows it in 1, 2 too, where the function could not be judged." in text
+    )
+
+
+def test_calls_that_raise_because_of_a_claimed_fault(recorded):
+    """Each was read: the exception is that of the claim. A new one must be read as well."""
+    every = recorded.result.outcomes
+    scripts = [o for o in every if o.kind == "script"]
+    found = {
+        (o.group, o.version, o.label)
+        for o in every
+        if o.kind == "library" and pages.fault_of(
+            o, claims.claims(), [s for s in scripts if s.group == o.group]
+        )
+    }  # fmt: skip
+    assert found == {
+        ("torchscale", "0.2.0", "Decoder"),
+        ("megatron-core", "0.16.1", "MultimodalRotaryEmbedding, interleaved"),
+    }
 
 
 def test_usage_errors_teach(capsys, monkeypatch):

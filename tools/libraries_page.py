@@ -5,6 +5,7 @@ It reads `docs/generated/libraries.ndjson`, which `python tools/libraries.py` wr
 
 import argparse
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from textwrap import shorten
 
@@ -28,10 +29,11 @@ HEAD = """
 `ok` means that the function equals the declaration that was read in the library's own source. It is
 no certificate of a model that calls the function. A deviation is a difference from this
 declaration; [claims.md](claims.md) says which ones are faults, who meets them and where they were
-reported. `not drivable` means that the adapter, which was written for the newest release, cannot
-build or call the function in this one; nothing is known of its numbers there. `our gap` means that
-no encoding of posenc_ref describes the function. Seconds were measured on a machine that had other
-work; they are no benchmark.
+reported. `not drivable` means that the function could not be judged in this release: it is missing,
+it takes other arguments than the adapter passes, a call that every such function must take raises,
+or it needs a GPU. Nothing is known of its numbers there. If the call raises because of a claimed
+fault, the claim is named. `our gap` means that no encoding of posenc_ref describes the function.
+Seconds were measured on a machine that had other work; they are no benchmark.
 """.strip()
 
 
@@ -124,7 +126,7 @@ def _section(
     rows = []
     for label in functions:
         cells = (at.get((label, release, "float32")) for release in releases)
-        rows.append([escaped(label), *(_cell(o) for o in cells)])
+        rows.append([escaped(label), *(_cell(o, known, scripts) for o in cells)])
     parts.append(markdown_table(["function", *releases], rows))
     half = [o for o in outcomes if o.dtype == "bfloat16"]
     if half:
@@ -141,7 +143,7 @@ def _section(
     reasons: dict[str, list[str]] = {}
     for o in outcomes:
         if o.verdict in ("undrivable", "gap", "error", "inconclusive") and o.dtype != "bfloat16":
-            reason = escaped(shorten(o.reason, 200))
+            reason = escaped(shorten(o.reason, 200)) + _raised(o, known, scripts)
             reasons.setdefault(f"{escaped(o.label)}: {reason}", []).append(o.version)
     if reasons:
         lines = [f"- {why} ({spanned(own, releases)})" for why, own in reasons.items()]
@@ -149,8 +151,42 @@ def _section(
     return parts
 
 
-def _cell(outcome: Outcome | None) -> str:
-    return "" if outcome is None else " ".join((WORDS[outcome.verdict], *outcome.codes))
+def _cell(outcome: Outcome | None, known: list[Claim], scripts: list[Outcome]) -> str:
+    if outcome is None:
+        return ""
+    words = " ".join((WORDS[outcome.verdict], *outcome.codes))
+    return words + _raised(outcome, known, scripts)
+
+
+def _raised(outcome: Outcome, known: list[Claim], scripts: list[Outcome]) -> str:
+    """Return the claim about a function whose required call raises, or an empty text."""
+    return "".join(f", the fault of {_linked(n)}" for n in fault_of(outcome, known, scripts))
+
+
+def _linked(n: int) -> str:
+    return f"[claim {n}](claims.md#claim-{n})"
+
+
+def fault_of(outcome: Outcome, known: list[Claim], scripts: list[Outcome]) -> list[int]:
+    """Return the claims for whose fault a required call of a function raises.
+
+    They name the function, and their scripts show the fault in the same release.
+    """
+    if outcome.verdict != "undrivable" or not outcome.reason.startswith("a required call raises"):
+        return []
+    name = f"{outcome.group} {outcome.label}"
+    return [
+        n
+        for n, claim in enumerate(known, 1)
+        if claim.library == outcome.group
+        and any(fnmatchcase(name, pattern) for pattern in claim.entry.patterns)
+        and outcome.version in _shown(claim, scripts)
+    ]
+
+
+def _shown(claim: Claim, scripts: list[Outcome]) -> list[str]:
+    """Return the releases in which the script of a claim shows it."""
+    return [o.version for o in scripts if (o.label, o.verdict) == (claim.script, "deviates")]
 
 
 def _deviation(
@@ -170,13 +206,27 @@ def _deviation(
         last = next(o for o in reversed(own) if kinds.get(o.version) == kind)
         text = f"- {escaped(label)}: {'; '.join(map(escaped, last.messages))}. "
         n = kind[1]
-        claim = "no claim is made of it" if n is None else f"[claim {n}](claims.md#claim-{n})"
+        claim = "no claim is made of it" if n is None else _linked(n)
+        if n is not None:
+            claim += _elsewhere(_shown(known[n - 1], scripts), own, releases)
         when = seen(own)
         if hidden:
             others = spanned(hidden, releases)
             when = f"seen in {spanned(shown, releases)}; in {others} it has another deviation"
         lines.append(f"{text}{_sentence(when)} (`{last.source}`); {claim}.")
     return lines
+
+
+def _elsewhere(shown: list[str], runs: list[Outcome], releases: list[str]) -> str:
+    """Return in which other releases the script of a claim shows it, and what was judged there."""
+    text = ""
+    for verdict, why in (
+        ("conforms", "where the judged calls are right"),
+        ("undrivable", "where the function could not be judged"),
+    ):
+        if found := [o.version for o in runs if o.verdict == verdict and o.version in shown]:
+            text += f"; its script shows it in {spanned(found, releases)} too, {why}"
+    return text
 
 
 def _sentence(text: str) -> str:

@@ -188,9 +188,11 @@ def _sincos() -> Implementation:
     import torch
     from diffusers.models.embeddings import get_1d_sincos_pos_embed_from_grid
 
-    return _table(
-        lambda p: get_1d_sincos_pos_embed_from_grid(64, p.to(torch.float64)).to(torch.float32)
-    )
+    def rows(positions: Any) -> Any:
+        table = get_1d_sincos_pos_embed_from_grid(64, positions.to(torch.float64), output_type="pt")
+        return table.to(torch.float32)
+
+    return _table(rows)
 
 
 def _sinusoidal() -> Implementation:

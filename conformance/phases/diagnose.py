@@ -128,7 +128,7 @@ def diagnose_phases(
     evidence = f"pair {k} turns by {turns} rad per position, declared {theta[k]:.9g}"
     report(run, found, w, declared.schedule, evidence)
     diagnose_amplitude(run, tables, phases, declared)
-    origin = origin_of(run, phases, declared, w)
+    origin = origin_of(run, phases, declared, w, found)
     # Substitute the findings into the declaration; any remaining error is another mistake.
     seen = substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)

@@ -23,6 +23,7 @@ from .factor_mistakes import on_one
 from .frequencies import SIGMAS, shorter
 from .measure import Phases, Tables
 from .position_map import REDUCTION, report_quadrants
+from .start import start_of
 
 #: Errors that grow start below this one, and follow the position with this correlation, at least.
 _SMALL, _ALIKE = 2.0**-8, 0.8
@@ -318,11 +319,12 @@ def not_proportional(run: Run, tables: Tables, phases: Phases, declared: Declara
     w = declared.sign * phases.frequencies
     if declared.by_length is not None or (w <= 0).any():
         return False
+    start, misfit = start_of(declared.sign * phases.start, w, int(np.argmax(w)))
     cos, sin = unit_size(tables, at, declared)
     angle = np.arctan2(declared.sign * sin, cos)
     ratio, noise, near = [], [], []
     for i, p in enumerate(at):
-        due = (p + declared.origin) * w
+        due = (p + (start if misfit <= _NEAR else declared.origin)) * w
         (fit,) = np.nonzero((due <= _MOST) & (due >= _LEAST))
         if fit.size:
             k = fit[np.argmax(w[fit])]

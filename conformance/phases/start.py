@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration
 from .factor_mistakes import two_factors
+from .frequencies import FrequencyMistake
 from .measure import Phases, Tables, unwrap, wrap
 
 #: The largest error of an angle at position 0 that an origin explains, and that of a quarter turn.
@@ -104,12 +106,12 @@ def _quarter(start: np.ndarray, w: np.ndarray, origin: float, linear: bool) -> i
             return q
     k = int(np.argmax(np.abs(w)))
     for q in turns if linear and start.size >= _FEWEST and w[k] else ():
-        if _origin(rest[q], w, k)[1] < _NEAR:
+        if start_of(rest[q], w, k)[1] < _NEAR:
             return q
     return 0
 
 
-def _origin(start: np.ndarray, w: np.ndarray, k: int) -> tuple[float, float]:
+def start_of(start: np.ndarray, w: np.ndarray, k: int) -> tuple[float, float]:
     """Return the origin that gives the angles ``start`` best, and its largest misfit.
 
     The fastest pair ``k`` gives it up to whole turns; the slower pairs select one.
@@ -119,14 +121,24 @@ def _origin(start: np.ndarray, w: np.ndarray, k: int) -> tuple[float, float]:
     return float(options[int(np.argmin(misfit))]), min(misfit)
 
 
-def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Return the position whose angles occur at position 0; report it if it is wrong."""
+def origin_of(
+    run: Run,
+    phases: Phases,
+    declared: Declaration,
+    w: np.ndarray,
+    mistakes: Sequence[FrequencyMistake] = (),
+) -> float:
+    """Return the position whose angles occur at position 0; report it if it is wrong.
+
+    If the frequencies ``w`` have ``mistakes``, position 0 may still have the declared angles: the
+    position that gives them with ``w`` is then another one, but nothing is wrong with it.
+    """
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:
         return declared.origin
     start = declared.sign * phases.start
-    found, misfit = _origin(start, w, k)
+    found, misfit = start_of(start, w, k)
     if misfit > _OTHER:
         text = "at position 0 the pairs have angles that no single position gives"
         turned = np.exp(1j * (start - start[0]))
@@ -146,10 +158,31 @@ def origin_of(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) ->
         return declared.origin
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
         return declared.origin
+    true = declared.origin * declared.frequencies
+    off = float(np.abs(np.exp(1j * start) - np.exp(1j * true)).max())
+    if mistakes and declared.origin and off <= grain * (1 + np.abs(true).max()):
+        _begun(run, mistakes, declared.frequencies)
+        return found
     report_origin(
         run, found, declared, f"angle of the fastest pair at position 0: {start[k]:.6g} rad"
     )
     return found
+
+
+def _begun(run: Run, mistakes: Sequence[FrequencyMistake], target: np.ndarray) -> None:
+    """Say of wrong frequencies that position 0 has the declared angles nevertheless."""
+    known = {e.message: e for e in mistakes}
+    for i, one in enumerate(run.report.findings):
+        if e := known.get(one.message):
+            remedy = one.remedy
+            if e.code == "position-scale":
+                ratio = np.median(target / e.predicted)
+                remedy = f"Multiply the distance between two positions by {ratio:.10g}."
+            run.report.findings[i] = replace(
+                one,
+                message=f"{one.message}, but position 0 has the declared angles",
+                remedy=f"{remedy} Leave the angles of position 0 as they are.",
+            )
 
 
 def report_origin(run: Run, found: float, declared: Declaration, evidence: str) -> None:

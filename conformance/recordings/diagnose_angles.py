@@ -91,7 +91,7 @@ def _frequencies(
     uncertain = nearest * (SIGMAS * float(phases.sigma.max()) + grain)
     if phases.linear and uncertain <= BUDGET[seen.angles.dtype] * ROUNDOFF[seen.angles.dtype]:
         predicted = found[-1].predicted if found else declared.frequencies
-        origin_of(run, phases, declared, np.abs(predicted))
+        origin_of(run, phases, declared, np.abs(predicted), found)
 
 
 def measured_factor(seen: Seen) -> float:

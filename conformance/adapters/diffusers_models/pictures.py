@@ -151,7 +151,8 @@ def _hunyuan_dit() -> Implementation:
     from diffusers.models.embeddings import get_2d_rotary_pos_embed
 
     def call(x: Any, sizes: tuple[int, ...]) -> Any:
-        return turned(x, get_2d_rotary_pos_embed(64, _CROP, sizes))
+        # As the pipelines do: the default was another grid once, and was refused later.
+        return turned(x, get_2d_rotary_pos_embed(64, _CROP, sizes, output_type="pt"))
 
     return on_grids(LIBRARY, call, 64, Grid(2, own=(_SQUARE, _SQUARE)))
 

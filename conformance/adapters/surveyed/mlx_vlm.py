@@ -73,10 +73,10 @@ def _text() -> list[LibraryFunction]:
         scaled("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
                RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
         _function("InternLM2", f"internlm2/language.py: {intern}", partial(_internlm, "internlm2"),
-                  _HALF(base=1e6, scaling=DynamicNTK(2.0, 32768)),
-                  says="rope_scaling of internlm2-chat-7b: dynamic, factor 2"),
+                  _HALF(base=1e6, scaling=DynamicNTK(8.0, 32768)),
+                  says="dynamic; the factor is 8, because layers have a 2 of their own"),
         _function("InternLM3", f"internlm3/language.py: {intern}", partial(_internlm, "internlm3"),
-                  _HALF(base=1e6, scaling=DynamicNTK(2.0, 32768))),
+                  _HALF(base=1e6, scaling=DynamicNTK(8.0, 32768))),
         _function("Hunyuan", "hunyuan/language.py: DynamicNTKAlphaRoPE",
                   partial(_layer, "hunyuan.language.DynamicNTKAlphaRoPE", 64, 10000.0, 1000.0),
                   _HALF(scaling=NTKScaling(1000.0))),
@@ -160,8 +160,8 @@ def _initialize_rope(config: dict[str, Any], expected: RoPE) -> Implementation:
 
 
 def _internlm(model: str) -> Implementation:
-    """Adapt the layer of an attention with the released settings."""
-    kind = {"type": "dynamic", "rope_type": "dynamic", "factor": 2.0}
+    """Adapt the layer of an attention with the released settings, but another factor."""
+    kind = {"type": "dynamic", "rope_type": "dynamic", "factor": 8.0}
     args = _of(f"{model}.config.ModelConfig").from_dict({
         "model_type": model, "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 8,
         "num_attention_heads": 1, "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "vocab_size": 9,

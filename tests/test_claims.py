@@ -1,0 +1,29 @@
+"""The published claims about other libraries."""
+
+from tests.tool import tool
+
+claims = tool("claims")
+
+
+def test_every_claim_has_a_script_that_is_there():
+    for claim in claims.claims():
+        assert (claims.GENERATED / claim.script).is_file(), claim.script
+
+
+def test_a_claim_that_is_only_rounding_is_one_of_precision():
+    only_rounding = {"angle-precision", "table-precision", "dtype"}
+    found = {c.entry.title: c.entry.claim for c in claims.claims()
+             if only_rounding.issuperset(c.entry.codes)}  # fmt: skip
+    assert found
+    assert set(found.values()) == {"precision"}
+
+
+def test_the_deviations_that_are_no_claims_are_counted():
+    own = set(tool("mrope_models").NOTES.values())
+    scripts = sorted(path.name for path in (claims.GENERATED / "mrope-deviations").glob("*.py"))
+    assert all(any(f"mrope-deviations/{name})" in note for note in own) for name in scripts)
+    text = (claims.ROOT / "docs" / "libraries.md").read_text(encoding="utf-8")
+    assert (len(scripts), len(own)) == (9, 9)
+    assert "mrope-models.md) has nine deviations more" in text
+    head = claims.page(claims.claims(), [])
+    assert "[mrope-models.md](mrope-models.md) has 9 deviations more" in head
