@@ -90,7 +90,7 @@ def _merged(together: Together) -> Together:
     if not others or any(other.code != one.code for other in others):
         return together
     message = "; and ".join(mistake.message for mistake in together)
-    remedy = " ".join(mistake.remedy for mistake in together if mistake.remedy)
+    remedy = " ".join(dict.fromkeys(m.remedy for m in together if m.remedy))
     return [replace(one, message=message, remedy=remedy)]
 
 
