@@ -49,7 +49,7 @@ def page(recorded: Recorded, known: list[Claim]) -> str:
     counts = _counts([o for o in latest if o.dtype != "bfloat16"])
     seconds = sum(one["seconds"] for one in environments)
     dates = "{posenc_ref}, specification {specification}".format(**recorded.header["versions"])
-    failed = [o for o in every if not o.label]
+    failed = _not_judged(every)
     unjudged = f" ({len(failed)} of them not judged)" if failed else ""
     parts = [
         "# Libraries over their releases",
@@ -75,6 +75,18 @@ def page(recorded: Recorded, known: list[Claim]) -> str:
         scripts = [o for o in recorded.result.outcomes if (o.kind, o.group) == ("script", library)]
         parts += _section(library, own, judgements, known, scripts)
     return "\n\n".join(parts) + "\n"
+
+
+def _not_judged(outcomes: list[Outcome]) -> list[Outcome]:
+    """Return one outcome for each release of which no function could be judged."""
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for one in outcomes:
+        found.setdefault((one.group, one.version), []).append(one)
+    return [
+        each[0]
+        for each in found.values()
+        if all(o.verdict == "undrivable" or not o.label for o in each)
+    ]
 
 
 def _counts(outcomes: list[Outcome]) -> dict[str, int]:

@@ -220,8 +220,8 @@ def _moved_and_cut(name: str, v: np.ndarray, used: np.ndarray) -> Iterator[Rule]
     mend = f"Add nothing to {name}, and do not {{}}: {_SUPPORT}"
     for end, words, clamp in ((used.max(), "most", np.minimum), (used.min(), "least", np.maximum)):
         by = np.unique((used - v)[used != end])
-        some = by.size == 1 and (by[0] not in (0, -1) or (by[0] and end > 0))
-        if some and (used == end).sum() > _FEWEST:
+        index = by.size == 1 and by[0] == -1 and end <= 0  # 1 less, at least 0
+        if by.size == 1 and by[0] and not index and (used == end).sum() > _FEWEST:
             text = f"{name} {'+' if by[0] > 0 else '-'} {abs(by[0])}, clamped to at {words} {end}"
             of = lambda x, by=by, end=end, c=clamp: c(x[name] + by[0], end)  # noqa: E731
             yield Rule(text, of, 2, _RANGE, mend=mend.format("clamp it"))

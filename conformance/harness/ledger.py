@@ -139,7 +139,7 @@ class Ledger:
         """
         if self.noted and not self.failures and not self.report.codes:
             *most, last = self.noted
-            cases = f"{', '.join(most)} and {last}" if most else last
+            cases = f"{', '.join(most)}, and {last}," if most else last
             self.add(
                 "position-range",
                 f"{cases} are accepted and answered wrongly: refuse them, or answer them right",

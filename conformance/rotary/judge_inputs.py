@@ -105,7 +105,7 @@ def optional_inputs(run: Run, dim: int) -> set[str]:
 
 
 def _text_positions(run: Run, dim: int) -> None:
-    """Judge positions (S,) without axes: those of text, which are equal on every axis."""
+    """Judge positions (S,), which are those of text: equal on every axis."""
     x, positions = run.random((2, 3, 5, dim), 7), np.array([4, 9, 2, 0, 31])
     given, _ = run.driver.arguments(x, positions)
     try:
@@ -114,4 +114,4 @@ def _text_positions(run: Run, dim: int) -> None:
         return
     if y.shape == given.shape:
         truth = apply_truth(run.encoding, x, positions.astype(np.float64))
-        run.note("positions (S,) without axes", run.driver.restored(y, x.shape), truth)
+        run.note("positions (S,) for all axes", run.driver.restored(y, x.shape), truth)

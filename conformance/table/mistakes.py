@@ -300,7 +300,7 @@ def _bands(declared: FourierFeatures) -> Iterator[Change]:
         ("are the first times powers of 2", lambda w: w[0] * 2.0 ** number(w)),
         ("are the first times powers of 10", lambda w: w[0] * 10.0 ** number(w)),
         ("come in the reverse order", lambda w: w[::-1]),
-        ("are all the last, as in functions of a loop that read its variable after it", lambda w:
+        ("are all the last one: functions that a loop makes read its last value", lambda w:
          np.full(w.size, w[-1])),
         ("are all the first", lambda w: np.full(w.size, w[0])),
         ("end at twice the last", lambda w: np.linspace(w[0], 2 * w[-1], w.size)),

@@ -59,6 +59,17 @@ def test_a_wrong_answer_to_an_optional_input_is_a_note():
     assert note.evidence == "index (0,): 2, truth 1"
 
 
+def test_all_inputs_that_are_answered_wrongly_are_in_the_note():
+    run = run_of(None)
+    run.report.controls["moved"] = True
+    for case in ("int32 positions", "negative positions", "fractional positions"):
+        run.note(case, np.array([2.0]), exactly(np.array([1.0])))
+    (note,) = run.finish().findings
+    cases = "int32 positions, negative positions, and fractional positions, are accepted"
+    assert note.message.startswith(cases)
+    assert note.evidence.count("index (0,): 2, truth 1") == 3
+
+
 def test_the_unit_of_a_sum_counts_both_terms():
     x, value = np.array([[[1.0, -2.0]]]), np.array([[[0.5, 4.0]]])
     added = Added(Sinusoidal(2), x, lambda p: Truth(value, np.abs(value), 7 * np.ones_like(value)))

@@ -319,7 +319,7 @@ CASES = {
     "odd dim": (surplus_cut_in_front, EXTRA, "table", "surplus frequency is cut off at the start"),
     "even dim": (cut_from_an_even_dim, ODD, "table", "are made for dim = 34, and the last column"),
     "half pixel": (half_a_pixel_of_the_larger_side, HALF_PIXELS, "grid", "by the larger side"),
-    "last band": (last_band_in_all, NERF, "table", "of the bands are all the last"),
+    "last band": (last_band_in_all, NERF, "table", "of the bands are all the last one"),
     "whole width": (whole_width, BOX, "table", "the columns of all 2 coordinates, 32, not by"),
     "shift": (right_for_left, SHAW, "scores", "plus 3, and row -5 of the 12 rows wraps round"),
     "clamped": (clamped_exponents, POWER, "bias", "r2 clamped to 0.01 .. 1"),

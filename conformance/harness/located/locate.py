@@ -13,7 +13,7 @@ from .atoms import atoms
 from .features import features
 from .record import Record
 from .search import Rule, Table
-from .words import said
+from .words import EVERYWHERE, said
 
 #: The most elements that are searched; of the largest right results, the last are left out.
 _SEARCHED = 2**19
@@ -69,8 +69,8 @@ def locate(
         if nearly is not None:
             rule, right, named = nearly
             where = said(rule, table, channels)
-            some = f"all but {right} of the {named} elements of {where}" if right else where
-            some = some.replace(" of every element of every call", "")
+            of = "" if where == EVERYWHERE else f" of {where}"
+            some = f"all but {right} of the {named} elements{of}" if right else where
             return Place(f"wrong: {some}", (rule,), asked, partial=True)
     chosen = rules[:1] or _two(table)
     if not chosen:

@@ -14,6 +14,9 @@ _PLURAL = {
     "key": "keys", "channel": "channels", "pair": "pairs", "row": "rows", "layer": "layers",
 }  # fmt: skip
 
+#: A rule without conditions.
+EVERYWHERE = "every element of every call"
+
 
 def said(rule: Rule, table: Table | None = None, channels: str = "") -> str:
     """Return a rule as a phrase, such as "heads from 8 on, in calls with S = 1".
@@ -28,7 +31,7 @@ def said(rule: Rule, table: Table | None = None, channels: str = "") -> str:
         where += joint * bool(where) + _of_elements(atom)
     where = where or "every element"
     if not calls:
-        return f"{where} of every call" if where == "every element" else where
+        return EVERYWHERE if where == "every element" else where
     return f"{where}, in {_calls(calls)}"
 
 

@@ -301,3 +301,14 @@ def test_the_size_of_a_head_is_not_that_of_columns():
         return np.asarray(w)[np.arange(rows).reshape(-1, 2, d // 2).swapaxes(1, 2).ravel()]
 
     assert check(permute, None, "permute_weights").codes == ["permutation"]
+
+
+def test_a_remedy_of_two_mistakes_is_said_once():
+    def by_the_row(x):
+        q, k = x.shape
+        return x[np.arange(q)[:, None], (np.arange(q)[:, None] + np.arange(k)) % k]
+
+    (finding,) = check(by_the_row, None, "relative_shift").findings
+    assert "; and " in finding.message
+    sentences = finding.remedy.split(". ")
+    assert len(sentences) == len({s.rstrip(".") for s in sentences}), finding.remedy

@@ -117,6 +117,6 @@ def test_positions_of_text_without_axes(right):
 
     report = check(fn, THREE, "apply")
     assert report.passed
-    notes = ["positions (S,) without axes are accepted and answered wrongly: refuse them, or "
+    notes = ["positions (S,) for all axes are accepted and answered wrongly: refuse them, or "
              "answer them right"]  # fmt: skip
     assert [f.message for f in report.findings] == ([] if right else notes)

@@ -227,3 +227,14 @@ def test_rows_and_sums_are_not_told_to_rotate():
     for fn in (lambda p: sines(np.minimum(p, 511)), lambda p: np.float32(0.8) * sines(p)):
         found = first(fn, SINES)
         assert "rotate" not in found.remedy, found
+
+
+def test_a_modulus_alone_is_simpler_than_one_of_a_sum():
+    """The last rows past the last multiple of 128 have the positions of the first tile."""
+
+    def fn(positions):
+        past = positions.size // 128 * 128
+        return sines(np.r_[positions[:past], positions[: positions.size - past]])
+
+    message = first(fn, SINES).message
+    assert message.startswith("the row used is that of the declared position modulo 128, where")
