@@ -96,11 +96,9 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
             return seen
         except Malformed as error:
             malformed.append((error.code, str(error), where))
-            if run.failures and not probe.required:  # the required calls already failed
-                run.limit(f"{probe.name}: {error}")
-                continue
-            run.add(*malformed[0])
-            return seen
+            if not seen:
+                break
+            continue  # the other calls may show the cause
         wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
             remedy = "Return integers: convert the result to int64, once it is whole numbers."
@@ -120,7 +118,12 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     if seen:
         _state(run, seen)
     if run.failures and not run.report.codes:
-        _explain(run, row, seen, malformed)
+        _explain(run, row, seen, misshapen=bool(malformed))
+    for code, text, where in malformed:
+        if not run.report.codes:
+            run.add(code, text, where)
+        elif code not in run.report.codes:
+            run.limit(f"{where.split(':')[0]}: {text}")
     if row.remark is not None and not (run.failures or run.report.codes):
         row.remark(run, results)
     return seen
@@ -237,7 +240,7 @@ def _told_apart(seen: list[JudgedCall]) -> tuple[tuple[Any, ...], tuple[Any, ...
     return first, seen[-1].facts.arguments
 
 
-def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]) -> None:
+def _explain(run: Run, row: Plain, calls: list[JudgedCall], *, misshapen: bool) -> None:
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
@@ -264,8 +267,8 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]
         report_narrow(run, calls, "the result")
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)
-    if malformed and not run.report.codes:
-        run.add(*malformed[0])
+    if misshapen:
+        return
     if one and not run.report.codes:
         at = worst(run, one)
         run.add(
