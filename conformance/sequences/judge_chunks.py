@@ -101,7 +101,7 @@ def _judge(
     def mistakes() -> Iterator[Mistake]:
         return chain(known(), rules, grown_in_chunks())
 
-    changing = list(refuting(encoding, _LONGEST)) if cache else []
+    changing = list(refuting(encoding)) if cache else []
 
     def more() -> list[JudgedCall]:
         """Make calls that could refute a mistake, once; later comparisons have them too."""
