@@ -34,6 +34,7 @@ from . import (
     diagnose_mixed,
     diagnose_narrow,
     diagnose_state,
+    shortcuts,
     turned,
 )
 from .diagnose_calls import diagnose_calls
@@ -73,7 +74,9 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
 def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, linear: bool) -> None:
     """Find causes in the calls, in the structure, and in the angles, in this order."""
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
-    if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
+    if not run.settings.reduced and (
+        turned.diagnose(run, encoding, early=linear) or shortcuts.diagnose(run, encoding)
+    ):
         return
     if other_tokens.diagnose(run, encoding) or _zeros(run, encoding, measured):
         return

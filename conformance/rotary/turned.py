@@ -116,6 +116,7 @@ class Turned:
             "the length of the call": 0 * index + n,
             **flat,
             FORM: none + self.positions.ndim,
+            "the number of gaps in the positions": none + int((np.diff(rows) != 1).sum()),
             "the number of batch rows": none + b,
             "the number of heads": none + h,
             "the number of heads after this one": h - 1 - head,
