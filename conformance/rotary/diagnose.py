@@ -34,14 +34,13 @@ from . import (
     diagnose_mixed,
     diagnose_narrow,
     diagnose_state,
-    shortcuts,
     turned,
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
 from .several import hidden, maps, rest, slices
 from .structure import structure, with_slow_pairs
-from .tokens import mixing, other_tokens
+from .tokens import mixing, other_tokens, shortcuts
 
 #: What to do if rows or heads differ.
 _EVERY_ROW = (

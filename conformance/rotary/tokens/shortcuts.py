@@ -19,8 +19,7 @@ from posenc_ref.conformance.diagnosis.scored import failed, scores
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
-
-from .wrong_rotations import other_axes
+from posenc_ref.conformance.rotary.wrong_rotations import other_axes
 
 #: Sizes (B, H, S) of the calls, and of those that could refute a cause.
 _SIZE, _OTHERS = (2, 2, 6), ((3, 1, 4), (1, 2, 9))
