@@ -101,8 +101,9 @@ def _row_suggestions(
 
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the rows as surface ``table``, in calls up to the longest judged length."""
+    from posenc_ref.conformance.rotary.diagnose_state import TableCall, name_grown
     from posenc_ref.conformance.table.judge import judge_table  # slow; only failures need it
-    from posenc_ref.conformance.table.rows_used import SeenRows, name_part
+    from posenc_ref.conformance.table.rows_used import SeenRows, name_part, name_zeros
 
     if not isinstance(run.encoding, Sinusoidal | Learned):
         from posenc_ref.conformance.table.formulas import changed_steps
@@ -110,10 +111,15 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
         steps = (_of_rows(one) for one in changed_steps(run, np.arange(8)))
         match(run, seen, likely(run, seen, steps))
         return
-    asked = [(one, np.arange(one.facts.arguments[0])) for one in seen]
-    if name_part(run, [SeenRows(c.case, c.actual, np.zeros(1), at) for c, at in asked]):
+    lengths = [one.facts.arguments[0] for one in seen]
+    calls = [
+        replace(one, facts=TableCall(np.arange(n), tuple(lengths[: i + 1]), run.encoding.truth))
+        for i, (one, n) in enumerate(zip(seen, lengths, strict=True))
+    ]
+    rows = [SeenRows(c.case, c.actual, np.zeros(1), c.facts.positions) for c in calls]
+    if name_part(run, rows) or name_zeros(run, rows) or name_grown(run, calls):
         return
-    fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
+    fn, longest = run.driver.fn, max(lengths)
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
@@ -195,10 +201,6 @@ def _layers_remedy(model: ModelEncoding) -> str:
     flags = pr.layers(model, len(model.layer_types))
     which = ranges(np.flatnonzero(flags).tolist()) or "none"
     return f"Layers with a positional encoding: {which}; layers are counted from 0."
-
-
-def _rounded_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
-    return exactly(value)
 
 
 def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -378,7 +380,7 @@ MODEL_ROWS = {
         _scale_mistakes,
         "softmax-scale",
         integers=False,
-        truth=_rounded_truth,
+        truth=lambda encoding, arguments, value: exactly(value),
         suggested=_other_sizes,
         remedy=_scale_remedy,
     ),
@@ -387,7 +389,7 @@ MODEL_ROWS = {
         _slope_mistakes,
         "shard-offset",
         integers=False,
-        truth=_rounded_truth,
+        truth=lambda encoding, arguments, value: exactly(value),
         remedy=lambda encoding: (
             "Rank r of size holds the n // size heads from r * (n // size) on: "
             f"compute the slopes of all n heads ({encoding.num_heads} declared), then select these."
