@@ -59,16 +59,19 @@ def _sized(truth: Truth, value: np.ndarray) -> Truth:
 
 
 def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
-    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
+    low, size = -getattr(encoding, "offset", 0), getattr(encoding, "rows", 0)
+    ends = {
+        "that row is used": lambda p: np.minimum(p, low + size - 1),
+        "the table begins again": lambda p: (p - low) % size + low,
+    }
+    for code, message, change in other_rows(-low):
         yield written(code, message, _rows_at(encoding, change))
-        if isinstance(encoding, Learned):
-            last = _longest(encoding) - 1
-            text = f"{message}; past the last row, that row is used"
-            clamped = lambda p, of=change, last=last: np.minimum(of(p), last)  # noqa: E731
-            yield written(code, text, _rows_at(encoding, clamped))
+        for words, end in ends.items() if isinstance(encoding, Learned) else ():
+            of = lambda p, to=change, end=end: end(to(p))  # noqa: E731
+            yield written(code, f"{message}; past the last row, {words}", _rows_at(encoding, of))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
-    declared = _rows_at(encoding, lambda at: at)
+    declared = _rows_at(encoding, np.asarray)
     yield from whole_values(lambda call: declared(*call.arguments), "the table", "layout", MIXED)
 
 
@@ -207,11 +210,6 @@ def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
     yield Arguments("the model", ())
 
 
-def _is_root(number: float) -> bool:
-    """Return whether a number is the square root of an integer, to rounding."""
-    return abs(number**2 - round(number**2)) < 1e-6 * number**2
-
-
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
     """Return the message and the value of each known wrong factor on q . k."""
     scale = pr.softmax_scale(model)
@@ -233,7 +231,8 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
                 of = f"YaRN's factor {g:.6g} ({what} of encoding {name})"
                 found[f"the declared scale is divided by the square of {of}"] = scale / g**2
                 once = f"the declared scale is divided by {of}"
-                if what == "mscale_all_dim" and _is_root(g**2 / scale):
+                square = (g**2 / scale) ** 2  # of a root of an integer, or not
+                if what == "mscale_all_dim" and abs(square - round(square)) < 1e-6 * square:
                     once = f"the scale has {of} once, declared squared"
                 found[once] = scale / g
                 found[f"the declared scale is multiplied by the square of {of}"] = scale * g**2

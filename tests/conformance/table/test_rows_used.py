@@ -266,3 +266,11 @@ def test_rows_of_a_grown_table_are_counted_from_0():
     found = first(Table(), SINES, "rows")
     assert found.code == "state"
     assert "that begins with 20 rows are numbered from 0 again" in found.message
+
+
+def test_an_offset_twice_of_a_table_that_begins_again():
+    moved = np.roll(WEIGHT, -2, axis=0)  # the padding rows are last, and the offset is kept
+    found = first(lambda n: moved[np.arange(n) + 2], Learned(WEIGHT, offset=2), "rows")
+    assert found.message == (
+        "the table's offset 2 is added twice; past the last row, the table begins again"
+    )
