@@ -54,7 +54,8 @@ class Prepared:
 
     def _serves(self, x: Array) -> bool:
         """Return whether the tables fit x's dtype, which autocast may have changed."""
-        return dtype_name(self._dtype) in _NARROW and dtype_name(x) in _NARROW
+        native = getattr(x.dtype, "isnative", True)  # only NumPy has others
+        return native and dtype_name(self._dtype) in _NARROW and dtype_name(x) in _NARROW
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
         """Rotate ``x`` (..., S, head_dim) by the rows ``start`` to ``start + S - 1`` of the tables.
