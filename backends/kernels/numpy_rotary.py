@@ -10,7 +10,6 @@ rotated, and rounded once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .caches import second_level
+from .numba_loops import imported
 from .pair_runs import PairRun, unrotated
 from .threads import count, cuts, share
 
@@ -94,7 +94,7 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
 
 def library(x: np.ndarray, tables: NumpyTables) -> str:
     """Return the library that rotates ``x``: numba, if one of the runs takes its loop, or numpy."""
-    if x.size < _COMPILED or "numba" not in sys.modules:
+    if x.size < _COMPILED or not imported():
         return "numpy"
     pieces = zip(tables.runs, tables.factors, strict=True)
     return "numpy" if all(_is_product(x, *piece) for piece in pieces) else "numba"

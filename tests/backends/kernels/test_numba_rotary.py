@@ -3,14 +3,14 @@
 import sys
 
 import ml_dtypes
-import numba  # noqa: F401  # fused takes its loops from now on
+import numba  # fused takes its loops from now on
 import numpy as np
 import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import fused
-from posenc_ref.backends.kernels import numba_rotary, numpy_rotary
+from posenc_ref.backends.kernels import numba_loops, numba_rotary, numpy_rotary
 from tests.backends.comparison import rotation_error
 
 D, S = 32, 61
@@ -125,3 +125,20 @@ def test_small_arrays_are_rotated_by_numpy(monkeypatch):
     fast, x = fused(HALVES["half"]), np.ones((3, S, D), np.float32)
     assert fast(x[:2], range(S), explain=True)[1].startswith("numpy: ")
     assert fast(x, range(S), explain=True)[1].startswith("numba: ")
+
+
+@pytest.mark.parametrize("off", ["blocked", "DISABLE_JIT"])
+def test_without_a_compiler_numpy_does_the_work(off, monkeypatch):
+    """Programs set ``sys.modules["numba"] = None`` or NUMBA_DISABLE_JIT=1."""
+    monkeypatch.setattr(numba_loops, "LEAST", 1)
+    if off == "blocked":
+        monkeypatch.setitem(sys.modules, "numba", None)
+    else:
+        monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    calls = (
+        fused(HALVES["half"])(np.ones((3, S, D), np.float32), range(S), explain=True),
+        fused(pr.Sinusoidal(D))(range(S), explain=True),
+        fused(pr.ALiBi(2))(S, S, out=np.empty((2, S, S)), explain=True),
+    )
+    for _, path in calls:
+        assert path.startswith("numpy: ")
