@@ -22,6 +22,7 @@ from posenc_ref import Rotary, from_dict
 from posenc_ref._namespace import to_host
 
 from .kernels.device_positions import align
+from .kernels.output import as_pair
 from .kernels.tensor_layouts import heads_first
 from .kernels.torch_rotary import LARGE, TorchTables, by_operator, registered, written_out
 from .kernels.torch_state import refuse_gradients
@@ -91,6 +92,15 @@ def _into(out: Tensor, x: Tensor, result: Tensor) -> Tensor:
         )
     refuse_gradients(x, out)
     return out.copy_(result)
+
+
+def both_into(
+    out: Any, given: tuple[Tensor, Tensor], results: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Copy the results for ``given``, q and k, into the pair ``out``; return the pair."""
+    all_of_it = zip(as_pair(out), given, results, strict=True)
+    one, two = (r if goal is None else _into(goal, x, r) for goal, x, r in all_of_it)
+    return one, two
 
 
 def _window(tables: TorchTables, start: Tensor, count: int) -> TorchTables:

@@ -111,6 +111,25 @@ def test_out_and_in_place(rng):
         whole(lambda x: ready(x, out=torch.zeros_like(x)))(x.clone().requires_grad_())
 
 
+def test_both_are_read_before_one_is_written(rng):
+    fast = fused(ROTARY["half-trailing"])
+    both = tensor(rng, 2, 6, 5, D)  # the out of q lies in k
+    q, k = both[:, :3].clone(), both[:, 3:].clone()
+    expected = [fast(y, range(5)) for y in (q, k)]
+    got = whole(lambda b, out: fast.qk(b[:, :3], b[:, 3:], range(5), out=(b[:, 1:4], out)))(
+        both, torch.zeros_like(k)
+    )
+    assert all(map(close, got, expected))
+    (one, other), path = whole(lambda q, k: fast.qk(q, k, range(5), out=[None, k], explain=True))(
+        q, k
+    )
+    assert other is k
+    assert all(map(close, (one, other), expected))
+    assert path.startswith("torch: ")
+    with pytest.raises(Exception, match="out must be a pair"):
+        whole(lambda q, k: fast.qk(q, k, range(5), out=q))(q, k)
+
+
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved"])
 def test_a_start_known_when_the_graph_runs(name, rng):
     """One graph serves a whole decoding; rows outside the tables are NaN."""
