@@ -158,6 +158,23 @@ def test_threads_share_a_rotation(name, dtype, small_shares):
                 assert np.array_equal(ready(x, 5), fused(encoding)(x, range(5, 42)))
 
 
+@pytest.mark.parametrize("dim", [2, 34])
+def test_one_pair_has_the_same_bits_for_every_number_of_threads(dim, small_shares):
+    """As one complex number its bits would depend on the strides of the other axes."""
+    encoding = pr.RoPE(dim, layout="interleaved", rotary_dim=2)
+    x = np.random.default_rng(3).standard_normal((1, 4, 64, dim)).astype(np.float32)
+    at = np.random.default_rng(4).integers(0, 9000, 64)
+    x = x[:, :, ::-1]
+    one = fused(encoding, threads=1)(x, at)
+    for n in (2, 3, 64):
+        fast = fused(encoding, threads=n)
+        assert np.array_equal(fast(x, at), one)
+        for goal in (x.copy(), x.transpose(2, 0, 1, 3).copy().transpose(1, 2, 0, 3)):
+            fast(goal, at, out=goal)
+            assert np.array_equal(goal, one)
+    assert {2, 3, 64} <= set(small_shares)
+
+
 @pytest.mark.parametrize("library", ["numpy", "numba"])
 def test_threads_share_tables_and_biases(library, small_shares, monkeypatch):
     if library == "numba":
