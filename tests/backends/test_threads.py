@@ -3,10 +3,11 @@
 import multiprocessing.process
 import os
 import pickle
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -259,6 +260,31 @@ def test_all_parts_end_before_an_error_is_raised():
     with pytest.raises(ValueError, match="the first part"):
         threads.share(work, [slice(0, 1), slice(1, 2)])
     assert len(ended) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no timers")
+def test_all_parts_end_before_a_signal_handler_raises():
+    """Else a pool thread writes into the result after Ctrl-C, while the caller goes on."""
+    both, ended = Barrier(2), []
+
+    def work(part):
+        both.wait(10)
+        if current_thread() is not main_thread():
+            time.sleep(0.2)
+        ended.append(part)
+
+    def raise_error(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, raise_error)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            threads.share(work, [slice(0, 1), slice(1, 2)])
+        assert len(ended) == 2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_threads_raise_what_the_caller_asked_for(small_shares):
