@@ -103,6 +103,28 @@ def test_halves_have_the_bits_of_numpy(dtype, name, monkeypatch):
     assert same_bits(fast.inverse(x, at), expected)
 
 
+@pytest.mark.day
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the sizes are on purpose
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_every_narrow_number_is_widened_and_rounded_as_by_numpy(dtype):
+    """Ties between any two narrow numbers and their neighbours, infinities and NaN are rounded."""
+    kind = DTYPES[dtype]
+    every = np.arange(2**16, dtype=np.uint16).view(kind)
+    sizes = np.unique(np.abs(every[np.isfinite(every)]).astype(np.float64))
+    ties = (sizes[1:] + np.diff(sizes) / 2).astype(np.float32)  # the largest is rounded to infinity
+    around = [np.nextafter(ties, np.float32(limit)) for limit in (0, np.inf)]
+    numbers = np.concatenate([ties, *around, np.float32([np.inf, np.nan, 2.0**-140, 3e38, 1.5e5])])
+    one = np.ones(1, kind)
+    for x, cos in ((every, np.float32([0.5])), (one, numbers), (-one, numbers)):
+        x, cos = np.broadcast_arrays(x, cos)
+        x, cos = (np.concatenate([y, np.ones_like(y)])[None] for y in (x, cos))
+        got = np.empty(x.shape, kind)
+        numba_rotary.rotate(x, (cos, np.zeros_like(cos)), got)
+        expected = x.astype(np.float32) * cos  # less 1 times the sine, which is 0
+        first = slice(0, x.size // 2)
+        assert same_bits(got[0, first], expected.astype(kind)[0, first])
+
+
 @pytest.mark.parametrize("dtype", EVERY[1:3])
 def test_pairs_side_by_side_of_narrow_dtypes(dtype, rng):
     encoding = pr.RoPE(D, layout="interleaved", rotary_dim=24)
