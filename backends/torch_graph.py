@@ -74,7 +74,8 @@ def _rotated(x: Tensor, tables: TorchTables) -> Tensor:
     """Rotate by torch operations, or by the operator of eager mode.
 
     On a CPU, Inductor takes new memory in small pages, whose page faults take longer than the
-    operator. Exported programs shall run without this package, and torch.func needs operations.
+    operator. Programs exported with prepared tables run without this package, and torch.func needs
+    operations.
     """
     plain = torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
     large = x.device.type == "cpu" and not plain
