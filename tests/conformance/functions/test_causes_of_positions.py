@@ -132,3 +132,12 @@ def test_a_cause_is_sought_though_some_results_have_another_shape():
     report = check(fn, None, "packed")
     assert report.findings[0].message == "documents start at 1"
     assert any("expected shape" in limit for limit in report.limits)
+
+
+def test_a_cause_is_sought_though_some_calls_raise():
+    def fn(mask):
+        return np.cumsum(np.reshape(mask, (-1, 9) if len(mask) == 7 else mask.shape), axis=-1)
+
+    report = check(fn, None, "position_ids")
+    assert report.findings[0].message == "real tokens are counted from 1"
+    assert any("cannot reshape" in limit for limit in report.limits)
