@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import permutations
 from typing import Any
 
@@ -65,6 +66,10 @@ class AxisSinusoids(ComputedTable, abstract=True):
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
         """Return pairs (axis, its table), in the order of ``axis_order``."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
         layout = "interleaved" if self.layout == "interleaved" else "concat"
         more: dict[str, Any] = {"layout": layout, "first": self.first, **self._of_axis()}
         more["denominator"] = self.denominator

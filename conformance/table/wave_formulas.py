@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -167,18 +166,12 @@ def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
 
 
-@lru_cache(maxsize=64)
-def _frequencies(e: Sinusoidal) -> np.ndarray:
-    """Return the frequencies, which decimals make exact: they are computed once."""
-    return np.asarray(e.frequencies(), np.float64)
-
-
 def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     """Return a sinusoidal table at positions (S,)."""
     p = np.asarray(p, np.float64)
     sines, cosines = e.columns()
     value = np.zeros((*p.shape, e.dim))
-    w = _frequencies(e)
+    w = np.asarray(e.frequencies(), np.float64)
     at = (p + e.offset)[..., None]
     each = (
         s.factor(f"the amplitude of the sines{of}", 1.0, "amplitude"),
@@ -200,8 +193,8 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     column = [np.arange(sines.size) * 2, np.arange(cosines.size) * 2 + 1]
     d, code = e.dim, "exponent"
 
-    def powers(exponents: Any) -> tuple[np.ndarray, ...]:
-        return tuple(e.position_scale * e.base ** -np.asarray(x, np.float64) for x in exponents)
+    def powers(*exponents: Any) -> Callable[[], tuple[np.ndarray, ...]]:
+        return lambda: tuple(e.position_scale * e.base ** -np.asarray(x) for x in exponents)
 
     waves = s.pick(
         f"the exponent{of}",
@@ -210,12 +203,13 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
             "frequency is cut off at the start, not at the end", (own[0], w[-cosines.size :]))]
           if cosines.size < w.size else []),
         (code, f"of column i is i/{d}, not 2 (i // 2) / {d}: a cosine has a lower frequency than "
-         "its sine", powers(i / d for i in column)),
-        (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}", powers(2 * i / d for i in column)),
+         "its sine", powers(*(i / d for i in column))),
+        (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}",
+         powers(*(2 * i / d for i in column))),
         (code, f"of column i is 2i/{d}, and that of cosines 2 (i - 1) / {d}",
-         powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
+         powers(2 * column[0] / d, 2 * (column[1] - 1) / d)),
         (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
-         (own[0], powers((column[0], (column[1] + 1) / d))[1])),
+         lambda: (own[0], powers((column[1] + 1) / d)()[0])),
     )  # fmt: skip
     name = f"the frequencies{of}"
     written = zip(*(few_digits(w) for w in waves if s.tries(name)), strict=True)
