@@ -83,3 +83,4 @@ def test_the_heads_are_taken_for_the_tokens_from_the_smallest_position_on():
 
     found = check(fn, ROPE, "apply").findings[0]
     assert found.message == "the position used is the head + the smallest position of the call"
+    assert found.code == "position-axis"
