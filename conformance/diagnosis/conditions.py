@@ -193,7 +193,7 @@ def cut_sums(
     for name in names:
 
         def at_most(v: Variables, name: str = name) -> np.ndarray:
-            return np.minimum(v[declared] + v[name], top)
+            return np.asarray(np.minimum(v[declared] + v[name], top))
 
         words = f"2 times {declared}" if name == declared else f"{declared} + {name}"
         away = variables[declared] + variables[name] - used
