@@ -55,6 +55,11 @@ def decimal_context() -> Any:
 
 def geometric(base: float | Decimal, exponents: Sequence[Decimal | int]) -> tuple[Decimal, ...]:
     """Return ``base ** -exponent`` for each exponent, 50-digit decimals in radians per position."""
+    return _powers(base, tuple(exponents))
+
+
+@functools.lru_cache(maxsize=256)
+def _powers(base: float | Decimal, exponents: tuple[Decimal | int, ...]) -> tuple[Decimal, ...]:
     with decimal_context():
         return tuple(Decimal(base) ** -Decimal(e) for e in exponents)
 

@@ -79,7 +79,7 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
     line = s.pick(
         "the linear component",
         line,
-        ("not-linear", f"goes through the {e.function} like the others", wave(line)),
+        ("not-linear", "has the same function as the others", wave(line)),
         ("amplitude", "is 0", 0 * line),
         ("not-linear", "is replaced by 0 where it is negative", np.maximum(line, 0)),
         ("not-linear", "is replaced by its absolute value", np.abs(line)),
