@@ -20,6 +20,8 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
         ("token-order", "are split by the height, not by the width", (token // h, token % h)),
         ("token-order", "are split by w - 1, not by w",
          (token // max(w - 1, 1), token % max(w - 1, 1))),
+        ("token-order", "are mixed: their coordinates (2, N) are reshaped to (N, 2), not "
+         "transposed", tuple(np.indices((h, w)).reshape(-1, 2).T)),
         right="Number the tokens row by row: row = token // w, column = token % w.",
     )  # fmt: skip
     right = "Use dy + h - 1 and dx + w - 1 with their signs."
@@ -51,12 +53,14 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
                            ("w + 1", w + 1), ("h + 1", h + 1))),
         right="Multiply dy by the number of values that dx can have, 2w - 1.",
     )  # fmt: skip
-    index = parts[0] * by + parts[1]
+    index, rows = parts[0] * by + parts[1], (2 * h - 1) * (2 * w - 1)
     return np.asarray(s.pick(
         "the index",
         index,
         (code, "is that of dx times the factor, plus dy", parts[1] * by + parts[0]),
         (code, "is stored in 8 bits, which wrap round", index % 256),
+        (code, "wraps round at (2h - 1) (2w - 1)", index % rows),
+        (code, "is limited to (2h - 1) (2w - 1) - 1", np.minimum(index, rows - 1)),
         ("relative-symmetric", "is |dy| + |dx|: offsets of one length share it",
          sum(np.abs(d) for d in offsets)),
         ("relative-symmetric", "is dy ** 2 + dx ** 2: offsets of one length share it",

@@ -42,3 +42,32 @@ def test_buckets_of_which_all_distances_share_one_have_no_starts():
     said = words(encoding, r, encoding.bucket(r))
     assert said.endswith("; later keys: buckets 0..0")
     assert "earlier keys: buckets 1..31, starting at distances 1..16, 19" in said
+
+
+def test_a_logarithm_written_with_few_digits():
+    encoding = T5Bias(np.zeros((320, 2)), num_buckets=320, max_distance=800)
+
+    def bucket(r):
+        r = np.asarray(r)
+        n = np.abs(r)
+        far = 80 + np.floor(np.log(np.maximum(n, 1) / 80) / 2.3 * 80 + 1e-9).astype(int)
+        return np.where(r > 0, 160, 0) + np.where(n < 80, n, np.minimum(far, 159))
+
+    (finding,) = check(bucket, encoding, "bucket").findings
+    assert finding.message == "log(800 / 80) is taken as 2.3, not as 2.30259"
+
+
+def test_later_keys_with_the_slopes_of_other_heads():
+    """The message gave the median of the ratios as the ratio of all heads."""
+    encoding = ALiBi(12, causal=False)
+
+    def rolled(q_len, k_len):
+        r = np.arange(k_len) - np.arange(k_len - q_len, k_len)[:, None]
+        own, other = (m[:, None, None] for m in (encoding.slopes(), np.roll(encoding.slopes(), 6)))
+        return -np.abs(r) * np.where(r > 0, other, own)
+
+    (finding,) = check(rolled, encoding, "bias").findings
+    assert finding.message == (
+        "keys after the query have slopes of their own: 12 of 12 slopes are wrong; measured: the "
+        "declared slopes in the order of heads [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5]"
+    )
