@@ -117,6 +117,10 @@ class Sinusoidal(ComputedTable):
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
         """Return ``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
+        return self._decimals
+
+    @cached_property
+    def _decimals(self) -> tuple[Decimal, ...]:
         pairs = (self.dim + 1) // 2 if self.odd == "extra-sin" else self.dim // 2
         with decimal_context():
             if self.denominator == "dim":

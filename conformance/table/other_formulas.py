@@ -85,6 +85,8 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
         ("not-linear", "is replaced by its absolute value", np.abs(line)),
         ("not-linear", "goes through tanh", np.tanh(line)),
         (code, "has no phase", weight[:1] * t),
+        (code, "has its phase multiplied by the weight: w (t + b)", weight[:1] * (t + bias[:1])),
+        (code, "has its phase subtracted", weight[:1] * t - bias[:1]),
     )
     columns = [line, waves]
     return np.concatenate(columns if e.linear == "first" else columns[::-1], axis=-1)

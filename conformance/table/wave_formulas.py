@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,8 @@ def _places(e: Any, at: Any, s: Steps, names: list[str]) -> list[np.ndarray]:
 
 def _coordinates(e: BoxSine, v: np.ndarray, s: Steps) -> np.ndarray:
     """Return the coordinates of boxes or points, (A, S)."""
+    if not s.tries("the coordinates"):
+        return v
     code = "position-range"
     inner = np.clip(v, 0, 1)
     inverse = (np.log(np.maximum(inner, eps) / np.maximum(1 - inner, eps)) for eps in _EPS)
@@ -77,6 +78,10 @@ def _of_boxes(e: BoxSine, v: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
         ("position-scale", "w, h are halved", (x, y, w / 2, h / 2)),
         ("position-scale", "w, h are doubled", (x, y, 2 * w, 2 * h)),
         ("position-scale", "w, h are replaced by their logarithms", (x, y, np.log(w), np.log(h))),
+        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h)",
+         (x, y, np.log1p(w), np.log1p(h))),
+        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h), and negative ones by 0",
+         (x, y, np.log1p(np.maximum(w, 0)), np.log1p(np.maximum(h, 0)))),
         ("axis-order", "w, h are x, y once more", (x, y, x, y)),
         ("axis-order", "x, y are w, h once more", (w, h, w, h)),
     )  # fmt: skip
@@ -227,18 +232,12 @@ def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
 
 
-@lru_cache(maxsize=64)
-def _frequencies(e: Sinusoidal) -> np.ndarray:
-    """Return the frequencies, which decimals make exact: they are computed once."""
-    return np.asarray(e.frequencies(), np.float64)
-
-
 def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     """Return a sinusoidal table at positions (S,)."""
     p = np.asarray(p, np.float64)
     sines, cosines = e.columns()
     value = np.zeros((*p.shape, e.dim))
-    w = _frequencies(e)
+    w = e.frequencies()
     at = (p + e.offset)[..., None]
     each = (
         s.factor(f"the amplitude of the sines{of}", 1.0, "amplitude"),

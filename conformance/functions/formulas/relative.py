@@ -36,6 +36,8 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
             ("relative-symmetric", "is taken as 0 where it is positive", np.minimum(d, 0)),
             ("relative-absolute", "is that of the key alone", place + 0 * d),
             ("relative-absolute", "is that of the query alone", place[:, None] + 0 * d),
+            ("relative-absolute", "is the sum of both places, not their difference: the places of "
+             "keys are counted from the other end", place[:, None] + place),
             ("index-collision", "is left out", 0 * d),
             ("index-collision", f"is taken modulo {letter}: the window has no edges", d % size),
             ("index-collision", f"is clamped to -({letter} // 2) .. {letter} // 2",
@@ -118,6 +120,11 @@ def relative_shift(s: Steps, encoding: Any, x: Any) -> np.ndarray:
         (code, "is i - j, not Q - 1 - i + j", i - j),
         (code, "is j - i, not Q - 1 - i + j", j - i),
         (code, "is K - Q + j, not Q - 1 - i + j", k - q + j),
+        (
+            code,
+            "is Q - 1 + j, not Q - 1 - i + j: a step of K, not of K - 1, between rows",
+            q - 1 + j,
+        ),
         ("relative-symmetric", "is Q - 1 - |i - j|, not Q - 1 - i + j", q - 1 - abs(i - j)),
         right=right,
     )

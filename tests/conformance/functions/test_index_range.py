@@ -95,3 +95,23 @@ def test_an_offset_with_several_indices():
 
     (finding,) = check(relative_index, None, "relative_index").findings
     assert "(dy, dx) = (0, 0) has several indices" in finding.message
+
+
+def test_places_of_keys_that_are_counted_from_the_other_end():
+    def relative_index(window):
+        h, w = window
+        y, x = (a.ravel() for a in np.indices((h, w)))
+        dy = y[:, None] - (h - 1 - y)
+        return (dy + h - 1) * (2 * w - 1) + x[:, None] - x + w - 1
+
+    (finding,) = check(relative_index, None, "relative_index").findings
+    assert finding.message.startswith("dy is the sum of both places, not their difference")
+
+
+def test_a_strided_view_whose_rows_are_one_apart():
+    def relative_shift(x):
+        (i, j), flat = np.indices(x.shape), np.ravel(x)
+        return flat[np.minimum(len(x) - 1 + i * x.shape[1] + j, flat.size - 1)]
+
+    (finding,) = check(relative_shift, None, "relative_shift").findings
+    assert "a step of K, not of K - 1, between rows" in finding.message

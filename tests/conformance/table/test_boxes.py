@@ -60,3 +60,24 @@ def test_time2vec_with_cosines_in_all_columns():
 
 def test_equal_frequencies_are_computed_once():
     assert geometric(10000, [1, 2]) is geometric(10000.0, (1, 2))
+
+
+def in_halves(rows):
+    """Return rows whose coordinates have all their sines before their cosines."""
+    return np.concatenate([rows[:, 4 * c : 4 * c + 4][:, [0, 2, 1, 3]] for c in range(4)], axis=1)
+
+
+def test_another_base_beside_another_order_of_columns():
+    other = BOXES.replace(base=20.0)
+    report = check(lambda boxes: in_halves(other.table(boxes, dtype="float64")), BOXES, "table")
+    base, layout = report.findings
+    assert base.message == "the base is 20, declared 10000"
+    assert layout.message.startswith("the columns are permuted: in order, they are the declared")
+
+
+def test_other_coordinates_beside_another_order_of_columns():
+    corners = table_of_boxes(lambda x, y, w, h: (x, y, x + w, y + h))
+    report = check(lambda boxes: in_halves(corners(boxes)), BOXES, "table")
+    place, layout = report.findings
+    assert "w, h are the last corner, x + w and y + h" in place.message
+    assert layout.code == "layout"
