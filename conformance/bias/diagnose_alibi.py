@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,14 @@ def _sizes(
         change = {"scale": ratios}
         yield Cause("bias-scale", text, evidence, change, fitted=2, values=values, remedy=remedy)
     elif ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
-        yield scale_cause(scale, "every head and distance")
+        own, ratio = scale_cause(scale, "every head and distance"), float(true[0])
+        series = not ruler.differ(true, ratio ** np.arange(1.0, len(true) + 1), true).any()
+        for first in (0, 2) if series else ():  # the exponent of head 0
+            if not ruler.differ(scale, ratio ** (first - 1), scale).any():
+                text = f"; or the slopes are {ratio:.6g} ** h, h = {first}, ..., "
+                text += f"{first + len(true) - 1}, not 1, ..., {len(true)}: the same slopes"
+                own = replace(own, message=own.message + text)
+        yield own
 
 
 def _future(

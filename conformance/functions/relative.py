@@ -23,7 +23,7 @@ from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.harness.run import Run
 
-from .function import Arguments, Function, Plain, several, written
+from .function import NO_CAUSE, Arguments, Function, Plain, several, written
 
 #: The last window has more offsets than 8 bits can number.
 WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2), (9, 10), (5, 27))
@@ -141,10 +141,9 @@ def _without_sign(of: Callable[[Function], Function]) -> Iterator[tuple[Any, ...
 
 def _offsets_apart(run: Run, calls: Sequence[JudgedCall]) -> None:
     """Report two offsets that share an index, or an offset that has several."""
-    wrong = failed(run, calls)
-    one = wrong[0]
-    (window,) = one.facts.arguments
-    dy, dx = (d.ravel() for d in _offsets(window))
+    one, *others = failed(run, calls)
+    ((h, w),) = one.facts.arguments
+    dy, dx = (d.ravel() for d in _offsets((h, w)))
     actual, right = (a.ravel().astype(int) for a in (one.actual, one.truth.value))
     n = int(np.flatnonzero(actual != right)[0])
     shared = actual[n] != n  # by the first pair of tokens with this index
@@ -152,11 +151,12 @@ def _offsets_apart(run: Run, calls: Sequence[JudgedCall]) -> None:
     text = f"(dy, dx) = ({dy[n]}, {dx[n]}) has several indices: it depends on more than the offset"
     if right[m] != right[n]:
         text = f"(dy, dx) = ({dy[m]}, {dx[m]}) and ({dy[n]}, {dx[n]}) share an index"
-    count = plural(len(wrong), "result is", "results are", len(calls))
-    pairs = (divmod(i, window[0] * window[1]) for i in (m, n))
+    count = plural(1 + len(others), "result is", "results are", len(calls))
+    pairs = (divmod(i, h * w) for i in (m, n))
     run.add(
         "index-collision",
-        f"{count} wrong: in a window of {window[0]} x {window[1]}, {text}",
+        f"{count} wrong, and {NO_CAUSE} {'them' if others else 'it'}: in a window of "
+        f"{h} x {w}, {text}",
         " and ".join(f"query {q}, key {k}" for q, k in pairs) + run.where(extent=True),
         remedy="Use the index (dy + h - 1) (2w - 1) + dx + w - 1, dy and dx being query minus key.",
     )

@@ -49,8 +49,18 @@ def _ordered(encoding: Any, order: list[int]) -> str:
 def beside_order(
     run: Run, calls: Sequence[JudgedCall], singles: Iterable[Mistake]
 ) -> Iterator[Together]:
-    """Yield each mistake whose columns, in another order, are those of the longest result."""
+    """Yield each mistake whose columns, in another order, are those of the longest result.
+
+    An order that a single mistake gives has its name.
+    """
+    singles = list(singles)
     long = max(calls, key=lambda one: one.actual.shape[0])
+    named: dict[tuple[int, ...], Mistake] = {}
+    for one in singles:
+        truth = possible(one.predict, long.facts)
+        if truth is not None and truth.value.shape == long.actual.shape:
+            order = columns_used(run, [replace(long, actual=truth.value)])
+            named.setdefault(tuple(order or ()), one)
     for one in singles:
         truth = possible(one.predict, long.facts)
         if truth is None or truth.value.shape != long.actual.shape:
@@ -63,8 +73,9 @@ def beside_order(
             truth = of(facts)
             return None if truth is None else _taken(truth, order)
 
-        moved = Mistake("layout", _ordered(run.encoding, order), predict, columns_of(run.encoding))
-        yield both(one, moved, predict)
+        words = _ordered(run.encoding, order)
+        moved = Mistake("layout", words, predict, columns_of(run.encoding))
+        yield both(one, named.get(tuple(order), moved), predict)
 
 
 #: The most columns that a report lists, and that its message does.

@@ -311,16 +311,15 @@ def _spreads(
     e: Sinusoidal2D | DETRSine, grids: Sequence[tuple[int, int]], places: np.ndarray, axis: int
 ) -> Iterator[_Spread]:
     """Yield rules that give the places of all patches of the grids on one axis."""
-    numbers, sizes = (
-        {name: [each[name] for each in found] for name in found[0]}
-        for found in ([of(grid, e) for grid in grids] for of in (_numbers, _sizes))
-    )
+    each = [_numbers(grid, e) for grid in grids]
+    numbers = {name: np.concatenate([n[name] for n in each]) for name in each[0]}
+    counts = [n["row"].size for n in each]
+    of_grids = [_sizes(grid, e) for grid in grids]
+    sizes = {name: np.repeat([n[name] for n in of_grids], counts) for name in of_grids[0]}
     order = sorted(numbers, key=lambda name: name != ("row", "column")[axis])
     known = (e.scale, 2 * np.pi, np.pi)
-    counts = [h * w for h, w in grids]
     for (name, size), start, moved in product(product(order, sizes), _STARTS, _MOVED):
-        number = np.concatenate(numbers[name]) + start
-        share = number / np.repeat(sizes[size], counts)
+        share = (numbers[name] + start) / sizes[size]
         at = places - moved
         if not share.any():
             continue

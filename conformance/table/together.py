@@ -66,9 +66,6 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
         table = _with_both(declared, a, b)
         if table is not None:
             yield both(one, two, of(partial(_rows, run, table)))
-    if of is _plainly:
-        singles = (replace(one, predict=partial(_rows, run, table)) for one, table in others)
-        yield from beside_order(run, calls, singles)
     formula = formula_of(declared)
     if formula is None:
         return
@@ -89,8 +86,9 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
 
     if of is _plainly:
         rows = likely_changes(plain(Sizes()))
-        steps = (Mistake(*row[:2], stepped(row[-1]), row[2]) for row in rows)
-        yield from beside_order(run, calls, steps)
+        singles = [replace(one, predict=partial(_rows, run, table)) for one, table in others]
+        singles += [Mistake(*row[:2], stepped(row[-1]), row[2]) for row in rows]
+        yield from beside_order(run, calls, singles)
     firsts = [First(one, partial(stepped, table=table)) for one, table in others]
     yield from two_steps(run, calls, Stepped(plain, stepped, lambda some: Sizes()), firsts)
 

@@ -62,6 +62,8 @@ def _of_boxes(e: BoxSine, v: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
     def box(*numbers: np.ndarray) -> np.ndarray:
         return np.stack([numbers["xywh".index(a)] for a in e.axes])
 
+    with np.errstate(all="ignore"):  # negative sizes have no logarithm
+        logs, more = (np.log(w), np.log(h)), (np.log1p(w), np.log1p(h))
     code = "position-origin"
     rows = (
         (code, "x, y are the first corner, x - w / 2 and y - h / 2", (x - w / 2, y - h / 2, w, h)),
@@ -77,9 +79,8 @@ def _of_boxes(e: BoxSine, v: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
          ((x + w) / 2, (y + h) / 2, w, h)),
         ("position-scale", "w, h are halved", (x, y, w / 2, h / 2)),
         ("position-scale", "w, h are doubled", (x, y, 2 * w, 2 * h)),
-        ("position-scale", "w, h are replaced by their logarithms", (x, y, np.log(w), np.log(h))),
-        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h)",
-         (x, y, np.log1p(w), np.log1p(h))),
+        ("position-scale", "w, h are replaced by their logarithms", (x, y, *logs)),
+        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h)", (x, y, *more)),
         ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h), and negative ones by 0",
          (x, y, np.log1p(np.maximum(w, 0)), np.log1p(np.maximum(h, 0)))),
         ("axis-order", "w, h are x, y once more", (x, y, x, y)),

@@ -71,3 +71,33 @@ def test_later_keys_with_the_slopes_of_other_heads():
         "keys after the query have slopes of their own: 12 of 12 slopes are wrong; measured: the "
         "declared slopes in the order of heads [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5]"
     )
+
+
+def test_a_factor_that_is_another_start_of_the_slopes():
+    encoding = ALiBi(8)
+
+    def bias(q_len, k_len):
+        back = np.arange(k_len - q_len, k_len)[:, None] - np.arange(k_len)
+        return -(2.0 ** -np.arange(8.0))[:, None, None] * np.maximum(back, 0)
+
+    (finding,) = check(bias, encoding, "bias").findings
+    assert finding.message == (
+        "the bias is multiplied by 2 = sqrt(4); or the slopes are 0.5 ** h, h = 0, ..., 7, not 1, "
+        "..., 8: the same slopes"
+    )
+
+
+def test_another_kind_of_buckets_in_calls_with_one_query():
+    """The message said that a shift of queries explains a part of the results."""
+    table = np.random.default_rng(3).normal(size=(32, 3))
+    encoding, causal = T5Bias(table), T5Bias(table, bidirectional=False)
+
+    def bias(q_len, k_len):
+        of = causal if q_len == 1 else encoding
+        return of.bias(np.arange(k_len - q_len, k_len), np.arange(k_len), dtype="float64")
+
+    (finding,) = check(bias, encoding, "bias").findings
+    assert finding.message == (
+        "buckets are causal, declared bidirectional, only in calls with Q = 1"
+    )
+    assert "Use bidirectional=True in every call." in finding.remedy

@@ -78,9 +78,7 @@ def test_unknown_collisions_are_shown_by_two_offsets():
     rows = OFF["no shift"]
     (finding,) = check(index(lambda *a: rows(*a) // 2), None, "relative_index").findings
     assert finding.code == "index-collision"
-    assert finding.message.startswith(
-        "10 of 10 results are wrong: in a window of 2 x 2, (dy, dx) ="
-    )
+    assert "explains them: in a window of 2 x 2, (dy, dx) =" in finding.message
     assert "share an index" in finding.message
     assert finding.evidence.startswith("query 0, key ")
 
