@@ -175,12 +175,17 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(after=lambda start, item, ids: ids.max() + 2), remedy),
         (EXTENT, "text after an image or video goes on from the last position of each axis",
          make(after=lambda start, item, ids: ids.max(axis=1, keepdims=True) + 1), remedy),
-        (EXTENT, "text after an image or video starts after its last time, whatever its size",
-         make(after=lambda start, item, ids: ids[0].max() + 1), remedy),
         (EXTENT, "text after a video with its sound starts after its last token, not after its "
          "largest position",
          make(after=lambda start, item, ids: ids[:, -1].max() + 1), remedy),
     )  # fmt: skip
+    for axes, names in ((0,), "time"), ((0, 1), "time or row"), ((0, 2), "time or column"):
+
+        def largest(start: Any, item: Item, ids: Any, axes: tuple[int, ...] = axes) -> Any:
+            return ids[list(axes)].max() + 1
+
+        text = f"text after an image or video starts after its last {names}, whatever is larger"
+        yield written(EXTENT, text, make(after=largest), remedy)
 
 
 def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:

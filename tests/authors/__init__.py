@@ -8,16 +8,20 @@ further reader gave the first report of each case, on the code of that day:
 - a wrong case is ``true`` (the first finding names the cause), ``partly``, ``vague`` (it says where,
   or only that the function is wrong), ``misleading``, or ``missed`` (not rejected);
 - a right case is ``ok``, ``accused`` or ``inconclusive``;
-- a remedy ``helps``, is ``no help`` or ``harmful``.
+- a remedy ``helps``, is ``no help`` or ``harmful``, or was left ``ungraded``.
 
-`tools/freeze.py authors` judges all of them and compares the verdicts with tests/frozen.json.
+Older authors wrote modules ``cases_*.py``; for later ones, ``cases.json`` names the functions of plain
+files. `tools/freeze.py authors` judges all of them and compares the verdicts with tests/frozen.json.
 """
 
 import csv
 import importlib
+import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from posenc_ref.conformance.cli.options.loading import load_declaration
 
 FOLDER = Path(__file__).parent
 #: Rotations of LieRE, SelectiveRoPE and of one map for each head, on surfaces that refuse them.
@@ -45,7 +49,21 @@ def cases():
             assert case["id"] not in found, case["id"]
             if case["id"] not in REFUSED:
                 found[case["id"]] = case
+    for path in sorted(FOLDER.glob("*/cases.json")):
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            found[f"{path.parent.name}/{row['id']}"] = _from_row(path.parent.name, row)
     return found
+
+
+def _from_row(folder, row):
+    """Return a case of cases.json: its function and encoding are named there."""
+    module = importlib.import_module(f"{__name__}.{folder}.{Path(row['file']).stem}")
+    return {
+        **row,
+        "fn": getattr(module, row["function"]),
+        "encoding": row["encoding"] and load_declaration(row["encoding"], row["surface"]) or None,
+        "right": row["verdict"] == "right",
+    }
 
 
 @cache

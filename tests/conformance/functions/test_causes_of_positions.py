@@ -120,3 +120,33 @@ def test_positions_limited_to_the_number_of_real_tokens():
 
     found = first(fn, "position_ids")
     assert found.message.startswith("only padding on the left is not counted, and positions past")
+
+
+def test_jumps_by_the_length_of_the_wrong_document():
+    def fn(lengths):
+        n = np.asarray(lengths)
+        step = np.ones(n.sum(), int)
+        step[0] = 0
+        step[np.cumsum(n)[:-1]] = 1 - n[1:]
+        return np.cumsum(step)
+
+    assert first(fn, "packed").message.startswith("positions jump back by the length of the docum")
+
+
+def test_a_cause_is_sought_though_some_results_have_another_shape():
+    def fn(lengths):
+        last = len(lengths) if len(lengths) < 3 else 2  # the others are forgotten
+        return np.concatenate([np.arange(1, n + 1) for n in lengths[:last]])
+
+    report = check(fn, None, "packed")
+    assert report.findings[0].message == "documents start at 1"
+    assert any("expected shape" in limit for limit in report.limits)
+
+
+def test_a_cause_is_sought_though_some_calls_raise():
+    def fn(mask):
+        return np.cumsum(np.reshape(mask, (-1, 9) if len(mask) == 7 else mask.shape), axis=-1)
+
+    report = check(fn, None, "position_ids")
+    assert report.findings[0].message == "real tokens are counted from 1"
+    assert any("cannot reshape" in limit for limit in report.limits)
