@@ -28,7 +28,7 @@ from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.table.resized import Resized, resized_otherwise
 
 from .cases import BiasCase
-from .formulas import changed, formula_of, plain_of, step_changes
+from .formulas import changed, formula_of, plain_of, step_changes, truth_of
 from .head_fits import of_heads
 from .mistakes import bias_mistakes, fields_of_t5
 from .rows_read import rows_read
@@ -116,9 +116,10 @@ def _constants(declared: Bias) -> list[Mistake]:
     """Return the mistake that one constant of the formula has another value."""
     if formula_of(declared) is None:
         return []
+    truth = truth_of(declared)
 
     def predicted(change: Change) -> Callable[[BiasCase], Truth | None]:
-        values = changed(declared, change)
+        values = changed(declared, change, truth=truth)
         return of_cases(Mistake("", "", lambda places: values(*places))).predict
 
     return [measured_constants(plain_of(declared), predicted)]

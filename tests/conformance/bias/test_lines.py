@@ -8,6 +8,7 @@ from posenc_ref import ALiBi, T5Bias
 from posenc_ref.conformance import check
 from posenc_ref.conformance.bias.diagnose_buckets import words
 from posenc_ref.conformance.bias.diagnose_slopes import _series
+from posenc_ref.conformance.bias.formulas import truth_of
 from posenc_ref.conformance.bias.model import _line
 
 
@@ -101,3 +102,11 @@ def test_another_kind_of_buckets_in_calls_with_one_query():
         "buckets are causal, declared bidirectional, only in calls with Q = 1"
     )
     assert "Use bidirectional=True in every call." in finding.remedy
+
+
+def test_the_declared_bias_of_a_small_call_is_computed_once():
+    truth, q = truth_of(ALiBi(8)), np.arange(4)
+    assert truth(q, q) is truth(q, q.copy())
+    far = np.arange(300)
+    assert truth(far, far) is not truth(far, far)
+    assert np.array_equal(truth(q, q).value, ALiBi(8).truth(q, q).value)
