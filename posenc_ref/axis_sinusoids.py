@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace, from_host
 from ._positions import Positions, as_positions
 from .accuracy import Truth
