@@ -16,7 +16,10 @@ ALONE = "the position of token "
 #: Begin the names of these variables, and of others that are not combined.
 APART = (ALONE, "the row of a ", "the column of a ")
 #: Begins the names of variables that only conditions use.
-SHAPE = ("the number of axes ", "the index in the flattened ", "the size of the flattened ")
+SHAPE = (
+    "the number of axes ", "the index in the flattened ", "the size of the flattened ",
+    "the number of gaps ",
+)  # fmt: skip
 #: The index and the size of the tokens of all rows and heads, as a kernel may count them.
 FLAT = ("the index in the flattened (B, H, S)", "the size of the flattened (B, H, S)")
 #: The names of sizes.
