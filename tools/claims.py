@@ -97,9 +97,10 @@ def seen(runs: list[Outcome]) -> str:
     shown = [o.version for o in runs if o.verdict == "deviates"]
     ran = [o.version for o in runs if o.verdict in ("deviates", "conforms")]
     if not ran:
-        return "runs in no release judged" if runs else "not run over releases"
-    if shown and len(runs) == 1:
-        return f"seen in {shown[0]}, the only release judged"
+        return "no release judged gives an answer" if runs else "not run over releases"
+    if shown and len(ran) == 1:
+        only = "judged" if len(runs) == 1 else "that could be judged"
+        return f"seen in {shown[0]}, the only release {only}"
     if not shown:
         return f"in none of {len(ran)} releases, {ran[0]} to {ran[-1]}"
     first, last = ran.index(shown[0]), ran.index(shown[-1])
@@ -184,7 +185,7 @@ def _section(n: int, claim: Claim, runs: dict[tuple[str, str], list[Outcome]]) -
         for o in silent:
             reasons.setdefault(shorten(o.reason, 160), []).append(o.version)
         why = "; ".join(f"{', '.join(own)} ({escaped(text)})" for text, own in reasons.items())
-        lines.append(f"- The script does not run in {why}.")
+        lines.append(f"- The script gives no answer in {why}.")
     lines.append(f"- Script: [{claim.script}]({claim.script})")
     top, bullets = lines[:3], lines[3:]
     return "\n\n".join([*top, "\n".join(bullets)])
