@@ -20,6 +20,12 @@ def test_a_claim_that_is_only_rounding_is_one_of_precision():
     assert set(found.values()) == {"precision"}
 
 
+def test_a_table_that_counts_padding_is_a_convention():
+    found = {c.entry.title: c.entry.claim for c in claims.claims() if c.entry.codes == ("padding",)}
+    assert found
+    assert set(found.values()) == {"convention"}
+
+
 def test_the_deviations_that_are_no_claims_are_counted():
     own = set(tool("mrope_models").NOTES.values())
     scripts = sorted(path.name for path in (claims.GENERATED / "mrope-deviations").glob("*.py"))

@@ -146,7 +146,10 @@ def page(every: list[Claim], outcomes: list[Outcome]) -> str:
         "[libraries.md](libraries.md); a deviation that the first of them shows may be older.",
         kinds(),
         "A setting is documented if the library's documentation or a docstring names it. A fault "
-        "that the project itself labels a bug is a bug, even where weights were trained with it.",
+        "that the project itself labels a bug is a bug, even where weights were trained with it. "
+        "Rounding is a matter of precision also where code beside it rounds less. Tables of "
+        "positions that count padding on the left are a convention: the documentation of such "
+        "models, as of BERT, BART, BioGPT and ProphetNet, advises to pad on the right.",
         f"[mrope-models.md](mrope-models.md) has {more} deviations more: position ids that models "
         "of transformers make for images, videos and audio, and that differ from the model's rule, "
         "each with a script. They are not numbered here, because their kind, their reach, whether "
