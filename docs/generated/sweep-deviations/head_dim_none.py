@@ -41,7 +41,8 @@ for name, (config_class, rotary_class) in CLASSES.items():
         except Exception as error:
             said = " ".join(str(error).split())
             print(f"{name}, {kind}: {type(error).__name__}: {said}")
-            if "unsupported operand type(s) for *: 'NoneType'" not in said:
+            other = name.startswith("hunyuan") and said == "'alpha'"  # a dynamic scaling of its own
+            if "unsupported operand type(s) for *: 'NoneType'" not in said and not other:
                 raise  # not this mistake
         else:
             print(f"{name}, {kind}: fine")

@@ -21,15 +21,18 @@ def outputs(block, rows):
     torch.manual_seed(4)
     attention, x = Gemma4AudioAttention(config, 0).eval(), torch.randn(1, 6, 8)
     query, key = torch.arange(block)[:, None], torch.arange(block + past) - past
-    hidden = (key > query) | (key < 0)
+    seen = (key <= query) & (key >= 0)
     with torch.no_grad():
         for weight in attention.parameters():
             if weight.ndim > 1:
                 weight.normal_(std=weight.shape[-1] ** -0.5)
-        out, weights = attention(
-            x, position_embeddings=rows, attention_mask=hidden[None, None, None]
-        )
-    return out, weights[0, 0, 0, :6, past : past + 6]
+        for mask in (seen, ~seen):  # releases differ in which of the two a mask means
+            out, weights = attention(
+                x, position_embeddings=rows, attention_mask=mask[None, None, None]
+            )
+            if weights[0, 0, 0, 0, past] == 1:  # the first token sees itself alone
+                return out, weights[0, 0, 0, :6, past : past + 6]
+    raise RuntimeError("no mask hides later tokens")
 
 
 def largest(found):
