@@ -34,7 +34,7 @@ from posenc_ref.conformance.rotary import judge as rotation
 
 from .convolution.rows import CONVOLUTION_ROWS
 from .evicted import EVICTED_ROWS
-from .function import Plain, PlainCall
+from .function import NO_CAUSE, Plain, PlainCall
 from .heads import BY_HEAD, by_head
 from .in_steps import step_mistakes, two_of_function
 from .kept_results import kept_results
@@ -53,8 +53,6 @@ ROWS: dict[str, Plain] = {
 
 #: The arguments of functions that are called in the declared tensor layout.
 _ROTATED = ("x", "positions")
-#: Part of the message of a wrong result without a known cause.
-NO_CAUSE = "no known mistake explains"
 
 
 def judge_apply(run: Run) -> None:

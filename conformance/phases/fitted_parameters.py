@@ -168,13 +168,14 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
 def other_exponents(base: float, n: float) -> Iterator[tuple[float, float]]:
     """Yield published bases b and denominators q with ``b ** (-k/q) = base ** (-k/n)``.
 
-    There are none for a base that is published itself, or that has few digits.
+    Denominators near n come first. There are none for a base that is published itself, or that has
+    few digits.
     """
     if base <= 1 or abs(float(f"{base:.{_DIGITS}g}") / base - 1) < _WHOLE:
         return
     if any(abs(known / base - 1) < _WHOLE for known in PUBLISHED_BASES):
         return
-    for known in PUBLISHED_BASES:
+    for known in sorted(PUBLISHED_BASES, key=lambda b: abs(np.log(np.log(b) / np.log(base)))):
         other = n * np.log(known) / np.log(base)
         whole = float(np.rint(2 * other)) / 2
         if 0 < whole != n and abs(other / whole - 1) < _WHOLE:

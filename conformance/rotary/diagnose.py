@@ -38,7 +38,7 @@ from . import (
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
-from .several import hidden, maps, rest, slices
+from .several import hidden, lengths, maps, rest, slices
 from .structure import structure, with_slow_pairs
 from .tokens import mixing, other_tokens, shortcuts
 
@@ -66,6 +66,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     linear = measured.phases is None or measured.phases.linear
     _diagnose(run, access, encoding, measured, linear)
+    if encoding.depends_on_length and encoding.num_axes == 1:
+        lengths.diagnose(run, access, encoding, measured)
     if rest.can_be_sought(run, encoding) and hidden.vague(run, linear):
         hidden.diagnose(run, encoding, access.dim, _in_structure)
 

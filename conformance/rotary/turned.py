@@ -197,7 +197,7 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     """
     if encoding.depends_on_length or (early and _every_size_wrong(run)):
         return False
-    code, several = _code(run), encoding.num_axes > 1
+    code, several = code_of_places(run), encoding.num_axes > 1
     far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
     calls = list(calls_of(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
@@ -318,7 +318,7 @@ def _every_size_wrong(run: Run) -> bool:
     return not right and len(sizes) >= _MANY
 
 
-def _code(run: Run) -> str:
+def code_of_places(run: Run) -> str:
     """Return the code of wrong positions in some forms of calls: per row, single, or others."""
     failed = {f.case for f in run.failures}
     if ONE_TOKEN in failed or all(case.startswith(FAR_TOKEN) for case in failed):

@@ -3,10 +3,11 @@
 import multiprocessing.process
 import os
 import pickle
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -155,7 +156,43 @@ def test_threads_share_a_rotation(name, dtype, small_shares):
             assert np.array_equal(fast.inverse(one, given), fused(encoding).inverse(one, given))
             ready = fast.prepare(range(50), like=x) if encoding.num_axes == 1 else None
             if ready is not None:
-                assert np.array_equal(ready(x, 5), fused(encoding)(x, range(5, 42)))
+                expected = fused(encoding)(x, range(5, 42))
+                del small_shares[:]
+                assert np.array_equal(ready(x, 5), expected)
+                assert small_shares == [n]
+                fast.prepare(range(3000), like=x)
+                assert small_shares == [n, n]
+
+
+def test_compiled_loops_share_no_scratch_memory(small_shares, monkeypatch):
+    __import__("numba")
+    monkeypatch.setattr(numpy_rotary, "_COMPILED", 1)
+    x = np.random.default_rng(3).standard_normal((8, 4096, D)).astype(np.float32)
+    expected = fused(ROTARY["half"], threads=1)(x, range(4096))
+    fast = fused(ROTARY["half"], threads=4)
+    for _ in range(5):
+        placed = x.copy()
+        path = fast(placed, range(4096), out=placed, explain=True)[1]
+        assert path.startswith("numba: ")
+        assert np.array_equal(placed, expected)
+    assert small_shares.count(4) >= 5
+
+
+@pytest.mark.parametrize("dim", [2, 34])
+def test_one_pair_has_the_same_bits_for_every_number_of_threads(dim, small_shares):
+    """As one complex number its bits would depend on the strides of the other axes."""
+    encoding = pr.RoPE(dim, layout="interleaved", rotary_dim=2)
+    x = np.random.default_rng(3).standard_normal((1, 4, 64, dim)).astype(np.float32)
+    at = np.random.default_rng(4).integers(0, 9000, 64)
+    x = x[:, :, ::-1]
+    one = fused(encoding, threads=1)(x, at)
+    for n in (2, 3, 64):
+        fast = fused(encoding, threads=n)
+        assert np.array_equal(fast(x, at), one)
+        for goal in (x.copy(), x.transpose(2, 0, 1, 3).copy().transpose(1, 2, 0, 3)):
+            fast(goal, at, out=goal)
+            assert np.array_equal(goal, one)
+    assert {2, 3, 64} <= set(small_shares)
 
 
 @pytest.mark.parametrize("library", ["numpy", "numba"])
@@ -198,8 +235,11 @@ def test_a_call_takes_no_more_threads_than_allowed(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert threads.count(None, 99 * mega) == 2
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert threads.count(None, 10**6 * mega) == cores
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 2, 5}, raising=False)
+    assert threads.count(None, 10**6 * mega) == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert threads.count(None, 10**6 * mega) == 9
     monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: "another process")
     assert threads.count(None, 99 * mega) == 1
     assert threads.count(2, 99 * mega) == 2
@@ -242,6 +282,31 @@ def test_all_parts_end_before_an_error_is_raised():
     with pytest.raises(ValueError, match="the first part"):
         threads.share(work, [slice(0, 1), slice(1, 2)])
     assert len(ended) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no timers")
+def test_all_parts_end_before_a_signal_handler_raises():
+    """Else a pool thread writes into the result after Ctrl-C, while the caller goes on."""
+    both, ended = Barrier(2), []
+
+    def work(part):
+        both.wait(10)
+        if current_thread() is not main_thread():
+            time.sleep(0.2)
+        ended.append(part)
+
+    def raise_error(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, raise_error)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            threads.share(work, [slice(0, 1), slice(1, 2)])
+        assert len(ended) == 2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_threads_raise_what_the_caller_asked_for(small_shares):

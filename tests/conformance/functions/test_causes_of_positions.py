@@ -113,6 +113,15 @@ def test_a_rule_for_every_result_precedes_a_mistake_that_explains_some():
     )
 
 
+def test_positions_limited_to_the_number_of_real_tokens():
+    def fn(mask):
+        start, most = np.argmax(mask, axis=1)[:, None], mask.sum(axis=1, keepdims=True) - 1
+        return np.clip(np.arange(mask.shape[1]) - start, 0, np.maximum(most, 0))
+
+    found = first(fn, "position_ids")
+    assert found.message.startswith("only padding on the left is not counted, and positions past")
+
+
 def test_jumps_by_the_length_of_the_wrong_document():
     def fn(lengths):
         n = np.asarray(lengths)
