@@ -172,6 +172,29 @@ def t5(length):
     ]
 
 
+def swin(side, heads=32):
+    """Swin [heads, side**2, side**2], float32."""
+    import torch
+
+    rows = (2 * side - 1) ** 2
+    learned = np.random.default_rng(0).standard_normal((rows, heads)).astype(np.float32)
+    encoding, n = pr.SwinBias(learned, window=(side, side)), side**2
+    fast, out = fused(encoding), np.empty((heads, n, n), np.float32)
+    weights, index = torch.from_numpy(learned), torch.from_numpy(pr.relative_index(side).ravel())
+
+    def theirs():  # as Swin's code and transformers do in each call
+        return weights[index].view(n, n, -1).permute(2, 0, 1).contiguous()
+
+    same = np.array_equal(fast(n, n, dtype=np.float32), theirs().numpy())
+    print(f"Swin: equal to its code bit for bit: {same}", file=sys.stderr)
+    return [
+        Candidate("limit: fill", lambda: fill(out)),
+        Candidate("limit: fresh fill", lambda: fill_fresh(out)),
+        *both_ways(lambda there: fast(n, n, out=out) if there else fast(n, n, dtype=np.float32)),
+        Candidate("Swin's code, by torch", theirs),
+    ]
+
+
 def deberta(length):
     """DeBERTa-v2's buckets [length, length] of query minus key, int64."""
     from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
@@ -180,8 +203,9 @@ def deberta(length):
     encoding = pr.DeBERTa(some, some, buckets=256, max_position=512)
     out, like = np.empty((length, length), np.int64), np.empty((1, length, 1), np.float32)
 
-    def view():
-        return toeplitz_view(encoding.bucket(np.arange(length - 1, -length, -1)), length, length)
+    def view(out=None):
+        row = encoding.bucket(np.arange(length - 1, -length, -1))
+        return toeplitz_view(row, length, length, out=out)
 
     import torch
 
@@ -196,7 +220,7 @@ def deberta(length):
     return [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("ours, a view", view),
-        Candidate("ours, out=", lambda: np.copyto(out, view())),
+        Candidate("ours, out=", lambda: view(out)),
         Candidate("transformers", theirs),
     ]
 
@@ -218,6 +242,7 @@ def main():
         f"rotary cos and sin [{scaled(2**20)}, 64] x 2": lambda: rotary(scaled(2**20), 128),
         f"ALiBi [32, {scaled(4096, 2)}, {scaled(4096, 2)}]": lambda: alibi(32, scaled(4096, 2)),
         f"T5 [8, {scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: t5(scaled(2048, 2)),
+        f"Swin [32, {scaled(24, 4) ** 2}, {scaled(24, 4) ** 2}]": lambda: swin(scaled(24, 4)),
         f"DeBERTa buckets [{scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: deberta(scaled(2048, 2)),
     }
     facts = environment(*PACKAGES)
