@@ -13,6 +13,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
+from functools import partial
 
 import numpy as np
 from timing import (
@@ -26,7 +27,7 @@ from timing import (
     record,
     table,
 )
-from ways import NUMBA, THREADS, by, fill, fill_fresh
+from ways import THREADS, by, fill, fill_fresh, with_numba
 
 import posenc_ref as pr
 from posenc_ref.backends import fused, toeplitz_view
@@ -34,12 +35,14 @@ from posenc_ref.backends import fused, toeplitz_view
 PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
 
 
-def both_ways(call, kinds=("out=", "fresh")):
-    """Return candidates with Numba and with NumPy only; ``call`` takes whether to use ``out``."""
+def both_ways(there, fresh=None):
+    """Return candidates with Numba, if it serves these calls, and with NumPy only."""
+    calls = {"out=": there, "fresh": fresh}
     found = []
-    for name, numba in (("ours with Numba", True), ("ours NumPy alone", False))[not NUMBA :]:
-        for kind in kinds:
-            found.append(Candidate(f"{name}, {kind}", by(numba, lambda k=kind: call(k == "out="))))
+    for name, numba in (("ours with Numba", True), ("ours NumPy alone", False)):
+        for kind, call in calls.items():
+            if call and (not numba or with_numba(lambda c=call: c(explain=True)[1])):
+                found.append(Candidate(f"{name}, {kind}", by(numba, call)))
     return found
 
 
@@ -65,7 +68,7 @@ def sinusoidal(length, dim):
     found = [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("limit: fresh fill", lambda: fill_fresh(out)),
-        *both_ways(lambda there: fast(at, out=out) if there else fast(at, dtype=np.float32)),
+        *both_ways(partial(fast, at, out=out), partial(fast, at, dtype=np.float32)),
         Candidate("NumPy, float64 angles", lambda: textbook(w64, np.float64)),
         Candidate("NumPy, float32 angles", lambda: textbook(w32, np.float32)),
         Candidate(
@@ -98,13 +101,12 @@ def rotary(length, dim):
         angles = values[:, None] * w
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
-    def ours(there):
-        return fast.cos_sin(at, out=(cos, sin)) if there else fast.cos_sin(at, dtype=np.float32)
-
     found = [
         Candidate("limit: fill", lambda: fill(cos, sin)),
         Candidate("limit: fresh fill", lambda: fill_fresh(cos, sin)),
-        *both_ways(ours),
+        *both_ways(
+            partial(fast.cos_sin, at, out=(cos, sin)), partial(fast.cos_sin, at, dtype=np.float32)
+        ),
         Candidate("NumPy, float64 angles", textbook),
         Candidate(
             "transformers Llama, float32 angles (twice as wide)",
@@ -139,7 +141,7 @@ def alibi(heads, length):
         return [
             Candidate("limit: fill", lambda: fill(out)),
             Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
-            *both_ways(lambda there: fast(length, length, out=out), ["out="]),
+            *both_ways(partial(fast, length, length, out=out)),
             Candidate("NumPy, |j - i| times slopes", textbook),
             Candidate("x-transformers", lambda: _fresh(peer, length)),
         ]
@@ -167,7 +169,7 @@ def t5(length):
     return [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
-        *both_ways(lambda there: fast(length, length, out=out), ["out="]),
+        *both_ways(partial(fast, length, length, out=out)),
         Candidate("transformers", lambda: module.compute_bias(length, length)),
     ]
 
@@ -190,7 +192,7 @@ def swin(side, heads=32):
     return [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("limit: fresh fill", lambda: fill_fresh(out)),
-        *both_ways(lambda there: fast(n, n, out=out) if there else fast(n, n, dtype=np.float32)),
+        *both_ways(partial(fast, n, n, out=out), partial(fast, n, n, dtype=np.float32)),
         Candidate("Swin's code, by torch", theirs),
     ]
 
@@ -234,16 +236,18 @@ def main():
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
-    def scaled(n, axes=1):
-        return max(64, round(n * options.scale ** (1 / axes)))
+    def scaled(n, axes=1, least=64):
+        return max(least, round(n * options.scale ** (1 / axes)))
+
+    t5_length = scaled(2048, 2, least=1024)  # for less, Numba leaves the bias to NumPy
 
     jobs = {
         f"sinusoidal [{scaled(131072)}, 1024]": lambda: sinusoidal(scaled(131072), 1024),
         f"rotary cos and sin [{scaled(2**20)}, 64] x 2": lambda: rotary(scaled(2**20), 128),
         f"ALiBi [32, {scaled(4096, 2)}, {scaled(4096, 2)}]": lambda: alibi(32, scaled(4096, 2)),
-        f"T5 [8, {scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: t5(scaled(2048, 2)),
-        f"Swin [32, {scaled(24, 4) ** 2}, {scaled(24, 4) ** 2}]": lambda: swin(scaled(24, 4)),
-        f"DeBERTa buckets [{scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: deberta(scaled(2048, 2)),
+        f"T5 [8, {t5_length}, {t5_length}]": lambda: t5(t5_length),
+        "Swin [32, 576, 576]": lambda: swin(24),
+        "DeBERTa buckets [2048, 2048]": lambda: deberta(2048),
     }
     facts = environment(*PACKAGES)
     parts = [heading(facts), ""]
