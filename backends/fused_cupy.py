@@ -17,6 +17,7 @@ from posenc_ref._namespace import Array, dtype_name
 
 from .cupy_angles import CupyTables
 from .cupy_device import flag_of, start
+from .kernels.output import share_memory
 from .kernels.rotary_launch import CallArguments, View, arguments, plan
 
 #: The cache holds the launch plans of this many combinations of shapes and strides.
@@ -63,8 +64,7 @@ def overlap(x: Array, out: Array) -> bool:
     """Return whether ``out`` may share memory with ``x`` but is not the same view of it."""
     if (x.data.ptr, x.strides) == (out.data.ptr, out.strides):
         return False
-    (low, high), (start, stop) = _extent(x), _extent(out)
-    return bool(low < stop and start < high)
+    return share_memory(x, out)
 
 
 def checked_out(out: Array, x: Array) -> Array:
@@ -72,17 +72,6 @@ def checked_out(out: Array, x: Array) -> Array:
     if out.device != x.device:
         raise ValueError(f"out must be on x's device {x.device}, got one on {out.device}")
     return out
-
-
-def _extent(a: Array) -> tuple[int, int]:
-    if a.size == 0:
-        return 0, 0
-    reach = [(size - 1) * step for size, step in zip(a.shape, a.strides, strict=True)]
-    start = a.data.ptr
-    return (
-        start + sum(r for r in reach if r < 0),
-        start + sum(r for r in reach if r > 0) + a.itemsize,
-    )
 
 
 def _elements(a: Array) -> tuple[int, ...]:

@@ -120,6 +120,13 @@ class FusedRotary:
         """
         at = positions if k_positions is None else k_positions
         graph = in_graph(q)
+        if graph and out is not None:  # addresses are not known there, so write when both are read
+            from . import torch_graph
+
+            made = self.qk(q, k, positions, k_positions, seq_len=seq_len, explain=explain)
+            both, *path = made if explain else (made,)
+            both = torch_graph.both_into(out, (q, k), both)
+            return (both, *path) if explain else both
         if self.encoding.depends_on_length and seq_len is None and k_positions is not None:
             if graph:
                 raise ValueError(

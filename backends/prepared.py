@@ -13,7 +13,7 @@ from posenc_ref._text import shown
 from .kernels.jax_rotary import JaxTables
 from .kernels.tensor_layouts import heads_first
 from .kernels.torch_rotary import TorchTables
-from .kernels.torch_state import in_graph, tensor_type
+from .kernels.torch_state import in_graph, makes_real_tensors, tensor_type
 from .rotary_tables import Tables
 from .rotation import rotate
 
@@ -54,7 +54,8 @@ class Prepared:
 
     def _serves(self, x: Array) -> bool:
         """Return whether the tables fit x's dtype, which autocast may have changed."""
-        return dtype_name(self._dtype) in _NARROW and dtype_name(x) in _NARROW
+        native = getattr(x.dtype, "isnative", True)  # only NumPy has others
+        return native and dtype_name(self._dtype) in _NARROW and dtype_name(x) in _NARROW
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
         """Rotate ``x`` (..., S, head_dim) by the rows ``start`` to ``start + S - 1`` of the tables.
@@ -98,8 +99,10 @@ class Prepared:
             )
         # The queries and keys of every layer have the same positions.
         last = self._last
-        if last[0] != (start, count):
-            self._last = last = (start, count), tables.window(start, start + count)
+        if type(count) is not int or last[0] != (start, count):  # a symbol while torch exports
+            last = (start, count), tables.window(start, start + count)
+            if not isinstance(tables, TorchTables) or makes_real_tensors():
+                self._last = last
         tables = last[1]
         if isinstance(x, np.ndarray) and x.strides[-1] != x.itemsize:
             raise ValueError("x must be contiguous along its last axis, got other strides")

@@ -21,7 +21,8 @@ from .kernels.phasors import rotary_phasors
 from .kernels.torch_rotary import TorchTables
 
 Tables = NumpyTables | TorchTables | JaxTables | CupyTables
-#: The cache holds the tables of this many sets of positions, each of at most this many bytes.
+#: The cache holds the tables of this many sets of positions, each of at most this many bytes as
+#: complex128.  Tables of halves in float64 take twice as many, tables of float32 fewer.
 KEPT, LARGEST = 8, 64 * 2**20
 #: Dtypes that have tables of their own; arrays of other float dtypes are rotated in float32.
 WORKING = {"float64": "complex128", "float32": "complex64"}

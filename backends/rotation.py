@@ -10,9 +10,9 @@ from posenc_ref._namespace import Array
 
 from . import cupy_device, fused_cupy
 from .cupy_angles import CupyTables
-from .kernels import jax_rotary, numpy_rotary, torch_rotary, torch_state
+from .kernels import jax_rotary, numpy_rotary, torch_rotary
 from .kernels.jax_rotary import JaxTables
-from .kernels.output import checked_like
+from .kernels.output import checked_like, share_memory
 from .kernels.tensor_layouts import heads_first
 from .kernels.torch_rotary import TorchTables
 from .rotary_tables import Tables
@@ -57,7 +57,7 @@ def _rotate_torch(
 ) -> Array:
     if out is None:
         return heads_first(torch_rotary.rotate(view, tables), layout, tables.dim, back=x)
-    if checked_like(out, x) is not x and torch_state.share_storage(out, x):
+    if checked_like(out, x) is not x and share_memory(out, x):
         return out.copy_(_rotate_torch(x, view, tables, layout, None))
     into = view if out is x else heads_first(out, layout, tables.dim)
     torch_rotary.rotate_into(view, tables, into)

@@ -22,6 +22,7 @@ from posenc_ref import Rotary, from_dict
 from posenc_ref._namespace import to_host
 
 from .kernels.device_positions import align
+from .kernels.output import as_pair
 from .kernels.tensor_layouts import heads_first
 from .kernels.torch_rotary import LARGE, TorchTables, by_operator, registered, written_out
 from .kernels.torch_state import refuse_gradients
@@ -73,7 +74,8 @@ def _rotated(x: Tensor, tables: TorchTables) -> Tensor:
     """Rotate by torch operations, or by the operator of eager mode.
 
     On a CPU, Inductor takes new memory in small pages, whose page faults take longer than the
-    operator. Exported programs shall run without this package, and torch.func needs operations.
+    operator. Programs exported with prepared tables run without this package, and torch.func needs
+    operations.
     """
     plain = torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
     large = x.device.type == "cpu" and not plain
@@ -91,6 +93,15 @@ def _into(out: Tensor, x: Tensor, result: Tensor) -> Tensor:
         )
     refuse_gradients(x, out)
     return out.copy_(result)
+
+
+def both_into(
+    out: Any, given: tuple[Tensor, Tensor], results: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Copy the results for ``given``, q and k, into the pair ``out``; return the pair."""
+    all_of_it = zip(as_pair(out), given, results, strict=True)
+    one, two = (r if goal is None else _into(goal, x, r) for goal, x, r in all_of_it)
+    return one, two
 
 
 def _window(tables: TorchTables, start: Tensor, count: int) -> TorchTables:

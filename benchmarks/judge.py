@@ -104,10 +104,11 @@ def main():
             seconds(command, cache)
             samples = [seconds(command, cache) for _ in range(min(rounds, options.rounds))]
         rows.append({"goal": goal, "limit": limit, "samples": samples})
-    parts = [heading(facts), "", "| what | median | best |", "|---|---:|---:|"]
+    parts = [heading(facts), "", "| what | median | best | runs |", "|---|---:|---:|---:|"]
     for row in rows:
         row["measured"] = statistics.median(row["samples"])
-        parts.append(f"| {row['goal']} | {row['measured']:.3g} | {min(row['samples']):.3g} |")
+        shown = f"{row['measured']:.3g} | {min(row['samples']):.3g} | {len(row['samples'])}"
+        parts.append(f"| {row['goal']} | {shown} |")
     publish(options, parts, {"environment": facts, "rows": rows})
 
 

@@ -5,7 +5,7 @@ python benchmarks/report.py --output docs/generated  # writes benchmarks.* and c
 python benchmarks/report.py --quick                  # smaller shapes; a minute
 python benchmarks/report.py --quick --keep FOLDER    # and what became slower there
 
-Most goals are ratios within one run; the others are in microseconds, milliseconds, seconds or MiB.
+Most goals are ratios within one run. The others are in the units that they name.
 """
 
 import argparse
@@ -38,13 +38,15 @@ FILL = "limit: fill"
 WITH_NUMBA, NUMPY_ALONE = "ours with Numba", "ours NumPy alone"
 INTRODUCTION = """# Speed on a CPU, beside others
 
-Made by `python benchmarks/report.py --output docs/generated`.
+Made by `python benchmarks/report.py --output docs/generated`, which runs a script for each section.
+A section begins with the date of its run and the machine; *load* is the average number of running
+processes of the minute before, and *gpu* the GPU that torch found.
 
 float32 unless stated otherwise. Each round times every candidate once, after a warm-up call, so
 that a disturbance affects all of them; numbers are medians. *out=* writes into an existing array;
 *fresh* returns a new one, whose page faults often cost more than the arithmetic, so compare like
-with like. The last column is the largest error against exact angles. *load* is the average number
-of running processes of the minute before, and *gpu* the GPU that torch found.
+with like. A column *x NAME* is the median divided by that of the row NAME. *max error* is the
+largest error against exact angles.
 
 ## Goals
 """
@@ -163,8 +165,8 @@ def as_markdown(data):
     if several is not None:
         rows += [
             "",
-            f"A one-pass multiply takes {several:.2f} times as long on one thread as on two: "
-            "what the memory limits gains no more.",
+            f"On two threads, a one-pass multiply is {several:.2f} times as fast as on one. The "
+            "memory limits it, so a rotation that is nearly as fast gains about as much.",
         ]
     return "\n".join(rows)
 

@@ -55,8 +55,13 @@ def decimal_context() -> Any:
 
 def geometric(base: float | Decimal, exponents: Sequence[Decimal | int]) -> tuple[Decimal, ...]:
     """Return ``base ** -exponent`` for each exponent, 50-digit decimals in radians per position."""
+    return _powers(Decimal(base), tuple(map(Decimal, exponents)))
+
+
+@functools.lru_cache(maxsize=512)
+def _powers(base: Decimal, exponents: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
     with decimal_context():
-        return tuple(Decimal(base) ** -Decimal(e) for e in exponents)
+        return tuple(base**-e for e in exponents)
 
 
 def check_domain(name: str, fastest: float, offset: float = 0.0) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._cached import cached_property
 from ._namespace import Array, Namespace, from_host
 from ._positions import Positions, as_positions
 from .accuracy import Truth
@@ -65,6 +66,10 @@ class AxisSinusoids(ComputedTable, abstract=True):
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
         """Return pairs (axis, its table), in the order of ``axis_order``."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
         layout = "interleaved" if self.layout == "interleaved" else "concat"
         more: dict[str, Any] = {"layout": layout, "first": self.first, **self._of_axis()}
         more["denominator"] = self.denominator

@@ -117,6 +117,10 @@ class Sinusoidal(ComputedTable):
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
         """Return ``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
+        return self._decimals
+
+    @cached_property
+    def _decimals(self) -> tuple[Decimal, ...]:
         pairs = (self.dim + 1) // 2 if self.odd == "extra-sin" else self.dim // 2
         with decimal_context():
             if self.denominator == "dim":
@@ -130,7 +134,11 @@ class Sinusoidal(ComputedTable):
 
     def frequencies(self) -> np.ndarray:
         """Return ``position_scale * omega_k``, radians per position, NumPy float64."""
-        return np.array([float(w) for w in self.decimal_frequencies()])
+        return np.array(self._floats)
+
+    @cached_property
+    def _floats(self) -> tuple[float, ...]:
+        return tuple(map(float, self.decimal_frequencies()))
 
     def truth(self, positions: Any) -> Truth:
         """Return the table with the coefficients A and B of its rounding error."""

@@ -20,6 +20,7 @@ PASSED = {
     **dict.fromkeys(("l004", "n009", "n064", "r001"), "changes vectors, but no logit: a note"),
     **dict.fromkeys(("o010", "o167"), "as accurate as float32 angles"),
     "u/a5-042": "positions (S,) of several axes are accepted and answered wrongly: a note",
+    "x/a8-031": "wrong from 256 real tokens on, more than the declared table has rows for",
     "m073": "numbers of offsets that are no rows of the table: a note",
     "n106": "another eps in a norm, which is not declared",
     "o041": "wrong at negative positions of a table with an offset, which are not tried",
@@ -54,7 +55,7 @@ def test_the_page_counts_the_grades():
     page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| (first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|"
-        r"twelfth|thirteenth|fourteenth) \|(.*)\|$",
+        r"twelfth|thirteenth|fourteenth|fifteenth) \|(.*)\|$",
         page,
         re.MULTILINE,
     )

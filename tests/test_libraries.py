@@ -140,12 +140,13 @@ def run_of(*verdicts):
         ("cdd", "first seen in 2, not in 1; last seen in 3, the newest"),
         ("cddc", "first seen in 2, not in 1; last seen in 3, not in 4"),
         ("ucuddu", "first seen in 4, not in 2; last seen in 5, the newest that could be judged"),
+        ("uud", "seen in 3, the only release that could be judged"),
         ("udd", "first seen in 2, the first that could be judged; last seen in 3, the newest"),
         ("dcdc", "first seen in 1, the first of the releases judged; last seen in 3, not in 4; "
                  "not in 2"),
         ("d", "seen in 1, the only release judged"),
         ("cc", "in none of 2 releases, 1 to 2"),
-        ("uu", "runs in no release judged"),
+        ("uu", "no release judged gives an answer"),
         ("", "not run over releases"),
     ],
 )  # fmt: skip

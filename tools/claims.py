@@ -97,9 +97,10 @@ def seen(runs: list[Outcome]) -> str:
     shown = [o.version for o in runs if o.verdict == "deviates"]
     ran = [o.version for o in runs if o.verdict in ("deviates", "conforms")]
     if not ran:
-        return "runs in no release judged" if runs else "not run over releases"
-    if shown and len(runs) == 1:
-        return f"seen in {shown[0]}, the only release judged"
+        return "no release judged gives an answer" if runs else "not run over releases"
+    if shown and len(ran) == 1:
+        only = "judged" if len(runs) == 1 else "that could be judged"
+        return f"seen in {shown[0]}, the only release {only}"
     if not shown:
         return f"in none of {len(ran)} releases, {ran[0]} to {ran[-1]}"
     first, last = ran.index(shown[0]), ran.index(shown[-1])
@@ -145,7 +146,10 @@ def page(every: list[Claim], outcomes: list[Outcome]) -> str:
         "[libraries.md](libraries.md); a deviation that the first of them shows may be older.",
         kinds(),
         "A setting is documented if the library's documentation or a docstring names it. A fault "
-        "that the project itself labels a bug is a bug, even where weights were trained with it.",
+        "that the project itself labels a bug is a bug, even where weights were trained with it. "
+        "Rounding is a matter of precision also where code beside it rounds less. Tables of "
+        "positions that count padding on the left are a convention: the documentation of such "
+        "models, as of BERT, BART, BioGPT and ProphetNet, advises to pad on the right.",
         f"[mrope-models.md](mrope-models.md) has {more} deviations more: position ids that models "
         "of transformers make for images, videos and audio, and that differ from the model's rule, "
         "each with a script. They are not numbered here, because their kind, their reach, whether "
@@ -184,7 +188,7 @@ def _section(n: int, claim: Claim, runs: dict[tuple[str, str], list[Outcome]]) -
         for o in silent:
             reasons.setdefault(shorten(o.reason, 160), []).append(o.version)
         why = "; ".join(f"{', '.join(own)} ({escaped(text)})" for text, own in reasons.items())
-        lines.append(f"- The script does not run in {why}.")
+        lines.append(f"- The script gives no answer in {why}.")
     lines.append(f"- Script: [{claim.script}]({claim.script})")
     top, bullets = lines[:3], lines[3:]
     return "\n\n".join([*top, "\n".join(bullets)])

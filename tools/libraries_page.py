@@ -133,18 +133,19 @@ def _section(
     versions = environments[-1]["versions"]
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     parts = [f"## {library}", f"The newest release was judged with {named}."]
-    functions = list(dict.fromkeys(o.label for o in outcomes))
+    half = [o for o in outcomes if o.dtype == "bfloat16"]
+    functions = list(dict.fromkeys(o.label for o in outcomes if o not in half))
     at = {(o.label, o.version, o.dtype): o for o in outcomes}
     rows = []
     for label in functions:
         cells = (at.get((label, release, "float32")) for release in releases)
         rows.append([escaped(label), *(_cell(o, known, scripts) for o in cells)])
     parts.append(markdown_table(["function", *releases], rows))
-    half = [o for o in outcomes if o.dtype == "bfloat16"]
     if half:
-        wrong = [f"{escaped(o.label)} ({', '.join(o.codes)})" for o in half if o.codes]
-        said = f"deviating: {'; '.join(wrong)}" if wrong else "none deviating"
-        parts.append(f"In bfloat16, {releases[-1]}: {_said(_counts(half))}; {said}.")
+        parts.append(f"In bfloat16, {releases[-1]}: {_said(_counts(half))}.")
+        right = "; ".join(escaped(o.label) for o in half if o.verdict == "conforms")
+        lines = [f"- {_found(o)}; {_claimed(o, known, scripts)}." for o in half if o.codes]
+        parts.append("\n".join([f"- Conforming: {right}."] * bool(right) + lines))
     found = [
         line
         for label in functions
@@ -160,7 +161,26 @@ def _section(
     if reasons:
         lines = [f"- {why} ({spanned(own, releases)})" for why, own in reasons.items()]
         parts.append("Not judged:\n\n" + "\n".join(lines))
+    text = "\n\n".join(parts)
+    if more := [
+        f"{_linked(n)} ({escaped(claim.entry.title)})"
+        for n, claim in enumerate(known, 1)
+        if claim.library == library and _linked(n) not in text
+    ]:
+        listed = ", ".join(more)
+        parts.append(f"No function above shows these claims, but their scripts do: {listed}.")
     return parts
+
+
+def _found(outcome: Outcome, when: str = "") -> str:
+    """Return how a function deviates, in which releases and where it is in the source."""
+    text = f"{escaped(outcome.label)}: {'; '.join(map(escaped, outcome.messages))}"
+    return f"{text}{when} (`{outcome.source}`)"
+
+
+def _claimed(outcome: Outcome, known: list[Claim], scripts: list[Outcome]) -> str:
+    n = claim_of(outcome, known, scripts)
+    return "no claim is made of it" if n is None else _linked(n)
 
 
 def _cell(outcome: Outcome | None, known: list[Claim], scripts: list[Outcome]) -> str:
@@ -216,16 +236,15 @@ def _deviation(
     for kind in dict.fromkeys(kinds.values()):
         shown, hidden = ([v for v in kinds if (kinds[v] == kind) == same] for same in (True, False))
         last = next(o for o in reversed(own) if kinds.get(o.version) == kind)
-        text = f"- {escaped(label)}: {'; '.join(map(escaped, last.messages))}. "
         n = kind[1]
-        claim = "no claim is made of it" if n is None else _linked(n)
+        claim = _claimed(last, known, scripts)
         if n is not None:
             claim += _elsewhere(_shown(known[n - 1], scripts), own, releases)
         when = seen(own)
         if hidden:
             others = spanned(hidden, releases)
             when = f"seen in {spanned(shown, releases)}; in {others} it has another deviation"
-        lines.append(f"{text}{_sentence(when)} (`{last.source}`); {claim}.")
+        lines.append(f"- {_found(last, f'. {_sentence(when)}')}; {claim}.")
     return lines
 
 

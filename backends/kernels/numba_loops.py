@@ -50,7 +50,13 @@ def writes_toeplitz(out: np.ndarray) -> bool:
 
 def _supports(out: np.ndarray) -> bool:
     known = out.dtype in (np.float32, np.float64) and out.flags.c_contiguous
-    return known and "numba" in sys.modules
+    return known and imported()
+
+
+def imported() -> bool:
+    """Return whether the program has imported Numba, and has not switched its compiler off."""
+    config = getattr(sys.modules.get("numba"), "config", None)
+    return config is not None and not config.DISABLE_JIT
 
 
 def write_toeplitz(rows: np.ndarray, out: np.ndarray, shares: list[slice]) -> None:

@@ -1,8 +1,8 @@
 """Rotation of NumPy arrays in one pass through memory, by a loop that Numba compiles.
 
 Imported only if the program has imported Numba.  float16 and bfloat16 are widened to float32 and
-rounded once.  Every product and sum is rounded by itself, as in :mod:`.numpy_rotary`: halves have
-the same bits there and here.
+rounded once.  Every product and sum is rounded by itself, as in :mod:`.numpy_rotary`: from the same
+tables, halves get the same numbers there and here.  Only the bits of NaN may differ.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ rotated, and rounded once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .caches import second_level
+from .numba_loops import imported
 from .pair_runs import PairRun, unrotated
 from .threads import count, cuts, share
 
@@ -37,7 +37,8 @@ class NumpyTables:
     """cos and sin of every run of pairs, in the dtype that the rotation computes in.
 
     ``factors[i]`` is one complex table (..., S, pairs) for an interleaved run, and two real tables
-    (..., S, 2 pairs) for halves: the cosines twice, and the sines followed by their negatives.
+    (..., S, 2 pairs) for halves and for a single pair: the cosines twice, and the sines followed by
+    their negatives.
     """
 
     runs: tuple[PairRun, ...]
@@ -61,7 +62,9 @@ def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> Num
     factors: list[tuple[np.ndarray, ...]] = []
     for run in runs:
         part = phasors[..., run.pairs]
-        if run.interleaved:
+        # One pair is both layouts at once. As one complex number it would have bits that depend on
+        # the strides, and so on the threads: NumPy's loop then runs over another axis.
+        if run.interleaved and run.size > 1:
             factors.append((np.ascontiguousarray(part),))
         else:
             cos, sin = part.real, part.imag
@@ -94,15 +97,14 @@ def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray, threads: int | N
 
 def library(x: np.ndarray, tables: NumpyTables) -> str:
     """Return the library that rotates ``x``: numba, if one of the runs takes its loop, or numpy."""
-    if x.size < _COMPILED or "numba" not in sys.modules:
+    if x.size < _COMPILED or not imported():
         return "numpy"
-    pieces = zip(tables.runs, tables.factors, strict=True)
-    return "numpy" if all(_is_product(x, *piece) for piece in pieces) else "numba"
+    return "numpy" if all(_is_product(x, factors) for factors in tables.factors) else "numba"
 
 
-def _is_product(x: np.ndarray, run: PairRun, factors: tuple[np.ndarray, ...]) -> bool:
+def _is_product(x: np.ndarray, factors: tuple[np.ndarray, ...]) -> bool:
     """Return whether NumPy rotates a run in one pass: as complex numbers of the dtype of x."""
-    return run.interleaved and x.itemsize * 2 == factors[0].itemsize
+    return len(factors) == 1 and x.itemsize * 2 == factors[0].itemsize
 
 
 def _cut(tables: NumpyTables, axis: int, at: slice) -> NumpyTables:
@@ -126,7 +128,7 @@ def _rotate(
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
         kind = factors[0].dtype
-        if _is_product(x, run, factors):
+        if _is_product(x, factors):
             np.multiply(part.view(kind), factors[0], out=into.view(kind))
         elif by == "numba":
             from . import numba_rotary

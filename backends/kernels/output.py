@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 
 from posenc_ref._namespace import Array, dtype_name, is_array, library
 from posenc_ref._text import shown
+
+#: What NumPy may try to find an element that two arrays share, before they count as overlapping.
+_MOST_WORK = 10_000
 
 
 def checked_like(out: Any, x: Array, name: str = "x") -> Any:
@@ -20,9 +24,10 @@ def checked_like(out: Any, x: Array, name: str = "x") -> Any:
     if not is_array(out) or library(out) != library(x):
         raise TypeError(f"out must be an array like {name}, got {type(out).__name__}")
     if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:
+        order = dtype_name(out) == dtype_name(x)
         raise ValueError(
             f"out must have {name}'s shape {tuple(x.shape)} and dtype {dtype_name(x)}, got "
-            f"{tuple(out.shape)} and {dtype_name(out)}"
+            f"{tuple(out.shape)} and {out.dtype if order else dtype_name(out)}"
         )
     if isinstance(out, np.ndarray):
         flags = out.flags
@@ -40,27 +45,53 @@ def checked_like(out: Any, x: Array, name: str = "x") -> Any:
 
 
 def checked_pair(out: Any, q: Array, k: Array) -> tuple[Any, Any]:
-    """Return ``out`` as a pair, for q and for k; neither may overlap the input of the other."""
-    if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"out must be a pair, for q and for k, got {type(out).__name__}")
-    for_q, for_k = out
+    """Return ``out`` as a pair, for q and for k; raise if writing one would destroy the other."""
+    for_q, for_k = as_pair(out)
     for one, other in ((for_q, k), (for_k, q), (for_q, for_k)):
-        if one is not None and _address(one) is not None and _address(one) == _address(other):
+        if share_memory(one, other, _MOST_WORK, unknown=False):
             raise ValueError(
-                "out must be two different arrays (for q, for k); the first must not be k and the "
-                "second must not be q, or one result is lost"
+                "out must be two arrays that share no memory; the first must share none with k and "
+                "the second none with q, or one result is lost"
             )
     return for_q, for_k
 
 
-def _address(x: Any) -> int | None:
-    """Return the address of x; None if it is unknown or x is empty."""
+def as_pair(out: Any) -> Any:
+    """Return ``out``; raise unless it is a tuple or a list of two."""
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"out must be a pair, for q and for k, got {type(out).__name__}")
+    return out
+
+
+def share_memory(a: Any, b: Any, work: int = 0, *, unknown: bool = True) -> bool:
+    """Return whether two arrays of one library share memory.
+
+    Without ``work``, only the first and last addresses are compared.  With more of it, arrays that
+    lie between each other's elements are told apart.  ``unknown`` is the answer for arrays without
+    an address.
+    """
+    one, two = _memory(a), _memory(b)
+    if one is None or two is None:
+        return unknown
+    return np.may_share_memory(one, two, work)  # type: ignore[arg-type,unused-ignore]
+
+
+def _memory(x: Any) -> np.ndarray | None:
+    """Return a NumPy array at the addresses of x, not to be read; None if x has no address."""
     if isinstance(x, np.ndarray):
-        return int(x.__array_interface__["data"][0]) if x.size else None
+        return x
     if hasattr(x, "data_ptr"):
-        return None if x.is_meta or x.numel() == 0 else int(x.data_ptr())
-    pointer = getattr(getattr(x, "data", None), "ptr", None)
-    return pointer if pointer and x.size else None
+        address = None if x.is_meta else x.data_ptr()
+        item = x.element_size() if address else 0
+        strides = tuple([item * step for step in x.stride()])
+    else:
+        address = getattr(getattr(x, "data", None), "ptr", None)
+        item, strides = (x.itemsize, x.strides) if address else (0, ())
+    if not address:
+        return None
+    there = {"version": 3, "data": (int(address), True), "typestr": f"|V{item}",
+             "shape": tuple(x.shape), "strides": strides}  # fmt: skip
+    return np.asarray(types.SimpleNamespace(__array_interface__=there))
 
 
 def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

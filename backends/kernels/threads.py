@@ -74,28 +74,39 @@ def share(work: Callable[[slice], object], parts: Sequence[slice]) -> None:
     if len(parts) == 1:
         work(parts[0])
         return
-    left, ended, errors = deque(parts), threading.Semaphore(0), list[BaseException]()
+    left, working, errors = deque(parts), list[threading.Lock](), list[BaseException]()
 
     def some() -> None:
-        while left:
+        mine = threading.Lock()
+        with mine:
+            working.append(mine)
             try:
-                part = left.popleft()
-            except IndexError:  # another thread was faster
-                return
-            try:
-                work(part)
+                while left:
+                    try:
+                        part = left.popleft()
+                    except IndexError:  # another thread was faster
+                        return
+                    work(part)
             except BaseException as error:
                 errors.append(error)
-            finally:
-                ended.release()
 
-    with suppress(RuntimeError):  # Python is ending, or the system allows no more threads
-        pool = _of_size(len(parts) - 1)
-        for _ in parts[1:]:
-            pool.submit(copy_context().run, some)  # in a context with the caller's np.errstate
-    some()
-    for _ in parts:
-        ended.acquire()
+    try:
+        with suppress(RuntimeError):  # Python is ending, or the system allows no more threads
+            pool = _of_size(len(parts) - 1)
+            for _ in parts[1:]:
+                pool.submit(copy_context().run, some)  # in a context with the caller's np.errstate
+        some()
+    except BaseException as error:
+        errors.append(error)
+    while True:
+        try:
+            left.clear()  # after an error there may be some
+            for theirs in working:
+                with theirs:
+                    pass
+            break
+        except BaseException as error:  # of a signal handler: the others still write
+            errors.append(error)
     if errors:
         raise errors[0]
 

@@ -21,11 +21,6 @@ def is_dense(x: Tensor) -> bool:
     return bool(x.layout == torch.strided)
 
 
-def share_storage(out: Tensor, x: Tensor) -> bool:
-    """Return whether two tensors share a storage, so that they may overlap."""
-    return bool(out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr())
-
-
 def device_and_stream(device: Any) -> tuple[str, int]:
     """Return the device and its current stream, the only ones that may use a table made now.
 

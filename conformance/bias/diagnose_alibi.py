@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
         bent = [(long.case, long.after)]
     after = max(bent, key=lambda pair: pair[0].k_len * pair[0].q_len)[1] if bent else None
     if not encoding.causal and after is not None:
-        yield from _future(after, long, fits, ruler)
+        yield from _future(after, long, fits, encoding, ruler)
     yield from _aligned(kinks, straight, fits, after if encoding.causal else None)
     yield from _range(fits, true, toward)
     yield from _rounded(long, encoding)
@@ -125,10 +126,19 @@ def _sizes(
         change = {"scale": ratios}
         yield Cause("bias-scale", text, evidence, change, fitted=2, values=values, remedy=remedy)
     elif ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
-        yield scale_cause(scale, "every head and distance")
+        own, ratio = scale_cause(scale, "every head and distance"), float(true[0])
+        series = not ruler.differ(true, ratio ** np.arange(1.0, len(true) + 1), true).any()
+        for first in (0, 2) if series else ():  # the exponent of head 0
+            if not ruler.differ(scale, ratio ** (first - 1), scale).any():
+                text = f"; or the slopes are {ratio:.6g} ** h, h = {first}, ..., "
+                text += f"{first + len(true) - 1}, not 1, ..., {len(true)}: the same slopes"
+                own = replace(own, message=own.message + text)
+        yield own
 
 
-def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
+def _future(
+    after: np.ndarray, long: Lines, fits: Sequence[Lines], encoding: ALiBi, ruler: Ruler
+) -> Iterator[Cause]:
     """Yield causes for keys after the query.
 
     Their bias should equal that of keys before the query at the same distance.
@@ -155,6 +165,9 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         kind = "are rewarded" if ratio < 0 else "have another penalty"
         kind = "have no penalty" if ratio == 0 else kind
         text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
+        if ruler.differ(after, ratio * mirror, 4 * np.abs(mirror)).any():
+            own = slopes_cause(-after, encoding.slopes(), encoding.max_bias, ruler)
+            text = f"keys after the query have slopes of their own: {own.message}"
         remedy = "Use -slope * |query - key| for keys after the query too."
         change = {"after": after}
         yield Cause("future-keys", text, evidence, change, values=values, remedy=remedy)

@@ -20,6 +20,8 @@ from .distance_formulas import t5_bucket
 
 #: Maps with more buckets are not diagnosed.
 _MOST = 1024
+#: The most digits of a logarithm that someone wrote.
+_DIGITS = 4
 
 
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
@@ -219,6 +221,8 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
             fitted = 1 if _is_round(distance, encoding.max_distance) else 4
             change = {"max_distance": distance}
             yield Cause("bucket-clamp", text, evidence, change, fitted, values | change)
+        if size == (half if both else encoding.num_buckets) and not distances:
+            yield from _written_logarithm(first, size, encoding.max_distance, where, values)
         for exact in (size // 4, size // 8, size // 2 - 1, size // 2 + 1):
             if not 0 < exact < size:
                 continue
@@ -228,6 +232,28 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
                 change = {"exact": exact, "max_distance": best}
                 yield Cause("bucket-spacing", text, where, change, 2, values | change)
     yield _free(encoding, first, values, other)
+
+
+def _written_logarithm(
+    first: tuple[int, ...], size: int, max_distance: int, where: str, values: dict[str, Any]
+) -> Iterator[Cause]:
+    """Yield the logarithm of the farthest distance with few digits, if it gives the buckets.
+
+    The interval of numbers that give each start is measured.
+    """
+    exact = size // 2
+    if len(first) != size - 1 or first[:exact] != tuple(range(1, exact + 1)):
+        return
+    n = np.array(first[exact:], np.float64)
+    part = (size - exact) / np.arange(1, n.size + 1)
+    low, high = (np.log((n - 1) / exact) * part).max(), (np.log(n / exact) * part).min()
+    own = np.log(max_distance / exact)
+    written = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, _DIGITS + 1))
+    short = next((x for x in written if low < x <= high), None)
+    if short is not None:
+        text = f"log({max_distance} / {exact}) is taken as {short:g}, not as {own:.6g}"
+        evidence = f"{where}; numbers from {low:.9g} to {high:.9g} give the measured buckets"
+        yield Cause("bucket-spacing", text, evidence, {"starts": first}, 2, values)
 
 
 def _linear(

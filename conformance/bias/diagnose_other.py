@@ -28,9 +28,9 @@ from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.table.resized import Resized, resized_otherwise
 
 from .cases import BiasCase
-from .formulas import changed, formula_of, plain_of, step_changes
+from .formulas import changed, formula_of, plain_of, step_changes, truth_of
 from .head_fits import of_heads
-from .mistakes import bias_mistakes
+from .mistakes import bias_mistakes, fields_of_t5
 from .rows_read import rows_read
 from .together import two_of_bias
 
@@ -72,7 +72,8 @@ def diagnose_other(
         others = [declared, *others]
         if report_in_part(run, calls, steps()) or two_mistakes(run, calls, others, more):
             return
-        match(run, calls, rows_read(run.encoding, by_rule=False))
+        if not report_relation(run, calls):
+            match(run, calls, rows_read(run.encoding, by_rule=False))
 
 
 def two_mistakes(
@@ -104,18 +105,21 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
     for mistake in likely(run, calls, steps()):
         if explains(run, calls, mistake):
             return match(run, calls, [mistake])
-    if report_in_part(run, calls, steps()):
+    others = [of_cases(one) for one in bias_mistakes(run.encoding)]
+    whole = [*others[1:], *(of_cases(one) for one in fields_of_t5(run.encoding))]
+    if report_in_part(run, calls, steps()) or report_in_part(run, calls, whole):
         return True
-    return two_mistakes(run, calls, [of_cases(one) for one in bias_mistakes(run.encoding)])
+    return two_mistakes(run, calls, others)
 
 
 def _constants(declared: Bias) -> list[Mistake]:
     """Return the mistake that one constant of the formula has another value."""
     if formula_of(declared) is None:
         return []
+    truth = truth_of(declared)
 
     def predicted(change: Change) -> Callable[[BiasCase], Truth | None]:
-        values = changed(declared, change)
+        values = changed(declared, change, truth=truth)
         return of_cases(Mistake("", "", lambda places: values(*places))).predict
 
     return [measured_constants(plain_of(declared), predicted)]

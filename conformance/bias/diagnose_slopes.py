@@ -141,6 +141,15 @@ def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray
         "Count heads from 1: the first slope is 2 ** (-max_bias/n), not 1.",
         2.0 ** (-max_bias * (h - 1) / n),
     )
+    for few in (k for k in range(n // 2, 1, -1) if n % k == 0):
+        own, of = ALiBi(few, max_bias=max_bias).slopes(), f"slopes of a model of {few} heads"
+        remedy = f"Compute the slopes of all {n} heads, then take those of the rank's own heads."
+        yield f"every {few} heads have the {of}", remedy, np.tile(own, n // few)
+        yield (
+            f"the {of} are used, each for {n // few} heads in a row",
+            (f"Compute the slopes of all {n} query heads, not of the key heads."),
+            np.repeat(own, n // few),
+        )
 
 
 def _known_rest(n: int, c: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:

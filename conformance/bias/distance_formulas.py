@@ -105,8 +105,13 @@ def sandwich(e: Sandwich, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     base = s.pick(
         "the base",
         e.base,
-        *(("base", f"is {b:g}", b) for b in _BASES if b != e.base),
-        right=f"Use the base {e.base:g}.",
+        *(("base", f"is {b:g}", b) for b in _BASES if b not in (e.base, e.base**0.5)),
+        (
+            "base",
+            f"is {e.base**0.5:g}; or the exponent is k/{e.dim}, not 2k/{e.dim}: the same numbers",
+            e.base**0.5,
+        ),
+        right=f"Use the base {e.base:g}, and the exponent 2k/{e.dim}.",
     )
     count = s.pick(
         "the number of frequencies",

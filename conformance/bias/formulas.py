@@ -39,6 +39,10 @@ from . import distance_formulas, residue_formulas, window_formulas
 
 #: Returns the bias (H, Q, K), given the encoding, the positions (Q, 1) and (1, K), and the steps.
 Formula = Callable[[Any, np.ndarray, np.ndarray, Steps], np.ndarray]
+#: Returns the bias of query positions (Q,) and key positions (K,).
+Values = Callable[[np.ndarray, np.ndarray], Truth]
+#: The most pairs of a query and a key of a call whose declared bias is kept.
+_KEPT = 2**16
 
 
 def formula_of(declared: Bias) -> Formula | None:
@@ -49,16 +53,31 @@ def formula_of(declared: Bias) -> Formula | None:
 def step_changes(
     declared: Bias,
     sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
-) -> Iterator[tuple[str, str, str, Callable[[np.ndarray, np.ndarray], Truth]]]:
+) -> Iterator[tuple[str, str, str, Values]]:
     """Yield the code, message, remedy and values (q, k) of every changed step of the formula.
 
     ``sizes`` are those of the bounds and tiles that offsets may have.
     """
     if formula_of(declared) is None:
         return
-    sizes = sizes_in(declared, sizes)
+    sizes, truth = sizes_in(declared, sizes), truth_of(declared)
     for code, message, remedy, change in changes(plain_of(declared, sizes)):
-        yield code, message, remedy, changed(declared, change, sizes=sizes)
+        yield code, message, remedy, changed(declared, change, sizes=sizes, truth=truth)
+
+
+def truth_of(declared: Bias) -> Values:
+    """Return a function for the declared bias, which keeps those of small calls."""
+    known: dict[tuple[bytes, bytes], Truth] = {}
+
+    def truth(q: np.ndarray, k: np.ndarray) -> Truth:
+        if q.size * k.size > _KEPT:
+            return declared.truth(q, k)
+        key = q.tobytes(), k.tobytes()
+        if key not in known:
+            known[key] = declared.truth(q, k)
+        return known[key]
+
+    return truth
 
 
 def sizes_in(declared: Bias, sizes: Sizes) -> Sizes:
@@ -82,11 +101,16 @@ def changed(
     declared: Bias,
     *made: Change,
     sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
-) -> Callable[[np.ndarray, np.ndarray], Truth]:
-    """Return the bias of positions (q, k) by the formula with changes."""
+    truth: Values | None = None,
+) -> Values:
+    """Return the bias of positions (q, k) by the formula with changes.
+
+    ``truth`` returns the bias without changes.
+    """
+    of_declared = truth or declared.truth
 
     def values(q: np.ndarray, k: np.ndarray) -> Truth:
-        truth = declared.truth(q, k)
+        truth = of_declared(q, k)
         value = computed(_steps(declared, q, k), *made, sizes=sizes)
         value = np.broadcast_to(value, truth.value.shape)
         return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)

@@ -21,6 +21,7 @@ from posenc_ref import (
     LeViTBias,
     LogCPB,
     SwinBias,
+    T5Bias,
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
@@ -31,6 +32,8 @@ from posenc_ref.conformance.oracle.apply import exactly
 Values = Callable[[np.ndarray, np.ndarray], Truth]
 #: A code, a message, either the changed fields or the changed bias, and a remedy.
 Change = tuple[str, str, dict[str, Any] | Values, str]
+#: Distances from which on code of T5 may give all keys one bucket.
+_DISTANCES = (64, 128, 256)
 
 
 def bias_mistakes(declared: Bias, longest: int = 256) -> Iterator[Mistake]:
@@ -57,6 +60,24 @@ def other_biases(declared: Bias) -> Iterator[tuple[str, str, str, Bias]]:
         if isinstance(change, dict):
             with suppress(ValueError):  # invalid fields
                 yield code, message, remedy, declared.replace(**change)
+
+
+def fields_of_t5(declared: Bias) -> Iterator[Mistake]:
+    """Yield fields of T5's configuration that a function may read otherwise in some calls."""
+    if not isinstance(declared, T5Bias):
+        return
+    both, words = declared.bidirectional, ("causal", "bidirectional")
+    fields: list[tuple[str, str, Any]] = [("bucket-direction", "bidirectional", not both)]
+    fields += [("bucket-clamp", "max_distance", n) for n in _DISTANCES]
+    for code, name, value in fields:
+        own = getattr(declared, name)
+        text = f"{name} is {value}, declared {own}"
+        if name == "bidirectional":
+            text = f"buckets are {words[value]}, declared {words[own]}"
+        with suppress(ValueError):
+            other = declared.replace(**{name: value})
+            of = lambda places, of=other.truth: of(*places)  # noqa: E731
+            yield Mistake(code, text, of, f"Use {name}={own} in every call.")
 
 
 def _common(declared: Bias, longest: int) -> Iterator[Change]:

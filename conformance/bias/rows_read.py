@@ -114,4 +114,4 @@ def _variables(declared: Any, case: Any, expected: np.ndarray) -> dict[str, np.n
         found |= {"the row offset": yq - yk, "the column offset": xq - xk}
         found |= {"the query's row": yq, "the query's column": xq}
         found |= {"the key's row": yk, "the key's column": xk}
-    return found | {"query - key": q - k, "the query": q + 0 * k, "the key": k + 0 * q}
+    return found | {"the offset (query - key)": q - k, "the query": q + 0 * k, "the key": k + 0 * q}

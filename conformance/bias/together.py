@@ -26,7 +26,7 @@ from posenc_ref.conformance.diagnosis.together import (
 from posenc_ref.conformance.diagnosis.whole_values import OF_BIAS, whole_values
 from posenc_ref.conformance.harness.run import Run
 
-from .formulas import changed, formula_of, plain_of, sizes_in
+from .formulas import changed, formula_of, plain_of, sizes_in, truth_of
 from .mistakes import other_biases
 
 #: Returns a mistake that predicts the bias of positions (q, k) as one that predicts a call.
@@ -54,8 +54,11 @@ def two_of_bias(
     if formula_of(declared) is None:
         return
 
+    truths: dict[int, Any] = {}  # by the identity of encodings, which live as long
+
     def predicted(encoding: Bias, *made: Change, sizes: Sizes = Sizes()) -> Predict:  # noqa: B008
-        values = changed(encoding, *made, sizes=sizes)
+        truth = truths.setdefault(id(encoding), truth_of(encoding))
+        values = changed(encoding, *made, sizes=sizes, truth=truth)
         return of(Mistake("", "", lambda places: values(*places))).predict
 
     def offset_sizes(some: Sequence[JudgedCall]) -> Sizes:

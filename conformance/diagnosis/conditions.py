@@ -16,7 +16,10 @@ ALONE = "the position of token "
 #: Begin the names of these variables, and of others that are not combined.
 APART = (ALONE, "the row of a ", "the column of a ")
 #: Begins the names of variables that only conditions use.
-SHAPE = ("the number of axes ", "the index in the flattened ", "the size of the flattened ")
+SHAPE = (
+    "the number of axes ", "the index in the flattened ", "the size of the flattened ",
+    "the number of gaps ",
+)  # fmt: skip
 #: The index and the size of the tokens of all rows and heads, as a kernel may count them.
 FLAT = ("the index in the flattened (B, H, S)", "the size of the flattened (B, H, S)")
 #: The names of sizes.
@@ -180,3 +183,30 @@ def _atoms(variables: Variables, wrong: np.ndarray) -> Iterator[Condition]:
         odd = v % 2 == 1
         if odd[wrong].all() and not odd.all():
             yield Condition(f"{name} is odd", lambda x, k=name: x[k] % 2 == 1)  # type: ignore[misc]
+
+
+def cut_sums(
+    used: np.ndarray, variables: Variables, declared: str
+) -> Iterator[tuple[str, Callable[[Variables], np.ndarray]]]:
+    """Yield words and functions of declared numbers plus a variable, clamped or modulo a number."""
+    if declared not in variables or not used.size:
+        return
+    top = int(used.max())
+    names = [n for n in variables if not n.startswith((*APART, *SHAPE))]
+    for name in names:
+
+        def at_most(v: Variables, name: str = name) -> np.ndarray:
+            return np.asarray(np.minimum(v[declared] + v[name], top))
+
+        words = f"2 times {declared}" if name == declared else f"{declared} + {name}"
+        away = variables[declared] + variables[name] - used
+        if not away.any() or away.min() < 0:
+            continue
+        yield f"{words}, clamped to at most {top}", at_most
+        size = int(np.gcd.reduce(away))
+
+        def modulo(v: Variables, name: str = name, size: int = size) -> np.ndarray:
+            return (v[declared] + v[name]) % size
+
+        if size > top:
+            yield f"({words}) modulo {size}", modulo

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from posenc_ref.conformance.harness.run import PREDICTS, Run, largest
 
 from .combine import IN_PART
 from .in_part import in_part
-from .mistake import Fit, JudgedCall, Mistake
+from .mistake import JudgedCall, Mistake
 from .relation import report_relation
 from .scored import failed, fits, scores
 
@@ -83,8 +82,10 @@ def match(
             few.append((mistake, explained))
         if mistake.fit is not None:
             fitted.append(mistake.fit)
+    measured: list[Mistake] = []  #: single mistakes with the numbers that the wrong calls show
     for fit in fitted:
         together = fit(run, wrong)
+        measured += together if len(together) == 1 else ()
         if together and len(explained_by(run, wrong, right, together[0])) == len(wrong):
             if further is not None:
                 more = list(further())
@@ -105,19 +106,11 @@ def match(
     some = bool(left) or refuted
     if some and parts and further is not None:
         calls = [*calls, *further()]
-    if some and parts and report_in_part(run, calls, chain(tried, _measured(run, wrong, fitted))):
+    if some and parts and report_in_part(run, calls, [*tried, *measured]):
         return True
     for mistake, found in chosen if not (whole and some) else ():
         add(run, _in_part(mistake) if some else mistake, found)
     return not some
-
-
-def _measured(run: Run, wrong: list[JudgedCall], fits_of: Sequence[Fit]) -> Iterator[Mistake]:
-    """Yield single mistakes with the numbers that the wrong calls show."""
-    for fit in fits_of:
-        together = fit(run, wrong)
-        if len(together) == 1:
-            yield from together
 
 
 def _in_part(mistake: Mistake) -> Mistake:

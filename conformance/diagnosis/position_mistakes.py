@@ -78,6 +78,8 @@ FLATTENED: tuple[tuple[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndar
     ("(b H + h) // B", lambda b, h, n_b, n_h: (b * n_h + h) // n_b),
     ("(h B + b) modulo H", lambda b, h, n_b, n_h: (h * n_b + b) % n_h),
 )
+#: Sizes of the pages of a cache.
+PAGES = (4, 8, 16, 32, 64, 128, 256)
 #: What to do about positions that a tile of a kernel, or a short table, makes.
 WHOLE_POSITION = (
     "Use the position in the whole sequence: add the start of the tile, and do not cut it."
@@ -263,6 +265,33 @@ def of_any_start(
                 lambda t, half=half: half(1.0 * t.position),
                 f"Build positions in int64 or float32, not in {name}.",
             ),
+        )
+
+    yield from _in_pages(start)
+
+
+def _in_pages(start: str) -> Iterator[Mistake]:
+    """Yield mistakes of calls that are cut where a page of a cache ends."""
+    remedy = f"Number each part from its own first token: {start} + the index of that token."
+    for n in PAGES:
+        end = f"the end of a page of {n}"
+
+        def again(t: Tokens, n: int = n) -> np.ndarray:
+            return np.asarray(t.start + t.position - np.maximum(t.position // n * n, t.start))
+
+        def from_page(t: Tokens, n: int = n) -> np.ndarray:
+            within = t.position // n == t.start // n
+            return np.where(within, t.start // n * n + t.index, t.position)
+
+        def twice(t: Tokens, n: int = n) -> np.ndarray:
+            return np.asarray(t.position + np.maximum(t.position // n * n - t.start, 0))
+
+        yield from mistakes(
+            "decode-offset",
+            at,
+            (f"tokens after {end} are numbered from {start} again", again, remedy),
+            (f"tokens before {end} are numbered from its first place", from_page, remedy),
+            (f"tokens after {end} have the tokens before it counted twice", twice, remedy),
         )
 
 

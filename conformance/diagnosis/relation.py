@@ -27,8 +27,9 @@ from .scored import failed, scores
 Predict = Callable[[JudgedCall], Truth]
 #: The fewest wrong values that show a relation.
 _FEWEST = 8
-#: How far the element may be whose value is returned.
+#: How far the element may be whose value is returned: up to _NEAREST in a smaller result, too.
 _STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
+_NEAREST = 64
 #: The relative error of a measured factor.
 _NEAR = 1e-5
 #: The code of a failure whose rule is about elements along one axis only.
@@ -93,7 +94,7 @@ def _relations(
     for axis, (one_name, _) in enumerate(names_of_axes(wrong[0])):
         code = PLACE_CODES.get(one_name, "wrong-row")
         right = f"Return the value of the {one_name} itself there."
-        for words, move in _moves(one_name):
+        for words, move in _moves(one_name, wrong[0].actual.shape[axis]):
             text = f"the declared one of {words}"
             yield code, text, _moved(move, axis - wrong[0].actual.ndim), right
 
@@ -115,17 +116,22 @@ def _plus(more: float) -> Predict:
     return predict
 
 
-def _moves(name: str) -> Iterator[tuple[str, Callable[[int], np.ndarray]]]:
-    """Yield words for another element of an axis, and its index for each of n elements."""
+def _moves(name: str, size: int) -> Iterator[tuple[str, Callable[[int], np.ndarray]]]:
+    """Yield words for another element of an axis, and its index for each of n elements.
+
+    ``size`` is the number of elements in the smallest wrong result.
+    """
     yield f"the first {name}", lambda n: np.zeros(n, np.int64)
     yield f"the last {name}", lambda n: np.full(n, n - 1)
     yield f"the {name} that stands as far from the end", lambda n: np.arange(n)[::-1]
-    for by in _STEPS:
+    for by in dict.fromkeys((*_STEPS, *range(1, min(size, _NEAREST)))):
         for sign, words in ((-1, "before"), (1, "after")):
             near = f"the {name} {words}" if by == 1 else f"the {name} {by} {words}"
             yield near, lambda n, k=sign * by: np.clip(np.arange(n) + k, 0, n - 1)  # type: ignore[misc]
             round_ = f"{near}, modulo their number"
             yield round_, lambda n, k=sign * by: (np.arange(n) + k) % max(n, 1)  # type: ignore[misc]
+    half = f"the {name} half of their number after, modulo their number"
+    yield half, lambda n: (np.arange(n) + n // 2) % max(n, 1)
 
 
 def _moved(move: Callable[[int], np.ndarray], axis: int) -> Predict:

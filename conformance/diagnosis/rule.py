@@ -14,7 +14,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from .conditions import APART, DIVISORS, SHAPE, Condition, Conditions, Variables, combined
+from .conditions import APART, DIVISORS, SHAPE, Condition, Conditions, Variables, combined, cut_sums
 
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
@@ -59,15 +59,8 @@ class Rule:
 def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) -> Rule | None:
     """Return the shortest rule that gives ``used`` for every token, or None.
 
-    Parameters
-    ----------
-    used : array (n,), int
-        The numbers that the function used.
-    variables : mapping of str to array (n,), int
-        The variables, by the words that name them; simple ones first.
-    declared : str
-        The name of the variable that is declared. A rule with a condition gives this variable
-        where the condition does not hold.
+    ``used`` (n,) are the numbers that the function used. ``variables`` are named by words, simple
+    ones first. A rule with a condition gives ``declared`` where the condition does not hold.
     """
     right = variables[declared]
     wrong = used != right
@@ -83,6 +76,10 @@ def find_rule(used: np.ndarray, variables: Variables, declared: str = DECLARED) 
         found = _conditional(used, variables, declared, wrong, of, conditions, parts)
         if found is not None:
             return found
+    for text, cut in cut_sums(used, variables, declared):
+        rule = Rule(text, cut, 1, _RANGE)
+        if np.array_equal(rule.of(variables), used) and _supported(rule, used, wrong):
+            return rule
     return None
 
 

@@ -49,7 +49,7 @@ _RARE = (
     "is divided by the square root", "are rounded", "is rounded", "is replaced by its logarithm",
     "is replaced by sign(r)", "is replaced by the square root", "is stored in", "go through",
     "are used with", "is that of x +", "is replaced by 0 where", "is moved by one", "is shared in",
-    "is split in halves", "has its halves", "is interleaved: ", "is parted into", "is reshaped",
+    "is split in halves", "has its halves", "is interleaved: ", "is parted into",
     "is that of the last", "is everywhere that of", "is replaced by its square root", "is at most",
     "is at least", "has its largest",
 )  # fmt: skip

@@ -17,6 +17,8 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
 Function = Callable[..., Any]
+#: Part of the message of a wrong result without a known cause.
+NO_CAUSE = "no known mistake explains"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from posenc_ref.conformance.rotary import judge as rotation
 
 from .convolution.rows import CONVOLUTION_ROWS
 from .evicted import EVICTED_ROWS
-from .function import Plain, PlainCall
+from .function import NO_CAUSE, Plain, PlainCall
 from .heads import BY_HEAD, by_head
 from .in_steps import step_mistakes, two_of_function
 from .kept_results import kept_results
@@ -53,8 +53,6 @@ ROWS: dict[str, Plain] = {
 
 #: The arguments of functions that are called in the declared tensor layout.
 _ROTATED = ("x", "positions")
-#: Part of the message of a wrong result without a known cause.
-NO_CAUSE = "no known mistake explains"
 
 
 def judge_apply(run: Run) -> None:
@@ -75,7 +73,7 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
-    malformed: list[tuple[str, str, str]] = []
+    broken: list[tuple[str, str, str, str]] = []  # calls that fail, and their findings
     limits, made = len(run.report.limits), list[tuple[Any, ...]]()
     results: list[tuple[tuple[Any, ...], np.ndarray]] = []
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
@@ -92,13 +90,15 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
-            run.add("raises", where, str(error))
-            return seen
-        except Malformed as error:
-            malformed.append((error.code, str(error), where))
+            broken.append((probe.name, "raises", where, str(error)))
             if not seen:
                 break
             continue  # the other calls may show the cause
+        except Malformed as error:
+            broken.append((probe.name, error.code, str(error), where))
+            if not seen:
+                break
+            continue
         wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
             remedy = "Return integers: convert the result to int64, once it is whole numbers."
@@ -113,17 +113,17 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
         results.append((arguments, result))
         one = JudgedCall(where, row.meaning(result), truth, call, row.judged(arguments))
         seen.append(judge_call(run, "values", one))
-    if seen and not malformed:
+    if seen and not broken:
         seen += _crossed(run, row, own, made, few=len(run.report.limits) > limits)
     if seen:
         _state(run, seen)
     if run.failures and not run.report.codes:
-        _explain(run, row, seen, misshapen=bool(malformed))
-    for code, text, where in malformed:
+        _explain(run, row, seen, broken=bool(broken))
+    for name, code, text, where in broken:
         if not run.report.codes:
             run.add(code, text, where)
         elif code not in run.report.codes:
-            run.limit(f"{where.split(':')[0]}: {text}")
+            run.limit(f"{name}: " + (f"refused ({where})" if code == "raises" else text))
     if row.remark is not None and not (run.failures or run.report.codes):
         row.remark(run, results)
     return seen
@@ -240,7 +240,7 @@ def _told_apart(seen: list[JudgedCall]) -> tuple[tuple[Any, ...], tuple[Any, ...
     return first, seen[-1].facts.arguments
 
 
-def _explain(run: Run, row: Plain, calls: list[JudgedCall], *, misshapen: bool) -> None:
+def _explain(run: Run, row: Plain, calls: list[JudgedCall], *, broken: bool) -> None:
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
@@ -267,7 +267,7 @@ def _explain(run: Run, row: Plain, calls: list[JudgedCall], *, misshapen: bool) 
         report_narrow(run, calls, "the result")
     if one and not run.report.codes and row.closer is not None:
         row.closer(run, calls)
-    if misshapen:
+    if broken:
         return
     if one and not run.report.codes:
         at = worst(run, one)

@@ -94,7 +94,29 @@ def mask_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
          f"{REAL}. The first real token has position 0."),
     )  # fmt: skip
+    yield from _limited()
     yield from _of_one_row()
+
+
+def _limited() -> Iterator[Mistake]:
+    """Yield positions that are limited to the numbers of real tokens of a row."""
+    counts = {
+        "only padding on the left is not counted": (
+            lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None]
+        ),
+        "the length of the padding is subtracted": (
+            lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True)
+        ),
+    }
+    for (counted, count), low in product(counts.items(), (None, 0)):
+
+        def positions(mask: Any, count: Any = count, low: Any = low) -> Any:
+            most = np.maximum(mask.sum(axis=-1, keepdims=True) - 1, 0)
+            return np.clip(count(mask), low, most)
+
+        text = f"{counted}, and positions past the number of real tokens of the row become the last"
+        text += " one" if low is None else " one, negative ones 0"
+        yield written("padding", text, positions, f"{REAL}.")
 
 
 def _of_one_row() -> Iterator[Mistake]:

@@ -59,16 +59,19 @@ def _sized(truth: Truth, value: np.ndarray) -> Truth:
 
 
 def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
-    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
+    low, size = -getattr(encoding, "offset", 0), getattr(encoding, "rows", 0)
+    ends = {
+        "that row is used": lambda p: np.minimum(p, low + size - 1),
+        "the table begins again": lambda p: (p - low) % size + low,
+    }
+    for code, message, change in other_rows(-low):
         yield written(code, message, _rows_at(encoding, change))
-        if isinstance(encoding, Learned):
-            last = _longest(encoding) - 1
-            text = f"{message}; past the last row, that row is used"
-            clamped = lambda p, of=change, last=last: np.minimum(of(p), last)  # noqa: E731
-            yield written(code, text, _rows_at(encoding, clamped))
+        for words, end in ends.items() if isinstance(encoding, Learned) else ():
+            of = lambda p, to=change, end=end: end(to(p))  # noqa: E731
+            yield written(code, f"{message}; past the last row, {words}", _rows_at(encoding, of))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
-    declared = _rows_at(encoding, lambda at: at)
+    declared = _rows_at(encoding, np.asarray)
     yield from whole_values(lambda call: declared(*call.arguments), "the table", "layout", MIXED)
 
 
@@ -101,8 +104,9 @@ def _row_suggestions(
 
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the rows as surface ``table``, in calls up to the longest judged length."""
+    from posenc_ref.conformance.rotary.diagnose_state import TableCall, name_grown
     from posenc_ref.conformance.table.judge import judge_table  # slow; only failures need it
-    from posenc_ref.conformance.table.rows_used import SeenRows, name_part
+    from posenc_ref.conformance.table.rows_used import SeenRows, name_part, name_zeros
 
     if not isinstance(run.encoding, Sinusoidal | Learned):
         from posenc_ref.conformance.table.formulas import changed_steps
@@ -110,10 +114,15 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
         steps = (_of_rows(one) for one in changed_steps(run, np.arange(8)))
         match(run, seen, likely(run, seen, steps))
         return
-    asked = [(one, np.arange(one.facts.arguments[0])) for one in seen]
-    if name_part(run, [SeenRows(c.case, c.actual, np.zeros(1), at) for c, at in asked]):
+    lengths = [one.facts.arguments[0] for one in seen]
+    calls = [
+        replace(one, facts=TableCall(np.arange(n), tuple(lengths[: i + 1]), run.encoding.truth))
+        for i, (one, n) in enumerate(zip(seen, lengths, strict=True))
+    ]
+    rows = [SeenRows(c.case, c.actual, np.zeros(1), c.facts.positions) for c in calls]
+    if name_part(run, rows) or name_zeros(run, rows) or name_grown(run, calls):
         return
-    fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
+    fn, longest = run.driver.fn, max(lengths)
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
@@ -197,17 +206,8 @@ def _layers_remedy(model: ModelEncoding) -> str:
     return f"Layers with a positional encoding: {which}; layers are counted from 0."
 
 
-def _rounded_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
-    return exactly(value)
-
-
 def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
     yield Arguments("the model", ())
-
-
-def _is_root(number: float) -> bool:
-    """Return whether a number is the square root of an integer, to rounding."""
-    return abs(number**2 - round(number**2)) < 1e-6 * number**2
 
 
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
@@ -231,7 +231,8 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
                 of = f"YaRN's factor {g:.6g} ({what} of encoding {name})"
                 found[f"the declared scale is divided by the square of {of}"] = scale / g**2
                 once = f"the declared scale is divided by {of}"
-                if what == "mscale_all_dim" and _is_root(g**2 / scale):
+                square = (g**2 / scale) ** 2  # of a root of an integer, or not
+                if what == "mscale_all_dim" and abs(square - round(square)) < 1e-6 * square:
                     once = f"the scale has {of} once, declared squared"
                 found[once] = scale / g
                 found[f"the declared scale is multiplied by the square of {of}"] = scale * g**2
@@ -378,7 +379,7 @@ MODEL_ROWS = {
         _scale_mistakes,
         "softmax-scale",
         integers=False,
-        truth=_rounded_truth,
+        truth=lambda encoding, arguments, value: exactly(value),
         suggested=_other_sizes,
         remedy=_scale_remedy,
     ),
@@ -387,7 +388,7 @@ MODEL_ROWS = {
         _slope_mistakes,
         "shard-offset",
         integers=False,
-        truth=_rounded_truth,
+        truth=lambda encoding, arguments, value: exactly(value),
         remedy=lambda encoding: (
             "Rank r of size holds the n // size heads from r * (n // size) on: "
             f"compute the slopes of all n heads ({encoding.num_heads} declared), then select these."

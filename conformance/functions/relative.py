@@ -15,13 +15,15 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.match import failed
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import WHOLE_POSITION, tiled
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.report import NOTE
 from posenc_ref.conformance.harness.run import Run
 
-from .function import Arguments, Function, Plain, several, written
+from .function import NO_CAUSE, Arguments, Function, Plain, several, written
 
 #: The last window has more offsets than 8 bits can number.
 WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2), (9, 10), (5, 27))
@@ -89,10 +91,6 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
                   lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 2) + dx + w),
         collision("dy is multiplied by h", lambda dy, dx, h, w: (dy + h - 1) * h + dx + w - 1),
         collision("dy is multiplied by 2h", lambda dy, dx, h, w: (dy + h - 1) * 2 * h + dx + w - 1),
-        *(collision(f"dy is multiplied by {words}",
-                    lambda dy, dx, h, w, by=by: (dy + h - 1) * by(h, w) + dx + w - 1)
-          for words, by in (("h + w", lambda h, w: h + w), ("h + w - 1", lambda h, w: h + w - 1),
-                            ("w - 1", lambda h, w: w - 1), ("2h - 2", lambda h, w: 2 * h - 2))),
         collision("dy is multiplied by 2w", lambda dy, dx, h, w: (dy + h - 1) * 2 * w + dx + w - 1),
         collision("dy and dx are added", lambda dy, dx, h, w: dy + dx),
         collision("dx is multiplied by 2w - 1, and dy is added",
@@ -139,6 +137,29 @@ def _without_sign(of: Callable[[Function], Function]) -> Iterator[tuple[Any, ...
                     f"{places} the query apart."
                 ),
             )
+
+
+def _offsets_apart(run: Run, calls: Sequence[JudgedCall]) -> None:
+    """Report two offsets that share an index, or an offset that has several."""
+    one, *others = failed(run, calls)
+    ((h, w),) = one.facts.arguments
+    dy, dx = (d.ravel() for d in _offsets((h, w)))
+    actual, right = (a.ravel().astype(int) for a in (one.actual, one.truth.value))
+    n = int(np.flatnonzero(actual != right)[0])
+    shared = actual[n] != n  # by the first pair of tokens with this index
+    m = int(actual[n] if shared else right[n])
+    text = f"(dy, dx) = ({dy[n]}, {dx[n]}) has several indices: it depends on more than the offset"
+    if right[m] != right[n]:
+        text = f"(dy, dx) = ({dy[m]}, {dx[m]}) and ({dy[n]}, {dx[n]}) share an index"
+    count = plural(1 + len(others), "result is", "results are", len(calls))
+    pairs = (divmod(i, h * w) for i in (m, n))
+    run.add(
+        "index-collision",
+        f"{count} wrong, and {NO_CAUSE} {'them' if others else 'it'}: in a window of "
+        f"{h} x {w}, {text}",
+        " and ".join(f"query {q}, key {k}" for q, k in pairs) + run.where(extent=True),
+        remedy="Use the index (dy + h - 1) (2w - 1) + dx + w - 1, dy and dx being query minus key.",
+    )
 
 
 def _by_columns(window: tuple[int, int]) -> np.ndarray:
@@ -363,7 +384,12 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 RELATIVE_ROWS = {
     "relative_index": Plain(
-        _windows, _index_mistakes, "index-collision", meaning=classes, remark=_rows_of_a_table
+        _windows,
+        _index_mistakes,
+        "index-collision",
+        meaning=classes,
+        remark=_rows_of_a_table,
+        closer=_offsets_apart,
     ),
     "relative_shift": Plain(
         _shifted, _shift_mistakes, "relative-shift", integers=False, judged=_visible

@@ -27,6 +27,12 @@ HIGHEST = 80
 _DTYPES = 23
 #: The beginning of what a repeated call shows; calls of other sizes may do another thing.
 _EVERY_TIME = "every time the same call is made, it"
+#: Says that what is kept for a number of tokens is used at other positions.
+SAME_LENGTH = "a call at other positions returns the result of an earlier call of the same length"
+#: Says that results change when a call is made once more.
+CHANGES = (
+    "a call changes what the function keeps: the same call gives other values when it is made again"
+)
 #: The number of calls in turn that show what each changes.
 _IN_TURN = 4
 #: A length above those of all other probes of a function that need not start at 0.
@@ -128,8 +134,7 @@ def twice(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, case: str
     run.add(
         "state",
         found[0] if found
-        else "a call changes what the function keeps: the same call gives other values when it is "
-        "made again",
+        else CHANGES,
         f"{case}, made twice{off}",
         remedy=found[2] if found
         else "Compute what a call needs from its own arguments: do not write results of a call, "
@@ -163,7 +168,7 @@ def same_length(
     if (first and alone and not second) or (second and mixed_up):
         run.add(
             "state",
-            "a call at other positions returns the result of an earlier call of the same length",
+            SAME_LENGTH,
             f"positions {late[0]}..{late[-1]} are right in the first call of {fresh.size} tokens, "
             f"wrong in a later call of {late.size}",
         )
@@ -194,7 +199,7 @@ def _same_bits(
     if np.array_equal(np.take(again, range(n), tokens), first):
         run.add(
             "state",
-            "a call at other positions returns the result of an earlier call of the same length",
+            SAME_LENGTH,
             f"{n} tokens have the same bits at positions 20..{19 + n} and 50..{49 + n}; "
             f"{_LENGTHS[1]} tokens from position 50 on have others, {_LENGTHS[1] + 1} from "
             "position 20 on the first ones again",

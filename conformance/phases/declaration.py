@@ -18,7 +18,12 @@ from .factor_mistakes import factors
 from .factor_mistakes import remedy as factor_remedy
 from .frequencies import FrequencyMistake, Schedule
 from .measure import Phases, Tables, tables_of
-from .multi_axis_mistakes import mixed_mistakes, multi_axis_exponents, multi_axis_mistakes
+from .multi_axis_mistakes import (
+    base_and_another,
+    mixed_mistakes,
+    multi_axis_exponents,
+    multi_axis_mistakes,
+)
 from .schedule_mistakes import scaling_mistakes, two_mistakes, unusual_turns, with_factor
 from .schedule_steps import step_mistakes
 
@@ -137,6 +142,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             else lambda b: encoding.replace(base=b).frequencies(),
             variants=lambda: multi_axis_mistakes(encoding),
             late=lambda: multi_axis_exponents(encoding),
+            together=lambda: base_and_another(encoding),
             formula=formula(encoding),
         )
     if isinstance(encoding, MixedRoPE):

@@ -242,12 +242,31 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
         used = used - round(declared.origin)
         if misfit.max() > 0.1 or not np.array_equal(used, np.arange(n)):
             return False
+    if not _index_of_gaps(tables, declared, decoder):
+        return False
     run.add(
         "decode-offset",
         "given positions are ignored: tokens are counted from 0 in every call",
         f"positions 9..{8 + n} have the angles of positions {used[0]}..{used[-1]}",
     )
     return True
+
+
+def _index_of_gaps(tables: Tables, declared: Declaration, decoder: Decoder) -> bool:
+    """Return whether tokens with gaps between them have their index, or 0 in a call of their own.
+
+    A refused call shows nothing.
+    """
+    at = np.array([9, 4, 21, 2, 3])
+    try:
+        cos, sin = unit_size(tables, at, declared)
+    except (Refused, Malformed):
+        return True
+    used, misfit = decoder.positions(cos, sin)
+    used = used - round(declared.origin)
+    return bool(
+        misfit.max() <= 0.1 and (not used.any() or np.array_equal(used, np.arange(at.size)))
+    )
 
 
 def _stepped(run: Run, tables: Tables, declared: Declaration) -> bool:

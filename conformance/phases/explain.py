@@ -14,7 +14,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.plural import ranges
 
-from .fitted_parameters import other_exponents
+from .fitted_parameters import base_and_denominator, denominator, not_raised
 from .frequencies import (
     PUBLISHED_BASES,
     SAME,
@@ -73,7 +73,7 @@ def explain(
         return [replace(best, message=text, equivalent=tuple(others))]
     for base in _measured_base(measured, declared):
         if agree(measured, base.predicted, sigma, period).all():
-            return [base]
+            return [_or_two(base, measured, sigma, declared, period)]
     if period is None and (two := _rounded(measured, sigma, declared)):
         return two
     rare = (c for c in declared.seldom() if agree(measured, c.predicted, sigma, period).all())
@@ -125,6 +125,27 @@ def _two(
         remedy = f"{one.remedy} {other.remedy}".strip()
         return [replace(other, message=message, remedy=remedy, values={})]
     return []
+
+
+def _or_two(
+    base: FrequencyMistake,
+    measured: np.ndarray,
+    sigma: np.ndarray,
+    declared: Schedule,
+    period: Period,
+) -> FrequencyMistake:
+    """Return a measured base, with a published one and another mistake that give the same.
+
+    Where the declared formula scales the frequencies, a measured base is named alone.
+    """
+    if declared.plain is not None:
+        return base
+    two = _two(measured, sigma, declared, period)
+    if len(two) != 2:
+        return base
+    known = two[0].message.removeprefix("the base is ").split(",")[0]
+    text = f"{base.message}; or it is {known}, and {two[1].message}: the same frequencies"
+    return replace(base, message=text, equivalent=(*base.equivalent, two[1].code))
 
 
 def _of_some(
@@ -291,7 +312,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
         power = np.log(measured[1:]) / np.log(d.plain[1:])
         base = float(d.base ** np.average(power, weights=weight[1:] ** 2))
         if 0 < base < d.base:  # a length below the trained one makes it smaller
-            yield _not_raised(d, base)
+            yield not_raised(d, base)
     if d.pairs < 2 or d.target is not None:
         return
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
@@ -300,8 +321,8 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
         base = float(np.exp(-through * d.n))
-        yield from _denominator(d, base)
-        yield from _base_and_denominator(d, base)
+        yield from denominator(d, base)
+        yield from base_and_denominator(d, base)
         yield from (base_mistake(d, short) for short in shorter(base, 7))
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
@@ -320,60 +341,19 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
 
 def _measured_base(measured: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     """Yield a base that the second pair shows: how a scaling changes it depends on no base."""
-    if d.plain is None or d.rebased is None or d.pairs < 2 or not (measured > 0).all():
+    if d.rebased is None or d.pairs < 2 or not (measured > 0).all():
+        return
+    if d.plain is None:  # the pair whose declared frequency depends most on the base
+        k = int(np.argmin(d.declared))
+        power = np.log(measured[k]) / np.log(d.declared[k]) if d.declared[k] < 1 else 0.0
+        for base in shorter(float(d.base**power), 6) if 0 < power < 5 else ():
+            if base > 1:
+                yield base_mistake(d, base)
         return
     second = float(measured[1] * d.plain[1] / d.declared[1])
     for base in shorter(second**-d.n, 6) if second < 1 else ():
         if base > 1:
             yield base_mistake(d, base)
-
-
-def _not_raised(d: Schedule, base: float) -> FrequencyMistake:
-    """Return the mistake of a base that a scaling changes at a length where it should not."""
-    assert d.plain is not None
-    return FrequencyMistake(
-        "scaling-formula",
-        f"at this length the base is {base:.6g}, declared {d.base:.7g}, not scaled; consistent "
-        "with a length that is not raised to the trained one before it enters the scaling",
-        d.plain ** (np.log(base) / np.log(d.base)),
-        {"declared": d.base, "measured": base},
-        ("base", "scaling-parameter"),
-        remedy="Take the larger of the length of the call and the trained length.",
-    )
-
-
-def _denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
-    """Yield another denominator of the exponents, if a base that nobody chooses is one."""
-    n = d.n * np.log(d.base) / np.log(base)
-    whole = float(np.rint(2 * n)) / 2
-    if whole <= 0 or whole == d.n or abs(n / whole - 1) > SAME or d.base == 1:
-        return
-    if base in PUBLISHED_BASES or any(abs(base / b - 1) < SAME for b in shorter(base, 2)):
-        return
-    yield FrequencyMistake(
-        "denominator",
-        f"the exponent of pair k is k/{whole:g} (2k/{2 * whole:g}), not k/{d.n:g}; a base of "
-        f"{base:.6g} in place of {d.base:.7g} gives the same frequencies",
-        d.values(n=whole),
-        {"declared": d.n, "measured": whole},
-        ("base",),
-        remedy=f"Divide the index k of the pair by {d.n:g}, not by {whole:g}; or, if the exponents "
-        f"are right, pass the base {d.base:.7g}.",
-    )
-
-
-def _base_and_denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
-    """Yield a base that nobody chooses, with the published one that has other exponents."""
-    for known, whole in other_exponents(base, d.n):
-        if known != d.base:
-            yield FrequencyMistake(
-                "base",
-                f"the base is {base:.6g}, declared {d.base:.7g}; or it is {known:.7g}, and the "
-                f"exponent of pair k is k/{whole:g}, not k/{d.n:g}: the same frequencies",
-                d.values(base=known, n=whole),
-                {"declared": d.base, "measured": base},
-                ("denominator",),
-            )
 
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:

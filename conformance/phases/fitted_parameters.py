@@ -15,7 +15,15 @@ from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
-from .frequencies import PUBLISHED_BASES, SIGMAS, agree
+from .frequencies import (
+    PUBLISHED_BASES,
+    SAME,
+    SIGMAS,
+    FrequencyMistake,
+    Schedule,
+    agree,
+    shorter,
+)
 from .measure import Phases, Tables
 from .schedule_mistakes import trained_field
 
@@ -160,13 +168,14 @@ def report_amplitude(run: Run, declared: Declaration, factor: float, where: str)
 def other_exponents(base: float, n: float) -> Iterator[tuple[float, float]]:
     """Yield published bases b and denominators q with ``b ** (-k/q) = base ** (-k/n)``.
 
-    There are none for a base that is published itself, or that has few digits.
+    Denominators near n come first. There are none for a base that is published itself, or that has
+    few digits.
     """
     if base <= 1 or abs(float(f"{base:.{_DIGITS}g}") / base - 1) < _WHOLE:
         return
     if any(abs(known / base - 1) < _WHOLE for known in PUBLISHED_BASES):
         return
-    for known in PUBLISHED_BASES:
+    for known in sorted(PUBLISHED_BASES, key=lambda b: abs(np.log(np.log(b) / np.log(base)))):
         other = n * np.log(known) / np.log(base)
         whole = float(np.rint(2 * other)) / 2
         if 0 < whole != n and abs(other / whole - 1) < _WHOLE:
@@ -181,3 +190,51 @@ def is_rounded(base: float, n: float) -> bool:
     if base in PUBLISHED_BASES or float(f"{base:.5g}") == base:
         return False
     return all(known ** (n / whole) != base for known, whole in other_exponents(base, n))
+
+
+def not_raised(d: Schedule, base: float) -> FrequencyMistake:
+    """Return the mistake of a base that a scaling changes at a length where it should not."""
+    assert d.plain is not None
+    return FrequencyMistake(
+        "scaling-formula",
+        f"at this length the base is {base:.6g}, declared {d.base:.7g}, not scaled; consistent "
+        "with a length that is not raised to the trained one before it enters the scaling",
+        d.plain ** (np.log(base) / np.log(d.base)),
+        {"declared": d.base, "measured": base},
+        ("base", "scaling-parameter"),
+        remedy="Take the larger of the length of the call and the trained length.",
+    )
+
+
+def denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
+    """Yield another denominator of the exponents, if a base that nobody chooses is one."""
+    n = d.n * np.log(d.base) / np.log(base)
+    whole = float(np.rint(2 * n)) / 2
+    if whole <= 0 or whole == d.n or abs(n / whole - 1) > SAME or d.base == 1:
+        return
+    if base in PUBLISHED_BASES or any(abs(base / b - 1) < SAME for b in shorter(base, 2)):
+        return
+    yield FrequencyMistake(
+        "denominator",
+        f"the exponent of pair k is k/{whole:g} (2k/{2 * whole:g}), not k/{d.n:g}; a base of "
+        f"{base:.6g} in place of {d.base:.7g} gives the same frequencies",
+        d.values(n=whole),
+        {"declared": d.n, "measured": whole},
+        ("base",),
+        remedy=f"Divide the index k of the pair by {d.n:g}, not by {whole:g}; or, if the exponents "
+        f"are right, pass the base {d.base:.7g}.",
+    )
+
+
+def base_and_denominator(d: Schedule, base: float) -> Iterator[FrequencyMistake]:
+    """Yield a base that nobody chooses, with the published one that has other exponents."""
+    for known, whole in other_exponents(base, d.n):
+        if known != d.base:
+            yield FrequencyMistake(
+                "base",
+                f"the base is {base:.6g}, declared {d.base:.7g}; or it is {known:.7g}, and the "
+                f"exponent of pair k is k/{whole:g}, not k/{d.n:g}: the same frequencies",
+                d.values(base=known, n=whole),
+                {"declared": d.base, "measured": base},
+                ("denominator",),
+            )

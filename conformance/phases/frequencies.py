@@ -134,11 +134,20 @@ def few_digits(target: np.ndarray) -> Iterator[FrequencyMistake]:
             )
 
 
+#: The fewest digits of a base that tell the logarithm that someone wrote in its place.
+_SHOWN = 5
+
+
 def base_mistake(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
     """Return the mistake of another base."""
+    said = f"the base is {base:.10g}, declared {d.base:.10g}{also}"
+    own, digits = float(np.log(d.base)), len(f"{base:.10g}".replace(".", "").strip("0"))
+    for short in {float(f"{own:.{n}g}") for n in range(2, 6)} if digits >= _SHOWN else ():
+        if f"{np.exp(short):.{digits}g}" == f"{base:.{digits}g}":
+            said += f": log({d.base:.10g}) is taken as {short:g}, not as {own:.6g}"
     return FrequencyMistake(
         "base",
-        f"the base is {base:.10g}, declared {d.base:.10g}{also}",
+        said,
         d.with_base(base),
         {"declared": d.base, "measured": base},
     )

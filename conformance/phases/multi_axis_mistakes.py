@@ -31,18 +31,7 @@ def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
 
 def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
     """Yield mistakes in the spacing, base or scale of a multi-axis encoding."""
-    for spacing in SPACINGS:
-        if spacing != encoding.spacing:
-            try:
-                other = encoding.replace(spacing=spacing)
-            except ValueError:
-                continue
-            text = f"frequencies are spaced as with spacing={spacing!r}, declared "
-            text += f"{encoding.spacing!r}"
-            remedy = f"Give the pairs their exponents by the {encoding.spacing!r} spacing."
-            predicted = other.frequencies()
-            yield FrequencyMistake("frequency-spacing", text, predicted, remedy=remedy)
-            yield from _on_one_axis(encoding, "frequency-spacing", text, predicted, remedy)
+    yield from _spacings(encoding)
     if encoding.spacing == "strided":
         count = len(encoding.sections)
         steps = (count - 1 - 2 * encoding.axes()) / sum(encoding.sections)
@@ -82,6 +71,42 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             encoding.frequencies() ** (d / encoding.head_dim),
             remedy=f"Divide by {d}, the channels of all sections, not by {encoding.head_dim}.",
         )
+
+
+def base_and_another(
+    encoding: MultiAxisRoPE,
+) -> Iterator[tuple[FrequencyMistake, FrequencyMistake]]:
+    """Yield another published base of all axes, with a mistake in the exponents beside it."""
+    for base in PUBLISHED_BASES if isinstance(encoding.base, float) else ():
+        if base == encoding.base:
+            continue
+        changed = encoding.replace(base=base)
+        one = FrequencyMistake(
+            "base",
+            f"the base is {base:.10g}, declared {encoding.base:.10g}",
+            changed.frequencies(),
+            {"declared": encoding.base, "measured": base},
+            remedy=f"Use the base {encoding.base:.10g}.",
+        )
+        for of in (_spacings, _denominators, multi_axis_exponents, _handed_out):
+            for other in of(changed):
+                yield one, other
+
+
+def _spacings(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield the other spacings, on all axes and on one axis."""
+    for spacing in SPACINGS:
+        if spacing != encoding.spacing:
+            try:
+                other = encoding.replace(spacing=spacing)
+            except ValueError:
+                continue
+            text = f"frequencies are spaced as with spacing={spacing!r}, declared "
+            text += f"{encoding.spacing!r}"
+            remedy = f"Give the pairs their exponents by the {encoding.spacing!r} spacing."
+            predicted = other.frequencies()
+            yield FrequencyMistake("frequency-spacing", text, predicted, remedy=remedy)
+            yield from _on_one_axis(encoding, "frequency-spacing", text, predicted, remedy)
 
 
 def _handed_out(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:

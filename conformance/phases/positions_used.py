@@ -40,6 +40,8 @@ _DRAWN = 2**14
 _WIDEST = 2**13
 #: A bound on the declared position, and the nearest right one, if it is not the next.
 _GAP = re.compile(rf"{DECLARED} is at (?:least|most) (\d+) \((\d+) is right\)")
+#: The index on another axis than that of the tokens, in a rule that does not use the declared one.
+_OTHER_AXIS = re.compile(r"\bthe (?:head|batch row)\b")
 #: Makes calls with the tokens from a first position to a last one.
 Between = Callable[[int, int], Iterable[JudgedCall]]
 
@@ -115,6 +117,8 @@ def name_positions(
             text = f"every call is consistent with: {text}"
         if rule.where and DECLARED in rule.where and code == "stale-cache":
             code = "wrong-row"
+        if _OTHER_AXIS.search(rule.text) and DECLARED not in rule.words:
+            code = "position-axis"
         run.add(
             rule.code or code,
             text,

@@ -7,6 +7,7 @@ measured frequency is reported.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, product
 from typing import Any
 
@@ -309,6 +310,12 @@ def two_mistakes(encoding: RoPE) -> Iterator[tuple[FrequencyMistake, FrequencyMi
     for one in firsts:
         for other in step_mistakes(one.encoding):
             yield one, other
+    every = [*scaling_mistakes(encoding), *step_mistakes(encoding)]
+    for scaled in every:
+        if scaled.code == "position-scale":
+            by = scaled.values["measured"]
+            for one in every:
+                yield one, replace(scaled, predicted=one.predicted * by)
     yield from two_steps(encoding)
 
 

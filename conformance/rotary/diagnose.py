@@ -38,9 +38,9 @@ from . import (
 )
 from .diagnose_calls import diagnose_calls
 from .judge_crossed import crossed_rows
-from .several import hidden, maps, rest, slices
+from .several import hidden, lengths, maps, rest, slices
 from .structure import structure, with_slow_pairs
-from .tokens import mixing, other_tokens
+from .tokens import mixing, other_tokens, shortcuts
 
 #: What to do if rows or heads differ.
 _EVERY_ROW = (
@@ -66,6 +66,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     linear = measured.phases is None or measured.phases.linear
     _diagnose(run, access, encoding, measured, linear)
+    if encoding.depends_on_length and encoding.num_axes == 1:
+        lengths.diagnose(run, access, encoding, measured)
     if rest.can_be_sought(run, encoding) and hidden.vague(run, linear):
         hidden.diagnose(run, encoding, access.dim, _in_structure)
 
@@ -73,7 +75,9 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
 def _diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured, linear: bool) -> None:
     """Find causes in the calls, in the structure, and in the angles, in this order."""
     # Where each token is a call (reduced), the calls of the surface itself were tried before.
-    if not run.settings.reduced and turned.diagnose(run, encoding, early=linear):
+    if not run.settings.reduced and (
+        turned.diagnose(run, encoding, early=linear) or shortcuts.diagnose(run, encoding)
+    ):
         return
     if other_tokens.diagnose(run, encoding) or _zeros(run, encoding, measured):
         return

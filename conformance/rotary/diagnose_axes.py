@@ -19,6 +19,7 @@ from . import turned
 from .judge_axes import AxisPhases, declared_axes, measure
 from .sections import assignment, report_sections
 from .several import axes as several_axes
+from .tokens.grid_orders import grid_orders
 
 
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
@@ -154,12 +155,40 @@ def _by_size(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 def _order(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Report a grid whose tokens are in another order; return whether they are."""
+    used = _order_of(run, encoding, measured, _GRID)
+    if used is None:
+        return False
     height, width = _GRID
+    tokens, remedy = np.arange(height * width), ""
+    if (used < 0).all():
+        text = "the number of a token is divided by the height of the grid, not by its width"
+        remedy = "Divide the number of a token by the width of the grid: row, column = "
+        remedy += "divmod(number, width)."
+    elif (used != tokens).any():
+        n = int(np.argmax(used != tokens))
+        row, column = divmod(int(used[n]), width)
+        text = f"are in another order: token {n} is at row {row}, column {column}"
+        text = f"the tokens of a grid {_named_order(run, encoding, measured, used) or text}"
+        remedy = "Use the positions of each token as they are passed, token by token."
+    else:
+        return False
+    run.add("axis-order", text, f"a call of a grid of {height} x {width}", remedy=remedy)
+    return True
+
+
+def _order_of(
+    run: Run, encoding: Rotary, measured: Measured, size: tuple[int, int]
+) -> np.ndarray | None:
+    """Return the cell, row by row, whose angles each token of a grid has; None if there is none.
+
+    All are -1 if the number of a token is divided by the height.
+    """
+    height, width = size
     positions = grid((*[1] * (encoding.num_axes - 2), height, width))
     try:
         seen = _seen(run, encoding, measured, positions)
     except Refused:
-        return False
+        return None
 
     def angles(at: np.ndarray) -> np.ndarray:
         cos, sin = live(encoding, tuple(t.T for t in encoding.cos_sin(at)))
@@ -167,26 +196,20 @@ def _order(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
     off = np.abs(seen[:, None] - angles(positions)).max(axis=-1)
     used, tokens = off.argmin(axis=1), np.arange(off.shape[0])
-    by_height = np.stack(np.divmod(tokens, height))
-    text = ""
     if off.min(axis=1).max() <= _SCALED and np.array_equal(np.sort(used), tokens):
-        n = int(np.argmax(used != tokens))
-        row, column = (int(p) for p in positions[-2:, used[n]])
-        text = (
-            f"the tokens of a grid are in another order: token {n} is at row {row}, column {column}"
-        )
-        if np.array_equal(used, by_height[1] * width + by_height[0]):
-            text = "the tokens of a grid are numbered column by column, declared row by row"
-        text *= bool((used != tokens).any())
-    elif np.abs(seen - angles(np.concatenate([positions[:-2], by_height]))).max() <= _SCALED:
-        text = "the number of a token is divided by the height of the grid, not by its width"
-    if text:
-        remedy = "Use the positions of each token as they are passed, token by token."
-        if "number of a token" in text:
-            remedy = "Divide the number of a token by the width of the grid: row, column = "
-            remedy += "divmod(number, width)."
-        run.add("axis-order", text, f"a call of a grid of {height} x {width}", remedy=remedy)
-    return bool(text)
+        return np.asarray(used)
+    by_height = np.concatenate([positions[:-2], np.stack(np.divmod(tokens, height))])
+    return used * 0 - 1 if np.abs(seen - angles(by_height)).max() <= _SCALED else None
+
+
+def _named_order(run: Run, encoding: Rotary, measured: Measured, used: np.ndarray) -> str:
+    """Return the known order of the tokens of a grid, if another grid has it too."""
+    for words, order in grid_orders():
+        if np.array_equal(used, order(*_GRID)):
+            other = _order_of(run, encoding, measured, _OTHER_GRID)
+            if other is None or np.array_equal(other, order(*_OTHER_GRID)):
+                return words
+    return ""
 
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
@@ -276,6 +299,8 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
 
 #: The sizes of two grids, and a grid that can be divided into blocks of 2 x 2.
 _SIZES, _GRID = (5, 9), (6, 10)
+#: Another such grid.
+_OTHER_GRID = (12, 8)
 #: The tokens of the call that tells the axes of channels apart, and the bound of its positions.
 _TOKENS, _FAR = 7, 1000
 #: Differences of cos and sin, and of scales, above this one are no rounding.

@@ -26,6 +26,12 @@ from .length_rules import SHORT_TOO, Rule, length_rules
 _MOST = 2**14
 #: The fewest lengths, shorter or longer than the trained one, for which a rule is sought.
 _FEWEST = 2
+#: A mistake of the length, and its remedy.
+TOKENS = "the number of tokens of a call is taken for its length, not its largest position plus 1"
+TOKENS_MEND = (
+    "Compute the frequencies from the largest position of each call plus 1: a step of decoding has "
+    "few tokens, at large positions."
+)
 #: Takes an encoding, a call's length, and the length used for its frequencies (0: each token's
 #: position plus one); returns whether the encoding then matches the function.
 Fits = Callable[[Rotary, int, int], bool]
@@ -85,12 +91,11 @@ def _of_tokens(run: Run, access: Access, encoding: Rotary, lengths: list[int], f
         return False
     run.add(
         "scaling-formula",
-        "the number of tokens of a call is taken for its length, not its largest position plus 1",
+        TOKENS,
         f"calls of {count} tokens at lengths {', '.join(map(str, lengths))}, and one of {tokens} "
         f"tokens at positions 0 to {count - 1}",
         equivalent=("scaling-missing", "scaling-parameter"),
-        remedy="Compute the frequencies from the largest position of each call plus 1: a step of "
-        f"decoding has few tokens, at large positions. {formula(encoding)}",
+        remedy=f"{TOKENS_MEND} {formula(encoding)}",
     )
     return True
 

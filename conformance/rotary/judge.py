@@ -113,14 +113,19 @@ def judge(run: Run) -> None:
         from .diagnose import diagnose  # thirty files, which only failures need
 
         run.explain(diagnose, access, measured)
+    of_apply = run.report.surface == "apply" and run.encoding is not None
+    if of_apply and set(run.report.codes) == {"state"}:
+        from .several import undone
+
+        run.explain(undone.diagnose, judge)
     run.explain(proved.judge, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     if "state" in run.report.codes:
         run.report.measured = ""  # no encoding describes results that depend on earlier calls
-    if run.report.surface == "apply" and run.encoding is not None:
+    if of_apply:
         run.explain(judge_equivalence.judge, access, measured, judge)
-    if run.report.surface == "apply" and run.encoding is not None and not run.settings.reduced:
+    if of_apply and not run.settings.reduced:
         run.explain(proved.mend, measured, judge)
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
@@ -167,8 +172,14 @@ def _growing(run: Run, dim: int) -> None:
             return
         case = f"B, H, S = {size}"
         run.judge("required inputs", case, y, apply_truth(run.encoding, x, at))
-    if run.encoding.depends_on_length or run.failures:
-        state.twice(run, lambda: run.driver.apply(x, at), y, case)
+        last = size == _GROWTH[-1]
+        wanted = run.failures or (last and run.encoding.depends_on_length)
+        if wanted and (last or size == _GROWTH[0]) and "state" not in run.report.codes:
+            state.twice(run, partial(run.driver.apply, x, at), y, case)
+            if any(f.message == state.CHANGES for f in run.report.findings):
+                from .several import moving  # which only functions with state need
+
+                run.explain(moving.diagnose, judge)
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:

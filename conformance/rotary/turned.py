@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +75,10 @@ PLACED = "only in"
 _PARAMETERS = ("base", "position-scale")
 #: If calls of so many sizes are wrong, and none is right, the mistake does not depend on the call.
 _MANY = 12
+#: Longer calls whose positions have gaps, which tell tiles apart: the first is the longest.
+_GAPS: tuple[Size, ...] = (
+    ((1, 2, 140), 3 * np.arange(140) + 1), ((2, 1, 37), np.arange(37)[::-1] ** 2),
+)  # fmt: skip
 #: The sizes of tiles in which tokens may be rotated twice.
 _TILES = tuple(2**n for n in range(3, 11))
 #: The most tokens of a call that is made again.
@@ -116,6 +121,7 @@ class Turned:
             "the length of the call": 0 * index + n,
             **flat,
             FORM: none + self.positions.ndim,
+            "the number of gaps in the positions": none + int((np.diff(rows) != 1).sum()),
             "the number of batch rows": none + b,
             "the number of heads": none + h,
             "the number of heads after this one": h - 1 - head,
@@ -191,7 +197,7 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     """
     if encoding.depends_on_length or (early and _every_size_wrong(run)):
         return False
-    code, several = _code(run), encoding.num_axes > 1
+    code, several = code_of_places(run), encoding.num_axes > 1
     far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
     calls = list(calls_of(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
@@ -223,6 +229,9 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
         return True
     if match(run, calls, _twice_in_tiles(encoding), parts=False, whole=True, further=more):
         return True
+    more = partial(calls_of, run, encoding, (*_GAPS, *FURTHER))
+    if match(run, calls, _first_of_tiles(), parts=False, whole=True, further=more):
+        return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
     between = lambda low, high: calls_of(run, encoding, (((1, 2, high - low + 1), low),))  # noqa: E731
     further = lambda: calls_of(run, encoding, again)  # noqa: E731
@@ -250,6 +259,35 @@ def _twice_in_tiles(encoding: Rotary) -> Iterator[Mistake]:
             "Write to another array than the one that is read, or rotate only the tokens that no "
             "tile has rotated.",
         )
+
+
+def _first_of_tiles() -> Iterator[Mistake]:
+    """Yield tokens whose positions are made from that of one token of each tile."""
+    for n in (n for n in _TILES if n < _GAPS[0][0][2]):
+
+        def first(call: Turned, n: int = n) -> np.ndarray:
+            return np.asarray(call.positions[..., np.arange(call.x.shape[2]) // n * n])
+
+        def last(call: Turned, n: int = n) -> np.ndarray:
+            size = call.x.shape[2]
+            at = np.minimum(np.arange(size) // n * n + n, size) - 1
+            return np.asarray(call.positions[..., at])
+
+        def counted(call: Turned, n: int = n) -> np.ndarray:
+            return first(call, n) + np.arange(call.x.shape[2]) % n
+
+        remedy = f"Load the position of every token: tiles of {n} may have any positions."
+        for words, used in (
+            (f"in every tile of {n} tokens, positions are counted on from that of the first",
+             counted),
+            (f"all tokens of a tile of {n} have the position of its first", first),
+            (f"all tokens of a tile of {n} have the position of its last", last),
+        ):  # fmt: skip
+
+            def predict(call: Turned, used: Any = used) -> Truth:
+                return apply_truth(call.encoding, call.x, used(call))
+
+            yield Mistake(ELEMENTS, words, predict, remedy)
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
@@ -280,7 +318,7 @@ def _every_size_wrong(run: Run) -> bool:
     return not right and len(sizes) >= _MANY
 
 
-def _code(run: Run) -> str:
+def code_of_places(run: Run) -> str:
     """Return the code of wrong positions in some forms of calls: per row, single, or others."""
     failed = {f.case for f in run.failures}
     if ONE_TOKEN in failed or all(case.startswith(FAR_TOKEN) for case in failed):

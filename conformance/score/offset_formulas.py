@@ -131,6 +131,12 @@ def shaw(call: Scored, s: Steps) -> Terms:
         row,
         *_wrapped_rows(r, e.before, last),
         (
+            "bucket-clamp",
+            f"is the relative position clamped to -{last} .. {e.before}, plus {last}: the numbers "
+            "of rows before and after are exchanged",
+            np.clip(r, -last, e.before) + last,
+        ),
+        (
             "table-offset",
             f"is the relative position modulo {last + e.before + 1}",
             r % (last + e.before + 1),

@@ -15,6 +15,7 @@ from posenc_ref.conformance.rotary.length_rules import Rule, length_rules
 
 from .chunk_mistakes import chunk_mistakes, with_lengths
 from .chunked import Chunked, ChunkTokens
+from .kept_lengths import rotated_anew
 from .rotated_again import rotated_again
 
 ROTATE_ONCE = "Rotate each key once: keep either rotated keys or raw keys in the cache."
@@ -68,14 +69,6 @@ def cache_mistakes() -> Iterator[Mistake]:
         "Rotate all keys anew when the frequencies change (or fix the frequencies before the first "
         "key is cached).",
     )
-    for of_new, new in (("their own length", True), ("the length of that time", False)):
-        yield Mistake(
-            "stale-cache",
-            "cached keys are rotated again only when their number has doubled since the last time; "
-            f"keys inserted between have the frequencies of {of_new}",
-            with_lengths(partial(_when_doubled, own=new)),
-            "Rotate all keys anew whenever the frequencies change.",
-        )
     for text, length in (
         ("the length before the last chunk", lambda call: call.starts[-1] or call.ends[-1]),
         ("the length of the last chunk alone", lambda call: call.chunks[-1]),
@@ -169,17 +162,6 @@ def _moved(call: Chunked, by: int, since: int) -> Truth:
     return each_part(whole, slots)
 
 
-def _when_doubled(call: Chunked, own: bool) -> list[int]:
-    """Return the length whose frequencies each chunk of keys has in the end."""
-    lengths: list[int] = []
-    last = 0
-    for end in call.ends:
-        if end >= 2 * last:
-            last, lengths = end, [end] * len(lengths)
-        lengths.append(end if own else last)
-    return lengths
-
-
 def length_mistakes(encoding: Rotary, cache: bool) -> Iterator[Mistake]:
     """Yield wrong ways in which the frequencies of a sequence depend on its length."""
     for rule in length_rules(encoding, []) if encoding.depends_on_length else ():
@@ -190,6 +172,8 @@ def length_mistakes(encoding: Rotary, cache: bool) -> Iterator[Mistake]:
                 "when the frequencies change."
             )
         yield Mistake(rule.code, rule.message, partial(_by_rule, rule), remedy)
+    if cache and encoding.depends_on_length:
+        yield from rotated_anew(encoding)
 
 
 def _by_rule(rule: Rule, call: Chunked) -> Truth | None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import Variables
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
-from posenc_ref.conformance.oracle.calls import at_length
 
+from .kept_lengths import kept_between
 from .kept_tables import Call, Positions, kept_tables
 from .offset_mistakes import Offset
 
@@ -68,17 +69,11 @@ class InTurn(Offset):
         return {**super().variables(), **{name: none + v for name, v in of_call.items()}}
 
 
-def state_mistakes() -> Iterator[Mistake]:
+def state_mistakes(encoding: Rotary) -> Iterator[Mistake]:
     """Yield the known mistakes of what is kept between calls, likely ones first."""
 
     def at_offset(offset: Callable[[InTurn], int]) -> Callable[[InTurn], Truth]:
         return lambda call: call.at(offset(call) + np.arange(call.x.shape[2]))
-
-    def longest(call: InTurn) -> Truth | None:
-        if not call.encoding.depends_on_length:
-            return None
-        ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
-        return at_length(call.encoding, call.x, call.positions, max(ends))
 
     yield from overwritten()
     yield from _added_up()
@@ -111,12 +106,7 @@ def state_mistakes() -> Iterator[Mistake]:
             at_offset(same),
             "Keep cos and sin under the whole offset of a call and its length.",
         )
-    yield Mistake(
-        "state",
-        "the frequencies of the longest call so far are kept",
-        longest,
-        "Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
-    )
+    yield from kept_between(encoding)
     yield from mistakes(
         "state",
         at_offset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from . import rest
 from .call import first_positions
 from .call_mistakes import ENDS, InTurn, counters, kept, overwritten, state_mistakes
 from .grown_state import name_growth
-from .kept_tables import Call, moved_tables
+from .kept_lengths import calls_in_turn
+from .kept_tables import Call, last_rows, moved_tables
 from .offset_mistakes import offset_mistakes
 from .shared_memory import written_last
 
@@ -57,6 +58,8 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 
 #: Sizes and offsets of single calls of which every two meet.
 CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 13, 31), "offset": (0, 7, 64, 129)}
+#: The name of a sequence with calls of one token.
+SINGLE = "single tokens at other offsets"
 #: Sequences that could refute a rule found in the others.
 FURTHER: dict[str, tuple[Call, ...]] = {
     "other lengths, other offsets": (
@@ -65,6 +68,10 @@ FURTHER: dict[str, tuple[Call, ...]] = {
     "longer and longer": (((1, 2, 9), 0), ((1, 2, 33), 5), ((2, 2, 70), 11), ((1, 2, 9), 77)),
     "offsets in turn": (
         ((2, 2, 4), 13), ((1, 2, 4), 13), ((1, 3, 6), 32), ((2, 2, 4), 15), ((1, 1, 5), 6),
+    ),
+    SINGLE: (
+        ((1, 2, 6), 2), ((2, 3, 1), 3), ((1, 2, 17), 4), ((1, 3, 1), 9), ((1, 2, 1), 30),
+        ((2, 1, 3), 2), ((1, 1, 1), 12), ((1, 2, 1), 1),
     ),
 }  # fmt: skip
 #: The largest position of these sequences.
@@ -89,7 +96,7 @@ def judge(run: Run) -> None:
     alone = drive(run, probes, ask)
     if alone is None:
         return
-    by_itself = _named_counter(run, alone, ask) or match(run, alone, offset_mistakes(), parts=False)
+    by_itself = _named_kept(run, alone, ask) or match(run, alone, offset_mistakes(), parts=False)
     if not (by_itself and run.report.codes):
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
@@ -180,20 +187,23 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     # Both longer than the trained length: what a short call resets is kept from one to the other.
     fewer, most = lengths[-3], lengths[-1]
     name = f"length {most}, then {fewer}"
-    return {**found, name: (((1, 2, 3), most - 3), ((1, 2, 4), fewer - 4))}
+    found[name] = (((1, 2, 3), most - 3), ((1, 2, 4), fewer - 4))
+    return {**found, **dict(islice(calls_in_turn(encoding).items(), 2))}
 
 
-def _named_counter(
+def _named_kept(
     run: Run, alone: Sequence[JudgedCall], ask: Callable[[Probe], list[JudgedCall]]
 ) -> bool:
-    """Report a count that the instance keeps if it explains single calls and sequences alike."""
+    """Report what an instance keeps if it explains single calls and sequences alike."""
     if not failed(run, alone):
         return False
     with suppress(Refused, Malformed):
         turns = [one for name, calls in FURTHER.items() if run.settings.allows(_MOST_FURTHER)
                  for one in ask(Probe("sequences", name, calls))]  # fmt: skip
         if failed(run, turns):
-            return match(run, [*alone, *turns], counters(), parts=False, whole=True)
+            seen = [*alone, *turns]
+            known = chain(counters(), likely(run, seen, last_rows(kept)))
+            return match(run, seen, known, parts=False, whole=True)
     return False
 
 
@@ -205,12 +215,14 @@ def _name_state(
     if not wrong:
         return
     single = partial(_singles, run, ask)
-    known = chain(state_mistakes(), likely(run, seen, moved_tables(kept)))
+    encoding = seen[0].facts.encoding
+    of_tables = chain(moved_tables(kept), last_rows(kept))
+    known = chain(state_mistakes(encoding), likely(run, seen, of_tables))
     if match(run, seen, known, parts=False, whole=True, further=single) and run.report.codes:
         return
     if name_growth(run, seen):
         return
-    if match_together(run, seen, after_one(overwritten(), list(state_mistakes())), single):
+    if match_together(run, seen, after_one(overwritten(), list(state_mistakes(encoding))), single):
         return
     alone = single() + _wrong_again(wrong, ask)
     code = "decode-offset" if failed(run, alone) else "state"  # no earlier call is necessary
@@ -233,7 +245,8 @@ def _name_left(
 ) -> object:
     """Report the mistake that calls show which are judged against a rotation that was found."""
     found = run.encoding
-    known = chain(offset_mistakes(), state_mistakes(), likely(run, calls, moved_tables(kept)))
+    of_tables = likely(run, calls, moved_tables(kept))
+    known = chain(offset_mistakes(), state_mistakes(found), of_tables)
     if match(run, calls, known, parts=False, whole=True) and run.report.codes:
         return True
     further = lambda: rest.rebased(list(_further(ask)), lambda facts: found)  # noqa: E731
@@ -241,12 +254,16 @@ def _name_left(
 
 
 def _singles(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:
-    """Make single calls around the ends of tables and pages, which could refute a kept state."""
+    """Make calls around the ends of tables, and calls in turn, which could refute a kept state."""
     found = []
     for n in ENDS:
         for start in (n - 2, n):
             if run.settings.allows(n + 5):
                 found += ask(Probe("alone", "alone", (((1, 2, 5), start),)))
+    others = dict(islice(calls_in_turn(alike(run.encoding)).items(), 2, None))
+    for name, calls in {**others, SINGLE: FURTHER[SINGLE]}.items():
+        if run.settings.allows(max(start + size[2] for size, start in calls) - 1):
+            found += ask(Probe("sequences", name, calls))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -14,6 +15,7 @@ from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.relation import name_place
 from posenc_ref.conformance.harness.crossing import Crossing, Row
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.phases.positions_used import name_positions
@@ -25,6 +27,7 @@ from .cache_mistakes import cache_mistakes, length_mistakes
 from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import chunk_mistakes, grown_in_chunks, rotations_in_part
 from .chunked import Chunked
+from .kept_lengths import refuting
 
 #: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
 CHUNKS: tuple[tuple[int, ...], ...] = (
@@ -88,8 +91,8 @@ def _judge(
     if not run.settings.reduced:
         crossing = Crossing(CROSSED, seed=run.settings.seed)
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding, cache), ask)
-    refuting = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
-    again = [_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in refuting]
+    early_ones = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
+    again = [_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in early_ones]
     early = bool(failed(run, calls))
     if early:
         calls += drive(run, again, ask) or []
@@ -98,12 +101,29 @@ def _judge(
     def mistakes() -> Iterator[Mistake]:
         return chain(known(), rules, grown_in_chunks())
 
-    if not (match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes):
+    changing = list(refuting(encoding)) if cache else []
+
+    def more() -> list[JudgedCall]:
+        """Make calls that could refute a mistake, once; later comparisons have them too."""
+        made: list[JudgedCall] = []
+        while changing:
+            chunks = changing.pop(0)
+            if run.settings.allows(sum(chunks) - 1):
+                with suppress(Refused, Malformed):
+                    made += ask(_probe(run, encoding, cache, (1, 2), chunks))
+        calls.extend(made)
+        return made
+
+    def matched() -> bool:
+        found = match(run, calls, mistakes(), parts=False, whole=True, further=more)
+        return found and bool(run.report.codes)
+
+    if not matched():
         calls += drive(run, _optional(run, encoding, cache), ask) or []
         if failed(run, calls) and not early:
             calls += drive(run, again, ask) or []
         further = partial(_further, run, encoding, cache, ask)
-        found = match(run, calls, mistakes(), parts=False, whole=True) and run.report.codes
+        found = matched()
         between = partial(_from_to, run, encoding, cache, ask)
         if not found and not name_positions(run, calls, _code(cache), further, between=between):
             judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")

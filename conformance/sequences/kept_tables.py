@@ -61,6 +61,25 @@ def moved_tables(predict: Callable[[Positions, bool], Callable[..., object]]) ->
                     yield Mistake("state", said, predict(positions, whole), remedy)  # type: ignore[arg-type]
 
 
+def last_rows(predict: Callable[[Positions, bool], Callable[..., object]]) -> Iterator[Mistake]:
+    """Yield calls of one token that get the last row of a kept table; as `kept_tables`."""
+    remedy = "Read the row of the offset, table[offset], also in a call of one token."
+    for text, growth in GROWTH.items():
+        for first in FIRST:
+            size = f" that begins with {first} rows" * (first > 1)
+            said = f"a call of one token gets the last row of a kept table{size}{text}, not its own"
+            for whole in (False, True):
+                positions = partial(_last, first, growth)
+                yield Mistake("state", said, predict(positions, whole), remedy)  # type: ignore[arg-type]
+
+
+def _last(first: int, growth: Callable[[int, int], int], calls: Sequence[Call]) -> np.ndarray:
+    own = _own(calls[-1])
+    if own.size != 1:
+        return own
+    return bounds([offset + n for (_, _, n), offset in calls], first, growth)[-1:] - 1
+
+
 def _own(call: Call) -> np.ndarray:
     return np.asarray(call[1] + np.arange(call[0][2]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -10,7 +12,8 @@ import numpy as np
 from posenc_ref import FourierFeatures
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.match import fits
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, each_part
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
+from posenc_ref.conformance.diagnosis.together import Together, both, possible
 from posenc_ref.conformance.harness.run import Run
 
 from .remedies import columns_of
@@ -23,19 +26,56 @@ def report_order(run: Run, order: list[int], *, alone: bool = True) -> None:
 
     The caller has compared every call with the permuted columns; not ``alone``: of other rows.
     """
-    back = np.argsort(order).tolist()
-    words = _sorted_by(run.encoding, order)
-    message = f"the columns are {words}"
-    if not words:
-        first = ", ".join(map(str, order[:_FIRST])) + ", ..." * (len(order) > _FIRST)
-        message = f"the columns are permuted: in order, they are the declared columns {first}"
-        moved = [j for j, own in enumerate(order) if j != own]
-        if len(moved) == _EXCHANGED:
-            message = f"columns {moved[0]} and {moved[1]} are exchanged"
     remedy = columns_of(run.encoding)
     if len(order) <= _LISTED and alone:
+        back = np.argsort(order).tolist()
         remedy += f" Tried: result[:, {back}] agrees in every call."
+    message = _ordered(run.encoding, order)
     run.add("layout", message, f"the declared columns {order[:_LISTED]}", remedy=remedy)
+
+
+def _ordered(encoding: Any, order: list[int]) -> str:
+    """Return how columns are permuted, in words."""
+    words = _sorted_by(encoding, order)
+    if words:
+        return f"the columns are {words}"
+    moved = [j for j, own in enumerate(order) if j != own]
+    if len(moved) == _EXCHANGED:
+        return f"columns {moved[0]} and {moved[1]} are exchanged"
+    first = ", ".join(map(str, order[:_FIRST])) + ", ..." * (len(order) > _FIRST)
+    return f"the columns are permuted: in order, they are the declared columns {first}"
+
+
+def beside_order(
+    run: Run, calls: Sequence[JudgedCall], singles: Iterable[Mistake]
+) -> Iterator[Together]:
+    """Yield each mistake whose columns, in another order, are those of the longest result.
+
+    An order that a single mistake gives has its name.
+    """
+    singles = list(singles)
+    long = max(calls, key=lambda one: one.actual.shape[0])
+    named: dict[tuple[int, ...], Mistake] = {}
+    for one in singles:
+        truth = possible(one.predict, long.facts)
+        if truth is not None and truth.value.shape == long.actual.shape:
+            order = columns_used(run, [replace(long, actual=truth.value)])
+            named.setdefault(tuple(order or ()), one)
+    for one in singles:
+        truth = possible(one.predict, long.facts)
+        if truth is None or truth.value.shape != long.actual.shape:
+            continue
+        order = columns_used(run, [replace(long, truth=truth)])
+        if order is None or order == sorted(order):
+            continue
+
+        def predict(facts: Any, of: Any = one.predict, order: Any = order) -> Truth | None:
+            truth = of(facts)
+            return None if truth is None else _taken(truth, order)
+
+        words = _ordered(run.encoding, order)
+        moved = Mistake("layout", words, predict, columns_of(run.encoding))
+        yield both(one, named.get(tuple(order), moved), predict)
 
 
 #: The most columns that a report lists, and that its message does.
@@ -77,20 +117,24 @@ _HINT = {
 }
 
 
-def columns_used(run: Run, calls: list[JudgedCall]) -> list[int] | None:
+def columns_used(run: Run, calls: Sequence[JudgedCall]) -> list[int] | None:
     """Return the declared index of each column, if the result only permutes columns, or None."""
-
-    def whole(truth: Truth) -> Truth:
-        return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
-
     long = max(calls, key=lambda one: one.actual.shape[0])
-    truth, order = whole(long.truth), list[int]()
+    truth, order = _whole(long.truth), list[int]()
     for j in range(long.actual.shape[1]):
         column = np.broadcast_to(long.actual[:, [j]], truth.value.shape)
         score = run.scores(column, truth).max(axis=0)
         score[order] = np.inf  # columns may be alike
         order.append(int(np.argmin(score)))
-    for one in calls:
-        if not fits(run, one, each_part(whole(one.truth), lambda part: part[:, order])):
+        if not score[order[-1]] <= run.budget:
             return None
-    return order
+    return order if all(fits(run, one, _taken(one.truth, order)) for one in calls) else None
+
+
+def _whole(truth: Truth) -> Truth:
+    return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
+
+
+def _taken(truth: Truth, order: list[int]) -> Truth:
+    """Return the columns of a table in another order."""
+    return each_part(_whole(truth), lambda part: part[:, order])

@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.harness.plural import plural, ranges
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
@@ -146,8 +146,6 @@ def arrangement(
     if (rows == rows[0]).all() and (far == far[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16 and later ones")
         return None
-    if _zero_rows(run, encoding, at, rows):
-        return None
     if encoding.dim % 2 and changed_step(run, access, encoding):
         return None
     if _rows_moved(run, access, encoding):
@@ -244,27 +242,6 @@ def _in_order(encoding: Sinusoidal, found: tuple[np.ndarray, np.ndarray]) -> boo
     """Return whether columns have a known arrangement, with high frequencies first."""
     order = list(zip(*(each.tolist() for each in found), strict=True))
     return any(order == pairs for _, pairs in _arrangements(encoding))
-
-
-def _zero_rows(run: Run, encoding: Sinusoidal, at: np.ndarray, rows: np.ndarray) -> bool:
-    """Report rows of zeros, if all other rows are as declared; return whether there are any."""
-    truth = encoding.truth(at)
-    zero = ~rows.any(axis=-1) & truth.value.any(axis=-1)
-    if not zero.any() or (run.scores(rows, truth)[~zero] > run.budget).any():
-        return False
-    places = ranges(at[zero].tolist())
-    several = int(zero.sum()) > 1
-    run.add(
-        "wrong-row",
-        f"the row{'s' * several} of position{'s' * several} {places} "
-        f"{'are' if several else 'is'} zeros; the other rows of positions {at[0]}..{at[-1]} are "
-        "right",
-        f"position {at[zero][0]}, column {int(np.argmax(np.abs(truth.value[zero][0])))}"
-        + run.where(),
-        remedy=f"Do not set the row{'s' * several} of position{'s' * several} {places} to zeros. A "
-        "row of zeros for padding is not among the rows of positions.",
-    )
-    return True
 
 
 def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from posenc_ref import (
     AxialLearned,
+    BoxSine,
     DETRSine,
     FourierFeatures,
     Hybrid,
@@ -154,7 +155,8 @@ def changed_constants(run: Run, first: Any) -> list[Mistake]:
     if formula is None:
         return []
     plain = plain_steps(lambda s: formula(run.encoding, first, s))
-    return [measured_constants(plain, partial(predicted, run, formula, code="amplitude"))]
+    of = partial(predicted, run, formula, code="amplitude", truth=declared_once(run.encoding))
+    return [measured_constants(plain, of)]
 
 
 def _of(run: Run, formula: Formula, first: Any) -> Iterator[Mistake]:
@@ -218,7 +220,7 @@ def predicted(
 
 
 _FORMS: tuple[tuple[Any, Formula], ...] = (
-    (Sinusoidal2D | Sinusoidal3D | DETRSine, wave_formulas.of_axes),
+    (Sinusoidal2D | Sinusoidal3D | DETRSine | BoxSine, wave_formulas.of_axes),
     (Sinusoidal, wave_formulas.sinusoidal),
     (FourierFeatures, other_formulas.fourier),
     (Time2Vec, other_formulas.time2vec),

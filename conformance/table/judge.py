@@ -42,7 +42,7 @@ from .judge_features import read_rows
 from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
-from .rows_used import SeenRows, name_part, name_rows
+from .rows_used import SeenRows, name_part, name_rows, name_zeros
 from .single_columns import dead_columns
 
 _LENGTHS = (5, 1, 64)
@@ -194,7 +194,7 @@ def judge_table(run: Run) -> None:
         if diagnose_rows.whole_rows(run, access, encoding):
             return
         calls = _calls_again(run, access, encoding.truth)
-        if name_grown(run, calls):
+        if name_grown(run, calls) or name_zeros(run, _seen(calls)):
             return
         if name_order(run, access, encoding.truth) or name_kind(run, access, encoding):
             return

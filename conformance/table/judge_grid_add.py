@@ -243,7 +243,12 @@ def judge_grid(run: Run) -> None:
     known, again = tee(chain(every, steps, twice, constants))
     if match(run, seen, known, further=more, whole=True) and run.report.codes:
         return
-    if not run.failures or run.report.codes or name_places(run, seen) or _reordered(run, seen):
+    if (
+        not run.failures
+        or run.report.codes
+        or name_places(run, seen, more)
+        or _reordered(run, seen)
+    ):
         return
     if (order := columns_used(run, seen)) is not None:
         report_order(run, order)

@@ -124,6 +124,8 @@ def _of_axes(declared: Any) -> Iterator[Change]:
             yield "denominator", text, {"denominator": name}
         n = {"dim": pairs, "half-1": pairs - 1}.get(part.denominator, part.denominator)
         text = "the denominator of the exponent counts the pairs of all axes, not of one axis"
+        if declared.base**0.5 in BASES:
+            text += f"; or the base is {declared.base**0.5:g}: the same frequencies"
         yield "denominator", text, {"denominator": float(2 * n)}
         each = {one.dim // 2 for _, one in declared.parts()}
         for n_pairs in dict.fromkeys(

@@ -79,12 +79,14 @@ def time2vec(e: Time2Vec, at: Any, s: Steps) -> np.ndarray:
     line = s.pick(
         "the linear component",
         line,
-        ("not-linear", f"goes through the {e.function} like the others", wave(line)),
+        ("not-linear", "has the same function as the others", wave(line)),
         ("amplitude", "is 0", 0 * line),
         ("not-linear", "is replaced by 0 where it is negative", np.maximum(line, 0)),
         ("not-linear", "is replaced by its absolute value", np.abs(line)),
         ("not-linear", "goes through tanh", np.tanh(line)),
         (code, "has no phase", weight[:1] * t),
+        (code, "has its phase multiplied by the weight: w (t + b)", weight[:1] * (t + bias[:1])),
+        (code, "has its phase subtracted", weight[:1] * t - bias[:1]),
     )
     columns = [line, waves]
     return np.concatenate(columns if e.linear == "first" else columns[::-1], axis=-1)

@@ -308,7 +308,8 @@ _STEPS: dict[str, Callable[[Any], str]] = {
     "the phase": _FIELDS["bias"],
     "the linear component": lambda e: "Leave the linear component w t + b as it is, without "
     f"{e.function} and with its phase.",
-    "the coordinates": _placed,
+    "the coordinates": lambda e: "" if isinstance(e, BoxSine) else _placed(e),
+    "the scale": _scale,
     "pi": lambda e: "Use pi in full precision, as numpy.pi has it.",
     "the encoding parts": _hybrid,
     "the sum": _hybrid,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
+from posenc_ref.conformance.diagnosis.conditions import ALONE, Conditions, Variables
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.run import Run
@@ -116,6 +116,32 @@ def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     found = rule_of(run, seen)
     partly = found and not found[0].code and (found[0].where or "//" in found[0].text)
     return bool(partly) and name_rows(run, seen, only)
+
+
+def name_zeros(run: Run, seen: Sequence[SeenRows]) -> bool:
+    """Report which rows are zeros, if all others are right; return whether there is a rule."""
+    zeros, flat = [], []
+    for one in seen:
+        truth = _truth(run, one, np.broadcast_to(one.positions, one.rows.shape[:-1]))
+        zero = ~one.rows.any(axis=-1) & truth.value.any(axis=-1)
+        if (run.scores(one.rows, truth) > run.budget)[~zero].any():
+            return False
+        zeros.append(zero.ravel())
+        flat.append({n: v.ravel() for n, v in one.variables().items()})
+    wrong = np.concatenate(zeros)
+    joined = {n: np.concatenate([v[n] for v in flat]) for n in flat[0]}
+    found = Conditions.of(joined, wrong).sparing(~wrong, 2) if wrong.any() else None
+    if found is None:
+        return False
+    where = found.text.replace(DECLARED, "the declared position")
+    run.add(
+        "wrong-row",
+        f"rows are zeros, where {where}; the other rows are right",
+        run.failures[0].place,
+        remedy=f"Compute the rows also where {where}. A row of zeros for padding is not among the "
+        "rows of positions.",
+    )
+    return True
 
 
 def remedy_of(rule: Rule) -> str:

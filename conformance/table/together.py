@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -18,11 +18,13 @@ from posenc_ref.conformance.diagnosis.together import (
     Stepped,
     Together,
     both,
+    likely_changes,
     match_together,
     two_steps,
 )
 from posenc_ref.conformance.harness.run import Run
 
+from .column_order import beside_order
 from .formulas import declared_once, formula_of, predicted
 from .mistakes import changed_tables, looked_up
 from .reference import rows_of
@@ -33,11 +35,15 @@ from .wave_formulas import of_axes
 Of = Callable[[Predict], Predict]
 
 
+def _plainly(predict: Predict) -> Predict:
+    return predict
+
+
 def name_together(
     run: Run,
     calls: Sequence[JudgedCall],
     further: Callable[[], Iterator[JudgedCall]] | None = None,
-    of: Of = lambda predict: predict,
+    of: Of = _plainly,
     first: Any = None,
 ) -> bool:
     """Report two mistakes that explain all calls; return whether there are some.
@@ -78,6 +84,11 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
         code = "amplitude" * any(codes.get(change) == "amplitude" for change in made)
         return of(predicted(run, formula, *made, code=code, table=table, truth=truth))
 
+    if of is _plainly:
+        rows = likely_changes(plain(Sizes()))
+        singles = [replace(one, predict=partial(_rows, run, table)) for one, table in others]
+        singles += [Mistake(*row[:2], stepped(row[-1]), row[2]) for row in rows]
+        yield from beside_order(run, calls, singles)
     firsts = [First(one, partial(stepped, table=table)) for one, table in others]
     yield from two_steps(run, calls, Stepped(plain, stepped, lambda some: Sizes()), firsts)
 

@@ -3,26 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import DETRSine, Sinusoidal
+from posenc_ref import BoxSine, DETRSine, Sinusoidal
 from posenc_ref.conformance.diagnosis.steps import Steps
 from posenc_ref.conformance.phases.frequencies import few_digits
 
 _AXES = {"t": "time", "h": "row", "w": "column"}
+#: What keeps an inverse sigmoid finite.
+_EPS = (1e-5, 1e-3, 1e-6)
 
 
-def _places(e: Any, at: Any, s: Steps, axes: str) -> list[np.ndarray]:
+def _places(e: Any, at: Any, s: Steps, names: list[str]) -> list[np.ndarray]:
     """Return the position on each axis, of positions (A, S) or of the patches of a grid."""
     if isinstance(at, tuple):
         height, width = at
         at = _grid(e, height, width, s)
-    names = [_AXES[a] for a in axes]
+    if isinstance(e, BoxSine):
+        at = _coordinates(e, np.asarray(at, np.float64), s)
     each = zip(names, at, strict=True)
-    return [np.asarray(s.number(f"the {name}", p), np.float64) for name, p in each]
+    found = [np.asarray(s.number(f"the {name}", p), np.float64) for name, p in each]
+    if isinstance(e, BoxSine):
+        own = float(s.factor(f"the scale {e.scale:.6g} of the coordinates", e.scale)) / e.scale
+        found = [own * p for p in found]
+    return found
+
+
+def _coordinates(e: BoxSine, v: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the coordinates of boxes or points, (A, S)."""
+    if not s.tries("the coordinates"):
+        return v
+    code = "position-range"
+    inner = np.clip(v, 0, 1)
+    inverse = (np.log(np.maximum(inner, eps) / np.maximum(1 - inner, eps)) for eps in _EPS)
+    return np.asarray(
+        s.pick(
+            "the coordinates",
+            v,
+            *(_of_boxes(e, v) if "w" in e.axes else ()),
+            (code, "are clamped to 0 .. 1", inner),
+            (code, "are clamped to at least 0", np.maximum(v, 0)),
+            (code, "go through a sigmoid", 1 / (1 + np.exp(-v))),
+            *((code, f"go through the inverse sigmoid, with eps = {eps:g}", of)
+              for eps, of in zip(_EPS, inverse, strict=True)),
+            ("position-scale", "are mapped from [0, 1] to [-1, 1]: 2 v - 1", 2 * v - 1),
+            ("position-scale", "are mapped from [-1, 1] to [0, 1]: (v + 1) / 2", (v + 1) / 2),
+            right=f"Use the coordinates {', '.join(e.axes)} as they are passed.",
+        )
+    )  # fmt: skip
+
+
+def _of_boxes(e: BoxSine, v: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
+    """Return other numbers that describe a box: its corners, or those of half the size."""
+    x, y, w, h = (v[e.axes.index(a)] for a in "xywh")
+
+    def box(*numbers: np.ndarray) -> np.ndarray:
+        return np.stack([numbers["xywh".index(a)] for a in e.axes])
+
+    with np.errstate(all="ignore"):  # negative sizes have no logarithm
+        logs, more = (np.log(w), np.log(h)), (np.log1p(w), np.log1p(h))
+    code = "position-origin"
+    rows = (
+        (code, "x, y are the first corner, x - w / 2 and y - h / 2", (x - w / 2, y - h / 2, w, h)),
+        (code, "x, y are x + w / 2 and y + h / 2", (x + w / 2, y + h / 2, w, h)),
+        (code, "w, h are the last corner, x + w and y + h", (x, y, x + w, y + h)),
+        (code, "w, h are the last corner, x + w / 2 and y + h / 2", (x, y, x + w / 2, y + h / 2)),
+        (code, "are corners: x - w / 2, y - h / 2, x + w / 2, y + h / 2",
+         (x - w / 2, y - h / 2, x + w / 2, y + h / 2)),
+        (code, "are taken for corners: x and y become (x + w) / 2 and (y + h) / 2, w and h become "
+         "w - x and h - y", ((x + w) / 2, (y + h) / 2, w - x, h - y)),
+        (code, "w, h are taken for a corner, and become w - x and h - y", (x, y, w - x, h - y)),
+        (code, "x, y are taken for a corner, and become (x + w) / 2 and (y + h) / 2",
+         ((x + w) / 2, (y + h) / 2, w, h)),
+        ("position-scale", "w, h are halved", (x, y, w / 2, h / 2)),
+        ("position-scale", "w, h are doubled", (x, y, 2 * w, 2 * h)),
+        ("position-scale", "w, h are replaced by their logarithms", (x, y, *logs)),
+        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h)", (x, y, *more)),
+        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h), and negative ones by 0",
+         (x, y, np.log1p(np.maximum(w, 0)), np.log1p(np.maximum(h, 0)))),
+        ("axis-order", "w, h are x, y once more", (x, y, x, y)),
+        ("axis-order", "x, y are w, h once more", (w, h, w, h)),
+    )  # fmt: skip
+    return [(code, text, box(*numbers)) for code, text, numbers in rows]
 
 
 def _grid(e: Any, h: int, w: int, s: Steps) -> Any:
@@ -158,19 +222,15 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
 
 def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
     """Return the rows of a table with several axes; with ``alike``, steps change in all parts."""
-    places = _places(e, at, s, e.axes)
+    boxes = isinstance(e, BoxSine)
+    names = [f"coordinate {a}" if boxes else _AXES[a] for a in e.axes]
+    places = _places(e, at, s, names)
     parts = []
     for axis, part in e.parts():
-        of = "of every part" if alike else f"of the {_AXES[e.axes[axis]]} part"
+        of = "of every part" if alike else f"of the {names[axis].removeprefix('coordinate ')} part"
         size = s.factor(f"the amplitude {of}", 1.0, "amplitude")
         parts.append(size * _waves(part, places[axis], s, f" {of}"))
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
-
-
-@lru_cache(maxsize=64)
-def _frequencies(e: Sinusoidal) -> np.ndarray:
-    """Return the frequencies, which decimals make exact: they are computed once."""
-    return np.asarray(e.frequencies(), np.float64)
 
 
 def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
@@ -178,7 +238,7 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     p = np.asarray(p, np.float64)
     sines, cosines = e.columns()
     value = np.zeros((*p.shape, e.dim))
-    w = _frequencies(e)
+    w = np.asarray(e.frequencies(), np.float64)
     at = (p + e.offset)[..., None]
     each = (
         s.factor(f"the amplitude of the sines{of}", 1.0, "amplitude"),
@@ -197,26 +257,9 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
          (e.scale / root,) * 2),
     )  # fmt: skip
     own = (w[: sines.size], w[: cosines.size])
-    column = [np.arange(sines.size) * 2, np.arange(cosines.size) * 2 + 1]
-    d, code = e.dim, "exponent"
-
-    def powers(exponents: Any) -> tuple[np.ndarray, ...]:
-        return tuple(e.position_scale * e.base ** -np.asarray(x, np.float64) for x in exponents)
-
-    waves = s.pick(
-        f"the exponent{of}",
-        own,
-        *([(code, "of a cosine is that of the next pair: with an odd dim, the surplus "
-            "frequency is cut off at the start, not at the end", (own[0], w[-cosines.size :]))]
-          if cosines.size < w.size else []),
-        (code, f"of column i is i/{d}, not 2 (i // 2) / {d}: a cosine has a lower frequency than "
-         "its sine", powers(i / d for i in column)),
-        (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}", powers(2 * i / d for i in column)),
-        (code, f"of column i is 2i/{d}, and that of cosines 2 (i - 1) / {d}",
-         powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
-        (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
-         (own[0], powers((column[0], (column[1] + 1) / d))[1])),
-    )  # fmt: skip
+    name = f"the exponent{of}"
+    others = _exponents(e, own, w) if s.tries(name) else ()
+    waves = s.pick(name, own, *others)
     name = f"the frequencies{of}"
     written = zip(*(few_digits(w) for w in waves if s.tries(name)), strict=True)
     waves = s.pick(
@@ -244,6 +287,28 @@ def _waves(e: Sinusoidal, p: Any, s: Steps, of: str = "") -> np.ndarray:
     if e.dim % 2 and e.odd == "zero-pad":
         value = _odd(e, value, at, w, s)
     return value
+
+
+def _exponents(e: Sinusoidal, own: Any, w: np.ndarray) -> list[tuple[str, str, Any]]:
+    """Return other frequencies of the sines and the cosines, whose exponents are mistaken."""
+    d, code = e.dim, "exponent"
+    column = [np.arange(each.size) * 2 + i for i, each in enumerate(own)]
+
+    def powers(exponents: Any) -> tuple[np.ndarray, ...]:
+        return tuple(e.position_scale * e.base ** -np.asarray(x, np.float64) for x in exponents)
+
+    return [
+        *([(code, "of a cosine is that of the next pair: with an odd dim, the surplus "
+            "frequency is cut off at the start, not at the end", (own[0], w[-own[1].size :]))]
+          if own[1].size < w.size else []),
+        (code, f"of column i is i/{d}, not 2 (i // 2) / {d}: a cosine has a lower frequency than "
+         "its sine", powers(i / d for i in column)),
+        (code, f"of column i is 2i/{d}, not 2 (i // 2) / {d}", powers(2 * i / d for i in column)),
+        (code, f"of column i is 2i/{d}, and that of cosines 2 (i - 1) / {d}",
+         powers((2 * column[0] / d, 2 * (column[1] - 1) / d))),
+        (code, f"of a cosine is that of the next sine, 2 (i + 1) / {d}",
+         (own[0], powers((column[0], (column[1] + 1) / d))[1])),
+    ]  # fmt: skip
 
 
 def _odd(e: Sinusoidal, value: np.ndarray, at: Any, w: np.ndarray, s: Steps) -> np.ndarray:

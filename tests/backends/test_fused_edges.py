@@ -248,3 +248,14 @@ def test_prepared_tables_refuse_strided_channels(name):
     ready = fused(ROTARY[name]).prepare(range(5), like=np.zeros(1, np.float32))
     with pytest.raises(ValueError, match="x must be contiguous along its last axis"):
         ready(np.ones((5, 2 * D), np.float32)[:, ::2])
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f2"])
+@pytest.mark.parametrize("name", ["half", "interleaved"])
+def test_prepared_tables_refuse_another_byte_order(name, dtype):
+    ready = fused(ROTARY[name]).prepare(range(5), like=np.zeros(1, np.float32))
+    with pytest.raises(TypeError, match=f"as prepared, got a ndarray of {dtype}"):
+        ready(np.ones((5, D), dtype))
+    x = np.ones((5, D), dtype[1:])
+    with pytest.raises(ValueError, match=f"and dtype float.., got .* and {dtype}"):
+        ready(x, out=np.ones((5, D), dtype))

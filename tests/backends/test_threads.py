@@ -3,10 +3,11 @@
 import multiprocessing.process
 import os
 import pickle
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -158,6 +159,23 @@ def test_threads_share_a_rotation(name, dtype, small_shares):
                 assert np.array_equal(ready(x, 5), fused(encoding)(x, range(5, 42)))
 
 
+@pytest.mark.parametrize("dim", [2, 34])
+def test_one_pair_has_the_same_bits_for_every_number_of_threads(dim, small_shares):
+    """As one complex number its bits would depend on the strides of the other axes."""
+    encoding = pr.RoPE(dim, layout="interleaved", rotary_dim=2)
+    x = np.random.default_rng(3).standard_normal((1, 4, 64, dim)).astype(np.float32)
+    at = np.random.default_rng(4).integers(0, 9000, 64)
+    x = x[:, :, ::-1]
+    one = fused(encoding, threads=1)(x, at)
+    for n in (2, 3, 64):
+        fast = fused(encoding, threads=n)
+        assert np.array_equal(fast(x, at), one)
+        for goal in (x.copy(), x.transpose(2, 0, 1, 3).copy().transpose(1, 2, 0, 3)):
+            fast(goal, at, out=goal)
+            assert np.array_equal(goal, one)
+    assert {2, 3, 64} <= set(small_shares)
+
+
 @pytest.mark.parametrize("library", ["numpy", "numba"])
 def test_threads_share_tables_and_biases(library, small_shares, monkeypatch):
     if library == "numba":
@@ -242,6 +260,31 @@ def test_all_parts_end_before_an_error_is_raised():
     with pytest.raises(ValueError, match="the first part"):
         threads.share(work, [slice(0, 1), slice(1, 2)])
     assert len(ended) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no timers")
+def test_all_parts_end_before_a_signal_handler_raises():
+    """Else a pool thread writes into the result after Ctrl-C, while the caller goes on."""
+    both, ended = Barrier(2), []
+
+    def work(part):
+        both.wait(10)
+        if current_thread() is not main_thread():
+            time.sleep(0.2)
+        ended.append(part)
+
+    def raise_error(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, raise_error)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            threads.share(work, [slice(0, 1), slice(1, 2)])
+        assert len(ended) == 2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_threads_raise_what_the_caller_asked_for(small_shares):

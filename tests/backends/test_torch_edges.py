@@ -60,7 +60,7 @@ def test_outs_of_queries_and_keys_must_not_share_memory(kind, rng):
         q, k = torch.from_numpy(q), torch.from_numpy(k)
     fast = fused(ROTARY["half"])
     for out in ((k, q), (q, q), (None, q), (k[:], None)):
-        with pytest.raises(ValueError, match="out must be two different arrays"):
+        with pytest.raises(ValueError, match="out must be two arrays that share no memory"):
             fast.qk(q, k, range(3), out=out)
     with pytest.raises(TypeError, match="out must be a pair"):
         fast.qk(q, k, range(3), out=q)
@@ -71,6 +71,44 @@ def test_outs_of_queries_and_keys_must_not_share_memory(kind, rng):
         part[...] = x
     for got, right in zip(fast.qk(*parts, range(3), out=parts), expected, strict=True):
         assert np.array_equal(np.asarray(got), np.asarray(right))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_an_out_that_overlaps_the_other_input_in_part(kind, dtype, rng):
+    """A buffer of 4 query heads, 2 key heads and a free one cannot be moved by a head."""
+    buffer = rng.standard_normal((2, 7, 3, D)).astype(dtype)
+    if kind == "torch":
+        buffer = torch.from_numpy(buffer)
+    before, free = np.asarray(buffer).copy(), buffer[:, :0]
+    q, k = buffer[:, :4], buffer[:, 4:6]
+    fast = fused(ROTARY["half"])
+    new = [np.zeros_like(before) if kind == "numpy" else torch.zeros_like(buffer) for _ in range(2)]
+    apart, twice = [n[:, 5:7] for n in new], new[0]
+    for out in (
+        (buffer[:, 1:5], buffer[:, 5:7]),
+        (buffer[:, 1:5], apart[0]),
+        (twice[:, :4], buffer[:, 3:5]),
+        (twice[:, :4], twice[:, 3:5]),
+        (twice[:, :4], twice[:, :2]),
+    ):
+        with pytest.raises(ValueError, match="out must be two arrays that share no memory"):
+            fast.qk(q, k, range(3), out=out)
+        assert np.array_equal(np.asarray(buffer), before)
+    assert fast.qk(free, free, range(3), out=(free, free))[0] is free  # empty arrays share nothing
+    expected = fast(q, range(3)), fast(k, range(3))
+    for got, right in zip(
+        fast.qk(q, k, range(3), out=(twice[:, :4], buffer[:, 4:6])), expected, strict=True
+    ):
+        assert np.array_equal(np.asarray(got), np.asarray(right))
+
+
+def test_tensors_of_two_storages_that_overlap(rng):
+    """Tensors made from NumPy have storages of their own, also for one piece of memory."""
+    memory = rng.standard_normal((6, 3, D)).astype(np.float32)
+    x, out = torch.from_numpy(memory[:4]), torch.from_numpy(memory[1:5])
+    expected = fused(ROTARY["half"])(x.clone(), range(3))
+    assert torch.equal(fused(ROTARY["half"])(x, range(3), out=out), expected)
 
 
 @pytest.mark.parametrize("start", [1.5, "1", None, np.array([1])])

@@ -111,6 +111,25 @@ def test_out_and_in_place(rng):
         whole(lambda x: ready(x, out=torch.zeros_like(x)))(x.clone().requires_grad_())
 
 
+def test_both_are_read_before_one_is_written(rng):
+    fast = fused(ROTARY["half-trailing"])
+    both = tensor(rng, 2, 6, 5, D)  # the out of q lies in k
+    q, k = both[:, :3].clone(), both[:, 3:].clone()
+    expected = [fast(y, range(5)) for y in (q, k)]
+    got = whole(lambda b, out: fast.qk(b[:, :3], b[:, 3:], range(5), out=(b[:, 1:4], out)))(
+        both, torch.zeros_like(k)
+    )
+    assert all(map(close, got, expected))
+    (one, other), path = whole(lambda q, k: fast.qk(q, k, range(5), out=[None, k], explain=True))(
+        q, k
+    )
+    assert other is k
+    assert all(map(close, (one, other), expected))
+    assert path.startswith("torch: ")
+    with pytest.raises(Exception, match="out must be a pair"):
+        whole(lambda q, k: fast.qk(q, k, range(5), out=q))(q, k)
+
+
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved"])
 def test_a_start_known_when_the_graph_runs(name, rng):
     """One graph serves a whole decoding; rows outside the tables are NaN."""
@@ -222,7 +241,45 @@ def test_large_tensors_are_rotated_by_the_operator(name, dtype, rng, monkeypatch
             return ready(x)
 
     program = torch.export.export(Module(), (given,), strict=True)
-    assert not any("posenc_ref" in str(node.target) for node in program.graph.nodes)
+    assert operators(program) == set()
+    assert close(program.module()(given), ready(given), dtype)
+
+
+def operators(program):
+    """Return this package's operators in an exported program."""
+    names = {str(node.target) for node in program.graph.nodes}
+    return {name for name in names if "posenc_ref" in name}
+
+
+@pytest.mark.parametrize(
+    ("prepared", "strict"),
+    [pytest.param(True, True, marks=pytest.mark.day), (True, False), (False, True), (False, False)],
+)
+def test_an_exported_attention(prepared, strict, rng):
+    """With prepared tables, the program runs without this package; the model stays as it was."""
+    fast = fused(ROTARY["half-trailing"])
+    ready = fast.prepare(range(9), like=torch.zeros(1))
+
+    class Attention(torch.nn.Module):
+        def forward(self, q, k, v):
+            if prepared:
+                q, k = ready(q, 2), ready(k, 2)
+            else:
+                q, k = fast.qk(q, k, torch.arange(2, 2 + q.shape[-2]))
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    attention, given = Attention(), [tensor(rng, 2, 3, 5, D) for _ in range(3)]
+    length = torch.export.Dim("S", min=2, max=7)
+    program = torch.export.export(
+        attention, tuple(given), dynamic_shapes=({2: length},) * 3, strict=strict
+    )
+    called = {"posenc_ref.phasors.default"}
+    assert operators(program) == (called if strict and not prepared else set())
+    for x in (given, [tensor(rng, 2, 3, 4, D) for _ in range(3)]):
+        assert close(program.module()(*x), attention(*x))
+        q, k = (ROTARY["half-trailing"].apply(y, range(2, 2 + y.shape[-2])) for y in x[:2])
+        right = torch.nn.functional.scaled_dot_product_attention(q, k, x[2])
+        assert close(program.module()(*x), right)
 
 
 def test_positions_refused_in_a_graph(rng):

@@ -226,7 +226,7 @@ XPOS = XPos(32, layout="interleaved")
 
 
 CASES = {
-    "zero row": (zero_row, SINES, "table", "the row of position 0 is zeros"),
+    "zero row": (zero_row, SINES, "table", "rows are zeros, where the declared position is 0"),
     "copied heads": (copied_heads, PARTIAL, "apply", "channels 16-31 of every head are those of"),
     "whole decay": (whole_decay, XPOS, "apply_qk", "is an integer: rounded down, as by //"),
     "last key head": (last_key_head, HALF, "apply_qk", "keys are not rotated, only for all heads"),

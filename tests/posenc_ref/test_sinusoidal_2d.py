@@ -1,5 +1,6 @@
 """Tables over images and videos: 50 digits, then transformers and diffusers; DETR's on masks."""
 
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from posenc_ref import DETRSine, Sinusoidal2D, Sinusoidal3D, from_dict, grid_positions
 from posenc_ref.accuracy import budget
+from posenc_ref.angles import geometric
 from tests.posenc_ref.exact_features import judge, mp, rows, waves
 
 torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
@@ -336,3 +338,14 @@ def test_arguments():
     ):
         with pytest.raises(ValueError, match=text):
             make()
+
+
+def test_decimal_frequencies_are_computed_once():
+    """A diagnosis makes the table of an encoding thousands of times."""
+    table = Sinusoidal2D(16)
+    (_, one), (_, two) = table.parts()
+    assert table.parts()[0][1] is one
+    assert one.decimal_frequencies() is one.decimal_frequencies()
+    assert geometric(10000.0, [Decimal(1)]) is geometric(10000.0, [Decimal(1)])
+    one.frequencies()[:] = 0  # a copy
+    assert one.frequencies()[0] == two.frequencies()[0] == 1

@@ -20,6 +20,8 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
         ("token-order", "are split by the height, not by the width", (token // h, token % h)),
         ("token-order", "are split by w - 1, not by w",
          (token // max(w - 1, 1), token % max(w - 1, 1))),
+        ("token-order", "are mixed: their coordinates (2, N) are reshaped to (N, 2), not "
+         "transposed", tuple(np.indices((h, w)).reshape(-1, 2).T)),
         right="Number the tokens row by row: row = token // w, column = token % w.",
     )  # fmt: skip
     right = "Use dy + h - 1 and dx + w - 1 with their signs."
@@ -34,6 +36,8 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
             ("relative-symmetric", "is taken as 0 where it is positive", np.minimum(d, 0)),
             ("relative-absolute", "is that of the key alone", place + 0 * d),
             ("relative-absolute", "is that of the query alone", place[:, None] + 0 * d),
+            ("relative-absolute", "is the sum of both places, not their difference: the places of "
+             "keys are counted from the other end", place[:, None] + place),
             ("index-collision", "is left out", 0 * d),
             ("index-collision", f"is taken modulo {letter}: the window has no edges", d % size),
             ("index-collision", f"is clamped to -({letter} // 2) .. {letter} // 2",
@@ -51,12 +55,14 @@ def relative_index(s: Steps, encoding: Any, window: Any) -> np.ndarray:
                            ("w + 1", w + 1), ("h + 1", h + 1))),
         right="Multiply dy by the number of values that dx can have, 2w - 1.",
     )  # fmt: skip
-    index = parts[0] * by + parts[1]
+    index, rows = parts[0] * by + parts[1], (2 * h - 1) * (2 * w - 1)
     return np.asarray(s.pick(
         "the index",
         index,
         (code, "is that of dx times the factor, plus dy", parts[1] * by + parts[0]),
         (code, "is stored in 8 bits, which wrap round", index % 256),
+        (code, "wraps round at (2h - 1) (2w - 1)", index % rows),
+        (code, "is limited to (2h - 1) (2w - 1) - 1", np.minimum(index, rows - 1)),
         ("relative-symmetric", "is |dy| + |dx|: offsets of one length share it",
          sum(np.abs(d) for d in offsets)),
         ("relative-symmetric", "is dy ** 2 + dx ** 2: offsets of one length share it",
@@ -114,6 +120,11 @@ def relative_shift(s: Steps, encoding: Any, x: Any) -> np.ndarray:
         (code, "is i - j, not Q - 1 - i + j", i - j),
         (code, "is j - i, not Q - 1 - i + j", j - i),
         (code, "is K - Q + j, not Q - 1 - i + j", k - q + j),
+        (
+            code,
+            "is Q - 1 + j, not Q - 1 - i + j: a step of K, not of K - 1, between rows",
+            q - 1 + j,
+        ),
         ("relative-symmetric", "is Q - 1 - |i - j|, not Q - 1 - i + j", q - 1 - abs(i - j)),
         right=right,
     )

@@ -16,8 +16,8 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref.conformance.bias.cases import Ruler
-from posenc_ref.conformance.functions.function import Plain
-from posenc_ref.conformance.functions.judge import NO_CAUSE, ROWS
+from posenc_ref.conformance.functions.function import NO_CAUSE, Plain
+from posenc_ref.conformance.functions.judge import ROWS
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.report import ERROR, Report

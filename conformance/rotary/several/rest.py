@@ -44,7 +44,7 @@ _OF_FOUND: dict[type, frozenset[str]] = {
     FoundRounded: frozenset({"angle-precision", "position-precision"}),
 }
 #: Calls that show whether there is another mistake.
-_SOME = (0, 2, 7, 9, 12, 21)
+SOME = (0, 2, 7, 9, 12, 21)
 #: A call of many tokens, and the largest share of values that other roundings make wrong.
 _LONG, _EITHER_WAY = 16, 0.02
 #: An origin as near as this to an integer is one.
@@ -91,7 +91,7 @@ def diagnose(run: Run, found: Rotary) -> None:
     second = against(run, found)
     if tables := next((f.values[TABLE] for f in errors if TABLE in f.values), ""):
         second = replace(second, settings=replace(run.settings, precision=tables))
-    some = tuple(turned.CALLS[i] for i in _SOME)
+    some = tuple(turned.CALLS[i] for i in SOME)
     if isinstance(found, FoundRounded):  # the measured positions are small
         some = (*some, turned.CALLS[_LONG], *turned.FAR)
     calls = list(turned.calls_of(second, found, some))

@@ -13,14 +13,23 @@ config = {
 rope = initialize_rope(64, 150000, False, config, 131072)
 k, plain = np.arange(32), 150000.0 ** (-np.arange(32) / 32)
 low, high = (64 * math.log(4096 / (b * 2 * math.pi)) / (2 * math.log(150000)) for b in (32, 1))
-ramp = np.clip((k - low) / (high - low), 0, 1)
-right = plain / 32 * ramp + plain * (1 - ramp)
+
+
+def yarn(low, high):
+    """Return the frequencies of YaRN."""
+    ramp = np.clip((k - low) / (high - low), 0, 1)
+    return plain / 32 * ramp + plain * (1 - ramp)
+
+
+right, rounded = yarn(low, high), yarn(math.floor(low), math.ceil(high))
 got = 1 / np.array(rope._freqs.astype(mx.float32), dtype=float)
 print(f"correction range {low:.3f} .. {high:.3f}")
 for pair in (9, 12, 17):
     print(f"pair {pair}: expected {right[pair]:.8f}, got {got[pair]:.8f} rad per token")
-off = abs(got / right - 1)
-print(f"{(off > 1e-3).sum()} of 32 frequencies differ, pair {off.argmax()} by", end=" ")
-print(f"{100 * off.max():.0f} %; an angle is off by 0.1 rad after", end=" ")
-print(f"{math.ceil(0.1 / abs(got - right).max())} tokens")
-assert off.max() > 0.05
+off, worst = abs(got / right - 1), abs(got - right)
+print(f"{(off > 1e-3).sum()} of 32 frequencies differ, pair {off.argmax()} turns", end=" ")
+print(f"{(got / right).max():.2f} times too fast; pair {worst.argmax()} is off by 0.1 rad", end=" ")
+print(f"between tokens {math.ceil(0.1 / worst.max())} apart")
+assert abs(got / rounded - 1).max() < 1e-5
+assert np.flatnonzero(off > 1e-3).tolist() == list(range(9, 18))
+assert 1.76 < (got / right).max() < 1.77

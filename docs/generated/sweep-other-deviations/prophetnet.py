@@ -10,6 +10,10 @@ encoder.position_embeddings.register_forward_hook(lambda _, inputs, output: seen
 tokens, mask = torch.tensor([[0, 0, 5, 6, 7]]), torch.tensor([[0, 0, 1, 1, 1]])
 encoder(input_ids=tokens, attention_mask=mask)
 encoder(input_ids=tokens[:, 2:])
-print("rows of three tokens after two of padding:", seen[0][0, 2:].tolist())
-print("rows of the same tokens alone:            ", seen[1][0].tolist())
-assert seen[0][0, 2:].tolist() != seen[1][0].tolist()
+encoder.position_embeddings(tokens.shape, tokens.device, attention_mask=mask)
+padded, alone, counted = (rows[0, -3:].tolist() for rows in seen)
+print("rows of three tokens after two of padding:", padded)
+print("rows of the same tokens alone:            ", alone)
+print("rows that the table gives for the mask:   ", counted)
+assert padded == [3, 4, 5]
+assert alone == counted == [1, 2, 3]

@@ -1,7 +1,8 @@
 """Moshi's window: the same tokens in one call, and one by one with a cache.
 
 Runs with torch and transformers alone. The window has 4 keys instead of 3000. One call ignores it;
-the cache drops keys outside it.
+the cache drops keys outside it. Both get an attention mask of ones: before 5.18.0, eager attention
+without one sees later tokens.
 """
 
 import torch
@@ -26,10 +27,12 @@ for window in (64, 4):
             if weight.ndim > 1:
                 weight.normal_(std=weight.shape[-1] ** -0.5)
         ids = torch.randint(3, 99, (1, 10))
-        whole = model(input_ids=ids, use_cache=False).logits
+        ones = torch.ones_like(ids)
+        whole = model(input_ids=ids, attention_mask=ones, use_cache=False).logits
         cache, steps = None, []
         for i in range(ids.shape[1]):
-            out = model(input_ids=ids[:, i : i + 1], past_key_values=cache, use_cache=True)
+            seen = {"attention_mask": ones[:, : i + 1], "past_key_values": cache}
+            out = model(input_ids=ids[:, i : i + 1], **seen, use_cache=True)
             cache = out.past_key_values
             steps.append(out.logits)
         apart = (torch.cat(steps, dim=1) - whole).abs().amax(dim=(0, 2))
@@ -40,4 +43,4 @@ for window in (64, 4):
     )
     if wrong and window == 64:
         raise RuntimeError("a cache changes the logits without a window, too")
-assert wrong
+assert wrong == [4, 5, 6, 7, 8, 9]

@@ -3,14 +3,14 @@
 import sys
 
 import ml_dtypes
-import numba  # noqa: F401  # fused takes its loops from now on
+import numba  # fused takes its loops from now on
 import numpy as np
 import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import fused
-from posenc_ref.backends.kernels import numba_rotary, numpy_rotary
+from posenc_ref.backends.kernels import numba_loops, numba_rotary, numpy_rotary
 from tests.backends.comparison import rotation_error
 
 D, S = 32, 61
@@ -103,6 +103,28 @@ def test_halves_have_the_bits_of_numpy(dtype, name, monkeypatch):
     assert same_bits(fast.inverse(x, at), expected)
 
 
+@pytest.mark.day
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the sizes are on purpose
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_every_narrow_number_is_widened_and_rounded_as_by_numpy(dtype):
+    """Ties between any two narrow numbers and their neighbours, infinities and NaN are rounded."""
+    kind = DTYPES[dtype]
+    every = np.arange(2**16, dtype=np.uint16).view(kind)
+    sizes = np.unique(np.abs(every[np.isfinite(every)]).astype(np.float64))
+    ties = (sizes[1:] + np.diff(sizes) / 2).astype(np.float32)  # the largest is rounded to infinity
+    around = [np.nextafter(ties, np.float32(limit)) for limit in (0, np.inf)]
+    numbers = np.concatenate([ties, *around, np.float32([np.inf, np.nan, 2.0**-140, 3e38, 1.5e5])])
+    one = np.ones(1, kind)
+    for x, cos in ((every, np.float32([0.5])), (one, numbers), (-one, numbers)):
+        x, cos = np.broadcast_arrays(x, cos)
+        x, cos = (np.concatenate([y, np.ones_like(y)])[None] for y in (x, cos))
+        got = np.empty(x.shape, kind)
+        numba_rotary.rotate(x, (cos, np.zeros_like(cos)), got)
+        expected = x.astype(np.float32) * cos  # less 1 times the sine, which is 0
+        first = slice(0, x.size // 2)
+        assert same_bits(got[0, first], expected.astype(kind)[0, first])
+
+
 @pytest.mark.parametrize("dtype", EVERY[1:3])
 def test_pairs_side_by_side_of_narrow_dtypes(dtype, rng):
     encoding = pr.RoPE(D, layout="interleaved", rotary_dim=24)
@@ -125,3 +147,20 @@ def test_small_arrays_are_rotated_by_numpy(monkeypatch):
     fast, x = fused(HALVES["half"]), np.ones((3, S, D), np.float32)
     assert fast(x[:2], range(S), explain=True)[1].startswith("numpy: ")
     assert fast(x, range(S), explain=True)[1].startswith("numba: ")
+
+
+@pytest.mark.parametrize("off", ["blocked", "DISABLE_JIT"])
+def test_without_a_compiler_numpy_does_the_work(off, monkeypatch):
+    """Programs set ``sys.modules["numba"] = None`` or NUMBA_DISABLE_JIT=1."""
+    monkeypatch.setattr(numba_loops, "LEAST", 1)
+    if off == "blocked":
+        monkeypatch.setitem(sys.modules, "numba", None)
+    else:
+        monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    calls = (
+        fused(HALVES["half"])(np.ones((3, S, D), np.float32), range(S), explain=True),
+        fused(pr.Sinusoidal(D))(range(S), explain=True),
+        fused(pr.ALiBi(2))(S, S, out=np.empty((2, S, S)), explain=True),
+    )
+    for _, path in calls:
+        assert path.startswith("numpy: ")

@@ -205,6 +205,13 @@ def only(report):
     return report.findings[0]
 
 
+@pytest.mark.parametrize(("heads", "of"), [(3, np.tile), (2, np.repeat)])
+def test_slopes_of_fewer_heads(heads, of):
+    slopes = of(ALiBi(heads).slopes(), 6 // heads)[:, None, None]
+    found = only(check(lambda q, k: slopes * offsets(q, k), ALIBI, "bias"))
+    assert f"slopes of a model of {heads} heads" in found.message
+
+
 def test_slopes_come_with_their_rule():
     found = only(check(lambda q, k: NAIVE * offsets(q, k), ALIBI, "bias"))
     assert "naive series 2 ** (-8 h/n)" in found.values["recipe"]

@@ -101,3 +101,15 @@ def test_other_mistakes_keep_their_names_beside_a_constant():
         return (-naive[:, None, None] * np.abs(np.arange(k_len) - at) + 1000).astype(np.float32)
 
     assert check(bias, ALiBi(12), "bias").codes == ["slopes"]
+
+
+def test_a_base_and_an_exponent_that_give_the_same_numbers():
+    declared, wrong = Sandwich(4, dim=128), Sandwich(4, dim=128, base=100.0)
+    report = check(
+        lambda q, k: wrong.bias(np.arange(k - q, k), np.arange(k)).astype(np.float32),
+        declared,
+        "bias",
+    )
+    assert report.findings[0].message == (
+        "the base is 100; or the exponent is k/128, not 2k/128: the same numbers"
+    )

@@ -113,6 +113,15 @@ def test_a_rule_for_every_result_precedes_a_mistake_that_explains_some():
     )
 
 
+def test_positions_limited_to_the_number_of_real_tokens():
+    def fn(mask):
+        start, most = np.argmax(mask, axis=1)[:, None], mask.sum(axis=1, keepdims=True) - 1
+        return np.clip(np.arange(mask.shape[1]) - start, 0, np.maximum(most, 0))
+
+    found = first(fn, "position_ids")
+    assert found.message.startswith("only padding on the left is not counted, and positions past")
+
+
 def test_jumps_by_the_length_of_the_wrong_document():
     def fn(lengths):
         n = np.asarray(lengths)
@@ -132,3 +141,12 @@ def test_a_cause_is_sought_though_some_results_have_another_shape():
     report = check(fn, None, "packed")
     assert report.findings[0].message == "documents start at 1"
     assert any("expected shape" in limit for limit in report.limits)
+
+
+def test_a_cause_is_sought_though_some_calls_raise():
+    def fn(mask):
+        return np.cumsum(np.reshape(mask, (-1, 9) if len(mask) == 7 else mask.shape), axis=-1)
+
+    report = check(fn, None, "position_ids")
+    assert report.findings[0].message == "real tokens are counted from 1"
+    assert any("cannot reshape" in limit for limit in report.limits)

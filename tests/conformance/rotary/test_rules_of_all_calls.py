@@ -83,3 +83,19 @@ def test_the_heads_are_taken_for_the_tokens_from_the_smallest_position_on():
 
     found = check(fn, ROPE, "apply").findings[0]
     assert found.message == "the position used is the head + the smallest position of the call"
+    assert found.code == "position-axis"
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        (lambda p: p % 512, "(the declared position + the smallest position of the call) modulo"),
+        (lambda p: np.minimum(p, 511), "smallest position of the call, clamped to at most 511"),
+    ],
+)
+def test_a_prompt_that_is_counted_twice_is_cut_too(cut, words):
+    def fn(x, positions):
+        used = np.asarray(positions) + np.min(positions, initial=2**20)
+        return ROPE.apply(x, cut(used)).astype(x.dtype)
+
+    assert words in check(fn, ROPE, "apply").findings[0].message

@@ -91,3 +91,19 @@ def test_values_of_another_row_and_a_query_that_sees_no_key(changes, words):
     assert check(attention, nope, "attention").verdict == "conforms"
     found = check(lambda *a: attention(*a, **changes), nope, "attention").findings
     assert words in found[0].message
+
+
+def test_rows_before_and_after_are_exchanged():
+    declared = pr.Shaw(np.random.default_rng(3).normal(size=(9, 8)), before=6)
+    keys = np.asarray(declared.keys)
+
+    def fn(q, k):
+        last, queries = k.shape[2], np.arange(k.shape[2] - q.shape[2], k.shape[2])
+        r = np.clip(np.arange(last) - queries[:, None], -2, 6) + 2
+        term = np.einsum("bhqd,qkd->bhqk", q, keys[r])
+        return ((q @ np.swapaxes(k, -1, -2) + term) / np.sqrt(8)).astype(q.dtype)
+
+    message = check(fn, declared, "scores").findings[0].message
+    assert message.endswith(
+        "clamped to -2 .. 6, plus 2: the numbers of rows before and after are exchanged"
+    )

@@ -238,3 +238,39 @@ def test_a_modulus_alone_is_simpler_than_one_of_a_sum():
 
     message = first(fn, SINES).message
     assert message.startswith("the row used is that of the declared position modulo 128, where")
+
+
+@pytest.mark.parametrize("surface", ["table", "rows"])
+def test_rows_of_zeros_in_the_last_tile(surface):
+    def fn(p):
+        n = p if surface == "rows" else len(p)
+        rows = sines(np.arange(n) if surface == "rows" else p)
+        rows[n // 8 * 8 :] = 0
+        return rows
+
+    found = first(fn, SINES, surface)
+    assert found.message.startswith(
+        "rows are zeros, where the index in the call is past the last multiple of 8"
+    )
+
+
+def test_rows_of_a_grown_table_are_counted_from_0():
+    class Table:
+        kept = sines(np.arange(20))
+
+        def __call__(self, n):
+            more = sines(np.arange(max(n - len(self.kept), 0)))
+            self.kept = np.concatenate([self.kept, more])
+            return self.kept[:n]
+
+    found = first(Table(), SINES, "rows")
+    assert found.code == "state"
+    assert "that begins with 20 rows are numbered from 0 again" in found.message
+
+
+def test_an_offset_twice_of_a_table_that_begins_again():
+    moved = np.roll(WEIGHT, -2, axis=0)  # the padding rows are last, and the offset is kept
+    found = first(lambda n: moved[np.arange(n) + 2], Learned(WEIGHT, offset=2), "rows")
+    assert found.message == (
+        "the table's offset 2 is added twice; past the last row, the table begins again"
+    )

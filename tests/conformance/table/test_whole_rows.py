@@ -76,3 +76,25 @@ def test_the_first_visible_error_is_not_looked_for_among_thousands_of_positions_
 def test_the_first_visible_error_is_found_in_every_piece(first):
     fn = sinusoid(dim=DIM, after=lambda rows, p: rows + np.float32(0.01) * (p >= first)[:, None])
     assert check(fn, TABLE, "table").accuracy.degrades_at == first
+
+
+def frequencies_of(exponents, base):
+    def table(positions):
+        angle = np.outer(np.asarray(positions, np.float64), base**-exponents)
+        return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(len(angle), -1)
+
+    return table
+
+
+def test_a_logarithm_of_the_base_with_few_digits():
+    fn = frequencies_of(np.arange(32) / 32, np.exp(9.21))
+    (finding,) = check(fn, Sinusoidal(64), "table").findings
+    assert finding.message == (
+        "the base is 9996.6, declared 10000: log(10000) is taken as 9.21, not as 9.21034"
+    )
+
+
+def test_a_known_base_with_the_nearest_denominator():
+    fn = frequencies_of(np.arange(32) / 31, 1000.0)
+    (finding,) = check(fn, Sinusoidal(64), "table").findings
+    assert "or it is 1000, and the exponent of pair k is k/31, not k/32" in finding.message

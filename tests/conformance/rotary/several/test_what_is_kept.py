@@ -1,0 +1,109 @@
+"""What calls keep is named, and with it undone the other mistakes of a function are named too."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import RoPE
+from posenc_ref.conformance import check
+
+HALF = RoPE(64, layout="half")
+LAYOUT, BASE = HALF.replace(layout="interleaved"), HALF.replace(base=500000.0)
+EARLIER = "a call at other positions returns the result of an earlier call of the same length"
+BY_TOKENS = "every call moves the positions of the calls after it by the number of its tokens"
+
+
+class Moving:
+    """Adds to the positions what earlier calls have counted."""
+
+    def __init__(self, encoding=HALF, count=lambda x: x.shape[2], factor=1.0, given=1):
+        self.encoding, self.count, self.factor, self.given = encoding, count, factor, given
+        self.seen = 0
+
+    def __call__(self, x, p):
+        p = np.asarray(p) if self.given else np.arange(x.shape[2])
+        y = self.encoding.apply(x, p + self.seen)
+        self.seen += self.count(x)
+        return (y * self.factor).astype(np.float32)
+
+
+class Scaling:
+    """Multiplies the frequencies once more in every call."""
+
+    def __init__(self, by, interleaved=False):  # trials of conventions make some 200 calls
+        self.w, self.by, self.interleaved = HALF.frequencies(), by, interleaved
+
+    def __call__(self, x, p):
+        self.w = self.w * self.by
+        angle = np.asarray(p)[..., None] if np.ndim(p) < 2 else np.asarray(p)[:, None, :, None]
+        angle = angle * self.w
+        c, s, y = np.cos(angle), np.sin(angle), np.array(x, np.float64)
+        a, b = slice(0, 32), slice(32, 64)
+        if self.interleaved:
+            a, b = slice(0, None, 2), slice(1, None, 2)
+        y[..., a], y[..., b] = x[..., a] * c - x[..., b] * s, x[..., b] * c + x[..., a] * s
+        return y.astype(np.float32)
+
+
+class Kept:
+    """Keeps positions, and so tables, for each number of tokens and rows."""
+
+    def __init__(self, encoding, bits=None):
+        self.encoding, self.bits, self.positions = encoding, bits, {}
+
+    def __call__(self, x, p):
+        p = np.asarray(p)
+        p = self.positions.setdefault((x.shape[2], p.shape), p)
+        if self.bits is None:
+            return self.encoding.apply(x, p).astype(np.float32)
+        angle = self.bits(np.multiply.outer(p, self.bits(HALF.frequencies())))
+        angle = angle if angle.ndim < 3 else angle[:, None]
+        c, s = np.cos(angle), np.sin(angle)
+        a, b = x[..., :32], x[..., 32:]
+        return np.concatenate([a * c - b * s, b * c + a * s], axis=-1).astype(np.float32)
+
+
+def half(values):
+    return np.asarray(values).astype(np.float16).astype(np.float64)
+
+
+CASES = {
+    "tokens": (lambda: Moving(), [BY_TOKENS]),
+    "calls": (lambda: Moving(count=lambda x: 1), ["of the calls after it by 1"]),
+    "all rows": (
+        lambda: Moving(count=lambda x: x.shape[0] * x.shape[2]), ["tokens in all its rows"],
+    ),
+    "ignored": (lambda: Moving(given=0), ["continues those of the call before"]),
+    "tokens, base": (lambda: Moving(BASE), [BY_TOKENS, "the base is 500000"]),
+    "tokens, layout": (lambda: Moving(LAYOUT), [BY_TOKENS, "pairs are interleaved"]),
+    "tokens, size": (lambda: Moving(factor=1.25), [BY_TOKENS, "multiplied by 1.25"]),
+    "smaller": (lambda: Scaling(0.9), ["frequencies that the next calls use by 0.9"]),
+    "larger": (lambda: Scaling(1.01), ["frequencies that the next calls use by 1.01"]),
+    "smaller, layout": (
+        lambda: Scaling(0.95, interleaved=True), ["calls use by 0.95", "pairs are interleaved"],
+    ),
+    "kept": (lambda: Kept(HALF), [EARLIER]),
+    "kept, base": (lambda: Kept(BASE), [EARLIER, "the base is 500000"]),
+    "kept, layout": (lambda: Kept(LAYOUT), [EARLIER, "pairs are interleaved"]),
+    "kept, float16": (lambda: Kept(HALF, half), [EARLIER, "angles in float16"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_kept_and_other_mistakes_are_named(name):
+    made, words = CASES[name]
+    errors = [f for f in check(made(), HALF).findings if f.severity == "error"]
+    assert len(errors) == len(words)
+    said = " ".join(f.message for f in errors)
+    assert all(text in said for text in words)
+    assert "consistent with" not in said
+
+
+def test_a_fresh_instance_for_every_call_shows_the_other_mistake():
+    report = check(Kept(BASE), HALF, factory=lambda: Kept(BASE))
+    assert {f.code for f in report.findings if f.severity == "error"} >= {"state", "base"}
+
+
+def test_frequencies_of_zero_are_not_multiplied():
+    """Pairs of another layout show no angles, which any factor would give."""
+    report = check(Scaling(0.25, interleaved=True), HALF)
+    assert not any("use by" in f.message for f in report.findings)
