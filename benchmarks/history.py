@@ -1,8 +1,10 @@
 """Keep the last reports of a machine, and name the candidates that became slower.
 
-A candidate is compared by its processor time over that of the limit, which runs right after it for
-as long.  It became slower if most of these ratios are above nearly all earlier ones, and their
-median is clearly above that of every earlier report.
+A candidate is compared by its processor time, and by the ratio to that of the limit, which runs
+right after it for as long.  It became slower if both are greater than before: the time alone grows
+when other processes use the memory, and the ratio alone when they no longer do.  Greater means that
+most values are above nearly all earlier ones, and their median clearly above that of every earlier
+report.
 """
 
 import datetime
@@ -18,10 +20,13 @@ GROWTH = 1.1
 NAME = re.compile(r"\d{8}T\d{12}Z\.json")
 
 
-def ratios(data):
-    """Return {candidate: its ratios to the limit, round by round}."""
+def rounds(data):
+    """Return {candidate: (its ratios to the limit, its times)}, both round by round."""
     return {
-        f"{group}: {row['name']}": row["paired"]
+        f"{group}: {row['name']}": (
+            [own / limit for own, limit in row["paired"]],
+            [own for own, _ in row["paired"]],
+        )
         for script in ("rope", "tables")
         for group, rows in data[script].items()
         if group not in ("environment", "shape")
@@ -42,20 +47,23 @@ def slower(data, earlier):
     """Return (name, ratio now, ratio before) of the candidates that became slower."""
     before = {}
     for one in earlier:
-        for name, values in ratios(one).items():
+        for name, values in rounds(one).items():
             before.setdefault(name, []).append(values)
     found = []
-    for name, values in ratios(data).items():
+    for name, values in rounds(data).items():
         old = before.get(name, [])
-        if len(old) < LEAST:
-            continue
-        medians = list(map(statistics.median, old))
-        usual = sorted(value for one in old for value in one)
-        above = sum(value > usual[int(0.9 * len(usual))] for value in values)
-        now = statistics.median(values)
-        if now > GROWTH * max(medians) and above > len(values) / 2:
-            found.append((name, now, statistics.median(medians)))
+        if len(old) >= LEAST and all(map(_greater, values, zip(*old, strict=True))):
+            then = statistics.median(statistics.median(ratios) for ratios, _ in old)
+            found.append((name, statistics.median(values[0]), then))
     return found
+
+
+def _greater(values, old):
+    """Return whether values are greater than those of the earlier reports."""
+    usual = sorted(value for one in old for value in one)
+    above = sum(value > usual[int(0.9 * len(usual))] for value in values)
+    worst = max(map(statistics.median, old))
+    return statistics.median(values) > GROWTH * worst and above > len(values) / 2
 
 
 def reports(folder):
@@ -66,7 +74,7 @@ def reports(folder):
             continue
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            measurement(data), ratios(data)
+            measurement(data), rounds(data)
         except (ValueError, LookupError, TypeError, AttributeError):
             continue
         found[path] = data

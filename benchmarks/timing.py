@@ -32,7 +32,8 @@ class Candidate:
     moved: int = 0  # bytes read and written
     error: float | None = None  # the largest absolute error of the result
     samples: list[float] = field(default_factory=list)
-    paired: list[float] = field(default_factory=list)  # processor time over that of the limit
+    #: Processor time of a call, and of one of the limit right after it, in seconds.
+    paired: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def median(self):
@@ -52,8 +53,8 @@ def measure(candidates, rounds=15, least=0.02, warm=2):
     the candidate before it released.
 
     Right after a candidate of ours on one thread, the limit runs for as long, so that both share a
-    disturbance of the caches and of the clock.  The processor time, of which other processes take
-    nothing, makes their ratio: it tells whether the code became slower.
+    disturbance of the caches and of the clock.  Other processes take nothing of the processor time
+    of both.
     """
     repeats, took, quick = {}, {}, set()
     named = {c.name: c for c in candidates}
@@ -75,7 +76,7 @@ def measure(candidates, rounds=15, least=0.02, warm=2):
                 limit = limits[0]
                 limit.call()
                 n = max(1, round(repeats[c.name] * took[c.name] / took[limit.name]))
-                c.paired.append(of_processor / timed(limit.call, n)[1])
+                c.paired.append((of_processor, timed(limit.call, n)[1]))
     return candidates
 
 

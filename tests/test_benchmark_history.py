@@ -45,7 +45,11 @@ def report(seed, noise=0.02, spread=None, **changed):
         paired = cost * (1 + noise * rng.random(15))
         if spread == name:
             paired[:5] *= 1.6
-        return {"name": name, "samples_s": [1e-3] * 15, "paired": paired.tolist()}
+        return {
+            "name": name,
+            "samples_s": [1e-3] * 15,
+            "paired": [[1e-3 * value, 1e-3] for value in paired],
+        }
 
     tables = {"ALiBi [1]": [row("ours, out=", changed.pop("ALiBi", 2.0))]}
     limit = {"name": "limit: np.copyto", "samples_s": [1e-3] * 15, "paired": []}
@@ -91,14 +95,15 @@ def test_a_candidate_is_not_named_if_one_earlier_report_was_as_slow(history):
 
 
 class Machine:
-    """A clock: ``load`` other processes take time slices, and the memory is slow at times."""
+    """A clock: ``load`` other processes take time slices, and share the memory and the caches."""
 
     def __init__(self, seed, load):
         self.rng, self.load = np.random.default_rng(seed), load
         self.wall = self.own = self.slow_until = 0.0
         self.slow = 1.0
 
-    def run(self, seconds):
+    def run(self, seconds, memory=0.0):
+        seconds *= 1 + memory * self.load
         while seconds > 0:
             if self.wall > self.slow_until:
                 self.slow_until = self.wall + self.rng.exponential(0.2 * (1 + self.load))
@@ -120,7 +125,12 @@ def measured(timing, monkeypatch, seed, load, **changed):
     machine = Machine(seed, load)
     monkeypatch.setattr(timing, "time", machine)
     costs = {"limit: fill": 0.002, "ours, out=": 0.06, "ours, fresh": 0.005, **changed}
-    group = [timing.Candidate(name, lambda c=cost: machine.run(c)) for name, cost in costs.items()]
+    group = [
+        timing.Candidate(
+            name, lambda c=cost, n=name: machine.run(c, memory=0.1 * n.startswith("limit"))
+        )
+        for name, cost in costs.items()
+    ]
     rows = timing.record(timing.measure(group, 9))
     return {
         "rope": {"environment": FACTS, "shape": [1], "float32": rows},
@@ -130,18 +140,21 @@ def measured(timing, monkeypatch, seed, load, **changed):
 
 def test_a_loaded_machine_is_no_change(history, modules, monkeypatch):
     timing = modules[1]
-    earlier = [measured(timing, monkeypatch, seed, load=0.5 + seed) for seed in range(3)]
-    for seed in range(3, 9):
-        for load in (0.5, 4.0, 10.0):
-            now = measured(timing, monkeypatch, seed, load)
-            assert history.slower(now, earlier) == []
-            now = measured(timing, monkeypatch, seed, load, **{"ours, out=": 0.09})
+    for first in (0.5, 8.0):
+        earlier = [measured(timing, monkeypatch, seed, first + seed / 2) for seed in range(3)]
+        for seed in range(3, 9):
+            for load in (0.5, 4.0, 10.0):
+                now = measured(timing, monkeypatch, seed, load)
+                assert history.slower(now, earlier) == []
+            now = measured(timing, monkeypatch, seed, first, **{"ours, out=": 0.11})
             assert names(history, now, earlier) == ["float32: ours, out="]
 
 
-def test_the_limit_runs_right_after_each_candidate_and_for_as_long(modules, monkeypatch):
+@pytest.mark.parametrize("load", [0, 3])
+def test_the_limit_runs_right_after_each_candidate_and_for_as_long(modules, load, monkeypatch):
     timing = modules[1]
-    machine, ran = Machine(0, load=0), []
+    machine, ran = Machine(0, load), []
+    machine.slow_until = np.inf  # other processes take time slices only
     monkeypatch.setattr(timing, "time", machine)
 
     def candidate(name, seconds):
@@ -156,10 +169,13 @@ def test_the_limit_runs_right_after_each_candidate_and_for_as_long(modules, monk
         "ours, out=, 2 threads": 0.1, "other": 0.1,
     }  # fmt: skip
     found = timing.measure([candidate(*one) for one in group.items()], 3, warm=0)
-    pairs = {row["name"]: row["paired"] for row in timing.record(found) if row["paired"]}
+    rows = {row["name"]: row["paired"] for row in timing.record(found) if row["paired"]}
+    pairs = {name: [own / limit for own, limit in paired] for name, paired in rows.items()}
     assert list(pairs) == ["ours, out=", "ours, fresh"]
     np.testing.assert_array_equal(np.round(pairs["ours, out="], 6), 10)
     np.testing.assert_array_equal(np.round(pairs["ours, fresh"], 6), 4)
+    if load:
+        return
     text = " ".join(ran)
     assert text.count("ours, out= ours, out= " + "limit: fill " * 11) == 3
     assert text.count("ours, fresh ours, fresh " + "limit: fresh fill " * 5) == 3
