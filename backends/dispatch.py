@@ -51,8 +51,8 @@ def fused(
     threads : int, optional
         The most threads that a call on NumPy arrays uses; small arrays take fewer. By default as
         many as ``OMP_NUM_THREADS`` (or ``OPENBLAS_NUM_THREADS``, ``MKL_NUM_THREADS``) says, or else
-        one for every core of the process; one in a worker process. The results do not depend on
-        it. Other libraries have their own settings.
+        one for every core of the process; one in a worker process of ``multiprocessing``. The
+        results do not depend on it. Other libraries have their own settings.
 
     Returns
     -------

@@ -16,6 +16,7 @@ from posenc_ref import MRoPEPositions, mrope_rule  # noqa: E402
 from posenc_ref.conformance import check  # noqa: E402
 from posenc_ref.conformance.adapters.transformers_mrope import MODES, mrope_model  # noqa: E402
 from posenc_ref.mrope_rules import RULES  # noqa: E402
+from tools.claims import claims  # noqa: E402
 
 PAGE = ROOT / "docs/generated/mrope-models.md"
 #: Models that make such position ids and are not judged, with the reason.
@@ -23,33 +24,17 @@ UNJUDGED = {
     "KeyeVL1_5": "not in transformers: the rule is that of vLLM",
     "neomme": "its processor makes ids with two axes, which no rule here describes",
 }
-#: What a finding means, with the program that shows it.
+#: The scripts of the claims that a finding means.
 NOTES = {
-    "media-extent": "text after a video starts at its start + max(height, width), not after the "
-    "largest position: [text_after_video.py](mrope-deviations/text_after_video.py)",
-    "media-extent, sound": "text after a short video with its sound starts after the last audio "
-    "token, inside the video's columns: "
-    "[short_video_with_sound.py](mrope-deviations/short_video_with_sound.py)",
-    "media-extent, newlines": "newlines after an image have the position where it starts, though "
-    "the comments of the code call them text: "
-    "[newline_after_an_image.py](mrope-deviations/newline_after_an_image.py)",
-    "media-grid, no padding": "`generate` drops an attention mask of ones, without which the "
-    "talker numbers images, videos and audio like text: "
-    "[talker_without_padding.py](mrope-deviations/talker_without_padding.py)",
-    "row-offset": "images are numbered from the first one of the batch, so that the number of an "
-    "image depends on other prompts: "
-    "[images_of_a_batch.py](mrope-deviations/images_of_a_batch.py)",
-    "row-offset, padding": "as row-offset; and `forward` with a cache counts the padding of the "
-    "prompt: [decode_after_padding.py](mrope-deviations/decode_after_padding.py)",
-    "raises": "a call with a cache and an attention mask gets the position ids of all tokens, and "
-    "fails (shown for Qwen2-VL); the ids of the new token are right: "
-    "[cache_and_mask.py](mrope-deviations/cache_and_mask.py)",
-    "raises, audio": "the talker reads `audio_config`, which its configuration has not, for "
-    "prompts with audio beside images or videos; calls before it are right: "
-    "[talker_with_audio.py](mrope-deviations/talker_with_audio.py)",
-    "state": "after an image, a prompt without images is continued at the positions of that image, "
-    "and fails after the last one: "
-    "[text_after_drawing.py](mrope-deviations/text_after_drawing.py)",
+    "media-extent": ("text_after_video.py",),
+    "media-extent, sound": ("short_video_with_sound.py",),
+    "media-extent, newlines": ("newline_after_an_image.py",),
+    "media-grid, no padding": ("talker_without_padding.py",),
+    "row-offset": ("images_of_a_batch.py",),
+    "row-offset, padding": ("images_of_a_batch.py", "decode_after_padding.py"),
+    "raises": ("cache_and_mask.py",),
+    "raises, audio": ("talker_with_audio.py",),
+    "state": ("text_after_drawing.py",),
 }
 #: A word of a finding that tells it from others of the same code, and its name.
 _WORDS = {
@@ -87,6 +72,16 @@ def _note(finding):
     return ", ".join([finding.code, *(name for word, name in _WORDS.items() if word in told)][:2])
 
 
+def meaning(name):
+    """Return the claims that a finding means, with links."""
+    every = {claim.script.split("/")[1]: (n, claim) for n, claim in enumerate(claims(), 1)}
+    found = (every[script] for script in NOTES[name])
+    return "; ".join(
+        f"{claim.entry.title} ([claim {n}](claims.md#claim-{n}), {claim.entry.claim})"
+        for n, claim in found
+    )
+
+
 def _rule(rule):
     if type(rule) is not MRoPEPositions:
         return f"`{rule!r}`"
@@ -107,7 +102,7 @@ def document():
             used |= set(notes)
         rows.append(f"| {' | '.join(cells)} |")
     parts = [HEAD.format(version=transformers.__version__) + "\n".join(rows)]
-    parts.append("\n".join(f"- **{name}:** {NOTES[name]}." for name in sorted(used)))
+    parts.append("\n".join(f"- **{name}:** {meaning(name)}." for name in sorted(used)))
     parts.append("Not judged:")
     parts.append("\n".join(f"- {name}: {why}." for name, why in sorted(UNJUDGED.items())))
     return "\n\n".join(parts) + "\n"

@@ -38,7 +38,7 @@ def count(threads: int | None, size: int) -> int:
     """Return how many threads work on ``size`` bytes, if at most ``threads`` are allowed.
 
     None allows as many as the environment variables of NumPy's own threads, or else one for every
-    core of the process; in a worker process, one.
+    core of the process; in a worker process of ``multiprocessing``, one.
     """
     most = size // _LEAST
     if most < 2 or getattr(_mine, "works", False):

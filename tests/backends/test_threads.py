@@ -156,7 +156,26 @@ def test_threads_share_a_rotation(name, dtype, small_shares):
             assert np.array_equal(fast.inverse(one, given), fused(encoding).inverse(one, given))
             ready = fast.prepare(range(50), like=x) if encoding.num_axes == 1 else None
             if ready is not None:
-                assert np.array_equal(ready(x, 5), fused(encoding)(x, range(5, 42)))
+                expected = fused(encoding)(x, range(5, 42))
+                del small_shares[:]
+                assert np.array_equal(ready(x, 5), expected)
+                assert small_shares == [n]
+                fast.prepare(range(3000), like=x)
+                assert small_shares == [n, n]
+
+
+def test_compiled_loops_share_no_scratch_memory(small_shares, monkeypatch):
+    __import__("numba")
+    monkeypatch.setattr(numpy_rotary, "_COMPILED", 1)
+    x = np.random.default_rng(3).standard_normal((8, 4096, D)).astype(np.float32)
+    expected = fused(ROTARY["half"], threads=1)(x, range(4096))
+    fast = fused(ROTARY["half"], threads=4)
+    for _ in range(5):
+        placed = x.copy()
+        path = fast(placed, range(4096), out=placed, explain=True)[1]
+        assert path.startswith("numba: ")
+        assert np.array_equal(placed, expected)
+    assert small_shares.count(4) >= 5
 
 
 @pytest.mark.parametrize("dim", [2, 34])
@@ -216,8 +235,11 @@ def test_a_call_takes_no_more_threads_than_allowed(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert threads.count(None, 99 * mega) == 2
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert threads.count(None, 10**6 * mega) == cores
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 2, 5}, raising=False)
+    assert threads.count(None, 10**6 * mega) == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert threads.count(None, 10**6 * mega) == 9
     monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: "another process")
     assert threads.count(None, 99 * mega) == 1
     assert threads.count(2, 99 * mega) == 2

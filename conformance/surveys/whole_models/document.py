@@ -29,8 +29,8 @@ Each model type with a causal or a masked language model is built with a small c
 usually two layers, and random weights. It runs as users run it: one call, padding on the right and
 on the left, a cache (a prompt, a chunk, single tokens), the same with padding, `generate` with
 padding, packed sequences, and the first call again. Position ids and masks are those that
-`generate` makes. Masked models have no cache; packed sequences are asked only of models that
-`from_config` reads and that add no table to embeddings.
+`generate` makes. Masked models have no cache and get no packed sequences, nor do models that
+take no position ids.
 Not run here: models with an encoder and a decoder, cross-attention, images and audio.
 
 At every attention layer, the output of the attention function is compared with a plain softmax

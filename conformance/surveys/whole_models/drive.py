@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,7 @@ class Driver:
         import torch
 
         self.model = model
+        self._parameters = inspect.signature(model.forward).parameters
         self._plain = {"use_cache": False} if causal else {}
         self.first_rows: dict[str, int] = {}
         self.recorder = Recorder(model)
@@ -51,8 +53,8 @@ class Driver:
         with torch.no_grad():
             self.modules = self.recorder.find(input_ids=ids, **self._plain)
 
-    def ways(self, packing: bool) -> dict[str, Callable[[str], Run]]:
-        """Return the calls by name, with packed sequences if ``packing``.
+    def ways(self) -> dict[str, Callable[[str], Run]]:
+        """Return the calls by name: packed sequences only if the model takes position ids.
 
         Masked models have no cache.
         """
@@ -66,7 +68,7 @@ class Driver:
             "packed": self._packed,
             "second call": lambda name: self._joined(name, batch("none", self.size, self.first)),
         }
-        left_out = set() if packing else {"packed"}
+        left_out = set() if "position_ids" in self._parameters else {"packed"}
         if not self._plain:
             left_out = {"packed", "cache", "cache, padding left", "generate, padding left"}
         return {name: way for name, way in every.items() if name not in left_out}
@@ -151,12 +153,8 @@ class Driver:
 
     def _call(self, **given: Any) -> Any:
         """Call the model, without position ids if it takes none."""
-        import inspect
-
-        if "position_ids" in given:
-            taken = inspect.signature(self.model.forward).parameters
-            if "position_ids" not in taken and "kwargs" not in taken:
-                del given["position_ids"]
+        if not {"position_ids", "kwargs"}.intersection(self._parameters):
+            given.pop("position_ids", None)
         return self.model(**given)
 
     def _run(self, name: str, given: Batch) -> Run:

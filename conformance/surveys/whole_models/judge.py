@@ -69,7 +69,7 @@ def _judge(line: Outcome, model: Any, layers: Layers) -> Outcome:
     controlled: dict[str, list[_Site]] = {}
     modules: set[str] = set()
     executed, highest = 0, 0
-    for name, way in driver.ways(packing=layers.found is not None).items():
+    for name, way in driver.ways().items():
         try:
             run = way(name)
         except Unlike as error:

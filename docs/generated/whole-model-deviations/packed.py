@@ -5,6 +5,8 @@ begin again (masking_utils.find_packed_sequence_indices), if neither a mask nor 
 Models that a release lacks are left out.
 """
 
+import importlib
+
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
@@ -39,15 +41,56 @@ MODELS = {
     "opt": {"word_embed_proj_dim": 64, "ffn_dim": 64},
     "biogpt": {},
     "xglm": {"d_model": 64, "ffn_dim": 64, "attention_heads": 4, "num_layers": 2},
+    "xmod": {"is_decoder": True, "default_language": "en_XX"},
 }
+DECODERS = (
+    "bert bert-generation electra ernie roc_bert roberta roberta-prelayernorm camembert "
+    "data2vec-text xlm-roberta xlm-roberta-xl"
+)
+MODELS |= {name: {"is_decoder": True} for name in DECODERS.split()}
+PROTEINS = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2}
+PROTEINS |= {"vocab_size": 30, "intermediate_size": 32, "max_position_embeddings": 64}
+RESAMPLER = {
+    "protein_encoder_config": PROTEINS,
+    "resampler_depth": 1,
+    "resampler_dim_head": 8,
+    "resampler_num_latents": 4,
+}
+GPT = {"n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}
+LAYERS = {"embed_dim": 64, "layers": 2, "ffn_dim": 64, "attention_heads": 4}
+#: The class of models that AutoModelForCausalLM does not make, and the name of its configuration.
+CLASSES = {
+    "imagegpt": ("ImageGPTForCausalImageModeling", "ImageGPTConfig", GPT),
+    "clip": ("CLIPTextModel", "CLIPTextConfig", {}),
+    "evolla": ("EvollaModel", "EvollaConfig", {"num_key_value_heads": 4, **RESAMPLER}),
+    "kosmos-2.5": ("Kosmos2_5TextForCausalLM", "Kosmos2_5TextConfig", LAYERS),
+}
+MODELS |= {name: more for name, (_, _, more) in CLASSES.items()}
+
+
+def built(name, more):
+    """Return a model with random weights."""
+    given = {**SIZES, **more, "attn_implementation": "eager"}
+    if name not in CLASSES:
+        return AutoModelForCausalLM.from_config(CONFIG_MAPPING[name](**given))
+    folder = name.replace("-2.", "2_")
+    module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
+    settings = importlib.import_module(f"transformers.models.{folder}.configuration_{folder}")
+    return getattr(module, CLASSES[name][0])(getattr(settings, CLASSES[name][1])(**given))
+
+
+def last(model, **given):
+    """Return the logits, or the hidden states of a model without a head."""
+    found = model(**given, **({} if name == "clip" else {"use_cache": False}))
+    return found.logits if "logits" in found else found.last_hidden_state
+
 
 seen = {}
 for name, more in MODELS.items():
     if name not in CONFIG_MAPPING:
         continue
-    config = CONFIG_MAPPING[name](**SIZES, **more, attn_implementation="eager")
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model = built(name, more).eval()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:
@@ -56,13 +99,12 @@ for name, more in MODELS.items():
         positions = torch.cat([torch.arange(5), torch.arange(6)])[None]
         rows = (torch.cat([begin, second], dim=1) for begin in (first, other))
         packed, changed = (
-            model(input_ids=row, position_ids=positions, use_cache=False).logits[:, 5:]
-            for row in rows
+            last(model, input_ids=row, position_ids=positions)[:, 5:] for row in rows
         )
-        alone = model(input_ids=second, use_cache=False).logits
+        alone = last(model, input_ids=second, position_ids=positions[:, 5:])
     largest, seen[name] = (packed - alone).abs().max(), (packed - changed).abs().max()
     print(
-        f"{name:16} second sequence: {largest:.2g} from its logits alone; by {seen[name]:.2g} "
+        f"{name:20} second sequence: {largest:.2g} from its logits alone; by {seen[name]:.2g} "
         "other logits after another first sequence"
     )
     if name == "llama" and max(largest, seen[name]) > 1e-3:

@@ -222,8 +222,16 @@ def test_rows_of_tables_are_those_of_the_tokens(monkeypatch):
     assert line.codes == ("positions",)
     said = "padding left: position 0 of row 1 has row 5 of model.decoder.embed_positions.weight"
     assert line.messages == (f"{said}, not 2",)
-    (line,) = judged("opt", monkeypatch)
+    (line,) = judged("gpt2", monkeypatch)
     assert line.verdict == "conforms"
+
+
+@pytest.mark.parametrize("model_type", ["biogpt", "opt"])
+def test_models_with_a_table_of_positions_run_packed_sequences(model_type, monkeypatch):
+    (line,) = judged(model_type, monkeypatch)
+    assert line.codes == ("mask",)
+    assert line.messages[0].startswith("packed: layer 0, ")
+    assert line.messages[0].endswith("packed sequences see each other")
 
 
 def test_a_pass_counts_only_if_controls_are_rejected(monkeypatch):
