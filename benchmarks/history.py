@@ -4,7 +4,8 @@ A candidate is compared by its processor time, and by the ratio to that of the l
 right after it for as long.  It became slower if both are greater than before: the time alone grows
 when other processes use the memory, and the ratio alone when they no longer do.  Greater means that
 most values are above nearly all earlier ones, and their median clearly above that of every earlier
-report.
+report.  It is named if the report before shows the same, since the place of its arrays in memory
+or another process can make a whole run slower.
 """
 
 import datetime
@@ -13,7 +14,7 @@ import re
 import statistics
 
 #: The reports of the same measurement that are kept, and the number that a comparison needs.
-KEPT, LEAST = 10, 2
+KEPT, LEAST = 10, 3
 #: The most that a median may grow without being named.
 GROWTH = 1.1
 #: The names of the reports; no other file of the folder is read or deleted.
@@ -44,7 +45,14 @@ def measurement(data):
 
 
 def slower(data, earlier):
-    """Return (name, ratio now, ratio before) of the candidates that became slower."""
+    """Return (name, ratio now, ratio before) of what grew in this report and in the last one."""
+    *before, last = earlier
+    twice = {name for name, *_ in grown(last, before)}
+    return [row for row in grown(data, before) if row[0] in twice]
+
+
+def grown(data, earlier):
+    """Return (name, ratio now, ratio before) of the candidates with greater numbers than before."""
     before = {}
     for one in earlier:
         for name, values in rounds(one).items():
@@ -52,7 +60,7 @@ def slower(data, earlier):
     found = []
     for name, values in rounds(data).items():
         old = before.get(name, [])
-        if len(old) >= LEAST and all(map(_greater, values, zip(*old, strict=True))):
+        if len(old) >= LEAST - 1 and all(map(_greater, values, zip(*old, strict=True))):
             then = statistics.median(statistics.median(ratios) for ratios, _ in old)
             found.append((name, statistics.median(values[0]), then))
     return found

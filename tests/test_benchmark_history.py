@@ -63,7 +63,7 @@ def report(seed, noise=0.02, spread=None, **changed):
 
 
 def names(history, now, earlier):
-    return [name for name, *_ in history.slower(now, earlier)]
+    return [name for name, *_ in history.grown(now, earlier)]
 
 
 NUMBA = "ours Numba half, out="
@@ -74,7 +74,7 @@ def test_growth_is_named(history):
     for seed in range(5, 25):
         assert names(history, report(seed), earlier) == []
         assert names(history, report(seed, **{NUMBA: 1.4 * 1.05}), earlier) == []
-        ((found, now, before),) = history.slower(report(seed, **{NUMBA: 1.4 * 1.3}), earlier)
+        ((found, now, before),) = history.grown(report(seed, **{NUMBA: 1.4 * 1.3}), earlier)
         assert found == f"float32: {NUMBA}"
         assert 1.4 <= before <= 1.43 < 1.82 <= now <= 1.86
         assert names(history, report(seed, ALiBi=2.6), earlier) == ["ALiBi [1]: ours, out="]
@@ -145,7 +145,7 @@ def test_a_loaded_machine_is_no_change(history, modules, monkeypatch):
         for seed in range(3, 9):
             for load in (0.5, 4.0, 10.0):
                 now = measured(timing, monkeypatch, seed, load)
-                assert history.slower(now, earlier) == []
+                assert history.grown(now, earlier) == []
             now = measured(timing, monkeypatch, seed, first, **{"ours, out=": 0.11})
             assert names(history, now, earlier) == ["float32: ours, out="]
 
@@ -182,13 +182,19 @@ def test_the_limit_runs_right_after_each_candidate_and_for_as_long(modules, load
 
 
 def test_reports_of_the_same_measurement_are_kept_and_compared(history, tmp_path):
-    texts = [history.section(report(seed), tmp_path) for seed in range(3)]
-    assert "0 earlier reports of this measurement: at least 2 are needed" in texts[0]
-    assert "1 earlier report of this measurement: at least 2 are needed" in texts[1]
-    assert "Nothing, in comparison with 2 reports (load 1.5, 1.5; now 1.5)" in texts[2]
+    texts = [history.section(report(seed), tmp_path) for seed in range(4)]
+    assert "0 earlier reports of this measurement: at least 3 are needed" in texts[0]
+    assert "1 earlier report of this measurement: at least 3 are needed" in texts[1]
+    assert "Nothing, in comparison with 3 reports (load 1.5, 1.5, 1.5; now 1.5)" in texts[3]
     slow = {"ours NumPy half, out=": 4.5}
-    text = history.section(report(3, **slow), tmp_path)
-    assert "In comparison with 3 reports (load 1.5, 1.5, 1.5; now 1.5):" in text
+    once = history.section(report(3, **slow), tmp_path)
+    assert "Nothing, in comparison with 4 reports" in once  # a run may be slower by chance
+    assert "Nothing, in comparison with 5 reports" in history.section(report(5), tmp_path)
+    for path in sorted(tmp_path.iterdir())[-2:]:
+        path.unlink()
+    history.section(report(3, **slow), tmp_path)
+    text = history.section(report(5, **slow), tmp_path)
+    assert "In comparison with 5 reports (load 1.5, 1.5, 1.5, 1.5, 1.5; now 1.5):" in text
     assert "| float32: ours NumPy half, out= |" in text
     for change in (
         lambda one: one["rope"]["environment"].update(cpu="b"),
