@@ -77,16 +77,17 @@ def base_and_another(
     encoding: MultiAxisRoPE,
 ) -> Iterator[tuple[FrequencyMistake, FrequencyMistake]]:
     """Yield another published base of all axes, with a mistake in the exponents beside it."""
-    for base in PUBLISHED_BASES if isinstance(encoding.base, float) else ():
-        if base == encoding.base:
-            continue
+    declared = encoding.base
+    if not isinstance(declared, float):
+        return
+    for base in (base for base in PUBLISHED_BASES if base != declared):
         changed = encoding.replace(base=base)
         one = FrequencyMistake(
             "base",
-            f"the base is {base:.10g}, declared {encoding.base:.10g}",
+            f"the base is {base:.10g}, declared {declared:.10g}",
             changed.frequencies(),
-            {"declared": encoding.base, "measured": base},
-            remedy=f"Use the base {encoding.base:.10g}.",
+            {"declared": declared, "measured": base},
+            remedy=f"Use the base {declared:.10g}.",
         )
         for of in (_spacings, _denominators, multi_axis_exponents, _handed_out):
             for other in of(changed):

@@ -7,7 +7,6 @@ measured frequency is reported.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, product
 from typing import Any
 
@@ -56,9 +55,13 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     yield from _parameters(encoding)
     yield from _shapes(encoding)
     yield from _other_schedules(encoding)
-    factor = getattr(scaling, "factor", None)
+    yield from _again(encoding, encoding.frequencies())
+
+
+def _again(encoding: RoPE, w: np.ndarray) -> Iterator[FrequencyMistake]:
+    """Yield frequencies to which the factor of the declared scaling is applied once more."""
+    factor = getattr(encoding.scaling, "factor", None)
     if factor and factor != 1.0:
-        w = encoding.frequencies()
         yield FrequencyMistake(
             "position-scale",
             f"every frequency, or every position, is divided by the factor {factor:g} once more",
@@ -310,12 +313,9 @@ def two_mistakes(encoding: RoPE) -> Iterator[tuple[FrequencyMistake, FrequencyMi
     for one in firsts:
         for other in step_mistakes(one.encoding):
             yield one, other
-    every = [*scaling_mistakes(encoding), *step_mistakes(encoding)]
-    for scaled in every:
-        if scaled.code == "position-scale":
-            by = scaled.values["measured"]
-            for one in every:
-                yield one, replace(scaled, predicted=one.predicted * by)
+    for one in chain(scaling_mistakes(encoding), step_mistakes(encoding)):
+        for other in _again(encoding, one.predicted):
+            yield one, other
     yield from two_steps(encoding)
 
 

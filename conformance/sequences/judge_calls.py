@@ -180,7 +180,7 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
         return {}
     short: Call = ((1, 2, 4), 0)
     lengths = [n for n in lengths_of(encoding) if n > 32]
-    found = {
+    found: dict[str, tuple[Call, ...]] = {
         f"short, length {n}, short": (short, ((1, 2, 3), n - 3), short, ((1, 2, 4), 9))
         for n in lengths
     }

@@ -76,11 +76,11 @@ def _occasions(encoding: Rotary) -> Iterator[tuple[str, Callable[[_Step], bool]]
     for page in _PAGES:
         yield (
             f"when their number passes a multiple of {page}",
-            lambda s, n=page: -(-s.after // n) > -(-s.before // n),
+            lambda s, n=page: -(-s.after // n) > -(-s.before // n),  # type: ignore[misc]
         )
         yield (
             f"when their number reaches a multiple of {page}",
-            lambda s, n=page: s.after // n > s.before // n,
+            lambda s, n=page: s.after // n > s.before // n,  # type: ignore[misc]
         )
 
 
@@ -148,7 +148,7 @@ def kept_between(encoding: Rotary) -> Iterator[Mistake]:
     text = "the frequencies of the longest call so far are kept"
     rules: list[tuple[str, Anew]] = [(text, lambda t: t.end > t.kept)]
     rules += [
-        (f"{text}, until {words}{_THEN}", lambda t, of=of: t.end > t.kept or of(t))
+        (f"{text}, until {words}{_THEN}", lambda t, of=of: t.end > t.kept or of(t))  # type: ignore[misc]
         for words, of in resets
     ]
     text = "the frequencies of the first call are kept"

@@ -98,14 +98,14 @@ def _tests(count: int) -> Iterator[tuple[str, Test]]:
     """Yield tests of positions in words: of whole calls, rows and tokens, or of one of these."""
     atoms = list(_atoms(count))
     for words, of in atoms:
-        yield f"in calls with {words}", lambda p, of=of: np.asarray(of(p).all())
+        yield f"in calls with {words}", lambda p, of=of: np.asarray(of(p).all())  # type: ignore[misc]
     for words, of in atoms:
-        yield f"in batch rows with {words}", lambda p, of=of: of(p).all(axis=-1, keepdims=True)
-        yield f"in calls whose row 0 has {words}", lambda p, of=of: np.asarray(of(p)[0].all())
-        yield f"for tokens with {words}", lambda p, of=of: of(p)
-        yield f"in calls whose first token has {words}", lambda p, of=of: np.asarray(of(p)[0, 0])
-        yield f"in batch rows whose first token has {words}", lambda p, of=of: of(p)[:, :1]
-        yield f"in batch rows whose last token has {words}", lambda p, of=of: of(p)[:, -1:]
+        yield f"in batch rows with {words}", lambda p, of=of: of(p).all(axis=-1, keepdims=True)  # type: ignore[misc]
+        yield f"in calls whose row 0 has {words}", lambda p, of=of: np.asarray(of(p)[0].all())  # type: ignore[misc]
+        yield f"for tokens with {words}", lambda p, of=of: of(p)  # type: ignore[misc]
+        yield f"in calls whose first token has {words}", lambda p, of=of: np.asarray(of(p)[0, 0])  # type: ignore[misc]
+        yield f"in batch rows whose first token has {words}", lambda p, of=of: of(p)[:, :1]  # type: ignore[misc]
+        yield f"in batch rows whose last token has {words}", lambda p, of=of: of(p)[:, -1:]  # type: ignore[misc]
 
 
 def _atoms(count: int) -> Iterator[tuple[str, Test]]:
@@ -113,14 +113,14 @@ def _atoms(count: int) -> Iterator[tuple[str, Test]]:
     if count > 2:
         yield "the same position on all axes", lambda p: (p == p[:1]).all(axis=0)
     for i, j in combinations(range(count), 2):
-        yield f"the same position on axes {i} and {j}", lambda p, i=i, j=j: p[i] == p[j]
+        yield f"the same position on axes {i} and {j}", lambda p, i=i, j=j: p[i] == p[j]  # type: ignore[misc]
     for a in range(count):
-        yield f"position 0 on axis {a}", lambda p, a=a: p[a] == 0
+        yield f"position 0 on axis {a}", lambda p, a=a: p[a] == 0  # type: ignore[misc]
     yield "position 0 on some axis", lambda p: (p == 0).any(axis=0)
     for a in range(count):
-        yield f"one position on axis {a}", lambda p, a=a: p[a] == p[a].flat[0]
+        yield f"one position on axis {a}", lambda p, a=a: p[a] == p[a].flat[0]  # type: ignore[misc]
     for a in range(count):
-        yield f"consecutive positions on axis {a}", lambda p, a=a: _consecutive(p[a])
+        yield f"consecutive positions on axis {a}", lambda p, a=a: _consecutive(p[a])  # type: ignore[misc]
     yield (
         "consecutive positions on all axes",
         lambda p: np.logical_and.reduce([_consecutive(one) for one in p]),
