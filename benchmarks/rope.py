@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import sys
+from functools import partial
 
 import numpy as np
 from timing import (
@@ -32,7 +33,7 @@ from timing import (
     record,
     table,
 )
-from ways import CORES, NUMBA, SEVERAL, THREADS, by, copy, multiply
+from ways import CORES, SEVERAL, THREADS, by, copy, multiply, with_numba
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
@@ -90,12 +91,12 @@ def limits(case):
 def ours_numpy(case):
     out = np.empty_like(case.x)
     for layout, encoding in case.encodings.items():
-        # Numba has no loop for wide pairs side by side: NumPy needs one pass.
-        one_pass = case.dtype == "float32" and layout == "interleaved"
+        path = partial(fused(encoding), case.x, range(case.length), explain=True)
+        ways = (False, True)[: 1 + with_numba(lambda p=path: p()[1])]
         for several in (THREADS, SEVERAL)[: 1 + (THREADS < SEVERAL <= CORES)]:
             ready = fused(encoding, threads=several).prepare(range(case.length), like=case.x)
             ending = "" if several == THREADS else f", {several} threads"
-            for numba in (False, True)[: 1 + (NUMBA and not one_pass)]:
+            for numba in ways:
                 name = f"ours {'Numba' if numba else 'NumPy'} {layout}"
                 there = by(numba, lambda r=ready: r(case.x, out=out))
                 case.add(f"{name}, out={ending}", there, layout)
@@ -282,6 +283,7 @@ def decode(rounds):
     """
     case = Case((1, 32, 1, 128), "float32")
     out = np.empty_like(case.x)
+    case.add("limit: np.copyto", lambda: np.copyto(out, case.x))
     for layout, encoding in case.encodings.items():
         ready = fused(encoding).prepare(range(4096), like=case.x)
         case.add(f"ours NumPy {layout}, out=", lambda r=ready: r(case.x, 4000, out=out))

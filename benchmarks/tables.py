@@ -13,6 +13,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
+from functools import partial
 
 import numpy as np
 from timing import (
@@ -26,7 +27,7 @@ from timing import (
     record,
     table,
 )
-from ways import NUMBA, THREADS, by, fill, fill_fresh
+from ways import THREADS, by, fill, fill_fresh, with_numba
 
 import posenc_ref as pr
 from posenc_ref.backends import fused, toeplitz_view
@@ -34,12 +35,14 @@ from posenc_ref.backends import fused, toeplitz_view
 PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
 
 
-def both_ways(call, kinds=("out=", "fresh")):
-    """Return candidates with Numba and with NumPy only; ``call`` takes whether to use ``out``."""
+def both_ways(there, fresh=None):
+    """Return candidates with Numba, if it serves these calls, and with NumPy only."""
+    calls = {"out=": there, "fresh": fresh}
     found = []
-    for name, numba in (("ours with Numba", True), ("ours NumPy alone", False))[not NUMBA :]:
-        for kind in kinds:
-            found.append(Candidate(f"{name}, {kind}", by(numba, lambda k=kind: call(k == "out="))))
+    for name, numba in (("ours with Numba", True), ("ours NumPy alone", False)):
+        for kind, call in calls.items():
+            if call and (not numba or with_numba(lambda c=call: c(explain=True)[1])):
+                found.append(Candidate(f"{name}, {kind}", by(numba, call)))
     return found
 
 
@@ -65,7 +68,7 @@ def sinusoidal(length, dim):
     found = [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("limit: fresh fill", lambda: fill_fresh(out)),
-        *both_ways(lambda there: fast(at, out=out) if there else fast(at, dtype=np.float32)),
+        *both_ways(partial(fast, at, out=out), partial(fast, at, dtype=np.float32)),
         Candidate("NumPy, float64 angles", lambda: textbook(w64, np.float64)),
         Candidate("NumPy, float32 angles", lambda: textbook(w32, np.float32)),
         Candidate(
@@ -98,13 +101,12 @@ def rotary(length, dim):
         angles = values[:, None] * w
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
-    def ours(there):
-        return fast.cos_sin(at, out=(cos, sin)) if there else fast.cos_sin(at, dtype=np.float32)
-
     found = [
         Candidate("limit: fill", lambda: fill(cos, sin)),
         Candidate("limit: fresh fill", lambda: fill_fresh(cos, sin)),
-        *both_ways(ours),
+        *both_ways(
+            partial(fast.cos_sin, at, out=(cos, sin)), partial(fast.cos_sin, at, dtype=np.float32)
+        ),
         Candidate("NumPy, float64 angles", textbook),
         Candidate(
             "transformers Llama, float32 angles (twice as wide)",
@@ -139,7 +141,7 @@ def alibi(heads, length):
         return [
             Candidate("limit: fill", lambda: fill(out)),
             Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
-            *both_ways(lambda there: fast(length, length, out=out), ["out="]),
+            *both_ways(partial(fast, length, length, out=out)),
             Candidate("NumPy, |j - i| times slopes", textbook),
             Candidate("x-transformers", lambda: _fresh(peer, length)),
         ]
@@ -167,8 +169,31 @@ def t5(length):
     return [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
-        *both_ways(lambda there: fast(length, length, out=out), ["out="]),
+        *both_ways(partial(fast, length, length, out=out)),
         Candidate("transformers", lambda: module.compute_bias(length, length)),
+    ]
+
+
+def swin(side, heads=32):
+    """Swin [heads, side**2, side**2], float32."""
+    import torch
+
+    rows = (2 * side - 1) ** 2
+    learned = np.random.default_rng(0).standard_normal((rows, heads)).astype(np.float32)
+    encoding, n = pr.SwinBias(learned, window=(side, side)), side**2
+    fast, out = fused(encoding), np.empty((heads, n, n), np.float32)
+    weights, index = torch.from_numpy(learned), torch.from_numpy(pr.relative_index(side).ravel())
+
+    def theirs():  # as Swin's code and transformers do in each call
+        return weights[index].view(n, n, -1).permute(2, 0, 1).contiguous()
+
+    same = np.array_equal(fast(n, n, dtype=np.float32), theirs().numpy())
+    print(f"Swin: equal to its code bit for bit: {same}", file=sys.stderr)
+    return [
+        Candidate("limit: fill", lambda: fill(out)),
+        Candidate("limit: fresh fill", lambda: fill_fresh(out)),
+        *both_ways(partial(fast, n, n, out=out), partial(fast, n, n, dtype=np.float32)),
+        Candidate("Swin's code, by torch", theirs),
     ]
 
 
@@ -180,8 +205,9 @@ def deberta(length):
     encoding = pr.DeBERTa(some, some, buckets=256, max_position=512)
     out, like = np.empty((length, length), np.int64), np.empty((1, length, 1), np.float32)
 
-    def view():
-        return toeplitz_view(encoding.bucket(np.arange(length - 1, -length, -1)), length, length)
+    def view(out=None):
+        row = encoding.bucket(np.arange(length - 1, -length, -1))
+        return toeplitz_view(row, length, length, out=out)
 
     import torch
 
@@ -196,7 +222,7 @@ def deberta(length):
     return [
         Candidate("limit: fill", lambda: fill(out)),
         Candidate("ours, a view", view),
-        Candidate("ours, out=", lambda: np.copyto(out, view())),
+        Candidate("ours, out=", lambda: view(out)),
         Candidate("transformers", theirs),
     ]
 
@@ -210,15 +236,18 @@ def main():
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
-    def scaled(n, axes=1):
-        return max(64, round(n * options.scale ** (1 / axes)))
+    def scaled(n, axes=1, least=64):
+        return max(least, round(n * options.scale ** (1 / axes)))
+
+    t5_length = scaled(2048, 2, least=1024)  # for less, Numba leaves the bias to NumPy
 
     jobs = {
         f"sinusoidal [{scaled(131072)}, 1024]": lambda: sinusoidal(scaled(131072), 1024),
         f"rotary cos and sin [{scaled(2**20)}, 64] x 2": lambda: rotary(scaled(2**20), 128),
         f"ALiBi [32, {scaled(4096, 2)}, {scaled(4096, 2)}]": lambda: alibi(32, scaled(4096, 2)),
-        f"T5 [8, {scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: t5(scaled(2048, 2)),
-        f"DeBERTa buckets [{scaled(2048, 2)}, {scaled(2048, 2)}]": lambda: deberta(scaled(2048, 2)),
+        f"T5 [8, {t5_length}, {t5_length}]": lambda: t5(t5_length),
+        "Swin [32, 576, 576]": lambda: swin(24),
+        "DeBERTa buckets [2048, 2048]": lambda: deberta(2048),
     }
     facts = environment(*PACKAGES)
     parts = [heading(facts), ""]

@@ -17,6 +17,12 @@ from pathlib import Path
 INSTALL = 'python -m pip install -e ".[torch,jax,peers,runtimes,plots]" -c constraints-test.txt'
 
 
+#: The limits for the pairs, of which each group has the first or another: of calls that write
+#: into an existing array, and of those that make a new one.
+LIMITS = ("limit: one-pass multiply", "limit: fill", "limit: np.copyto")
+FRESH = ("limit: fresh fill", "limit: fresh copy", *LIMITS)
+
+
 @dataclass
 class Candidate:
     """A function to time."""
@@ -26,6 +32,8 @@ class Candidate:
     moved: int = 0  # bytes read and written
     error: float | None = None  # the largest absolute error of the result
     samples: list[float] = field(default_factory=list)
+    #: Processor time of a call, and of one of the limit right after it, in seconds.
+    paired: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def median(self):
@@ -43,27 +51,41 @@ def measure(candidates, rounds=15, least=0.02, warm=2):
 
     A call of less than a second is repeated first, as it would otherwise pay for the memory that
     the candidate before it released.
+
+    Right after a candidate of ours on one thread, the limit runs for as long, so that both share a
+    disturbance of the caches and of the clock.  Other processes take nothing of the processor time
+    of both.
     """
-    repeats, quick = {}, set()
+    repeats, took, quick = {}, {}, set()
+    named = {c.name: c for c in candidates}
     for c in candidates:
         for _ in range(warm):
             c.call()
-        start = time.perf_counter()
-        c.call()
-        took = time.perf_counter() - start
-        repeats[c.name] = max(1, round(least / max(took, 1e-9)))
-        if took < 1:
+        took[c.name] = max(timed(c.call)[0], 1e-9)
+        repeats[c.name] = max(1, round(least / took[c.name]))
+        if took[c.name] < 1:
             quick.add(c.name)
     for _ in range(rounds):
         for c in candidates:
             if c.name in quick:
                 c.call()
-            n = repeats[c.name]
-            start = time.perf_counter()
-            for _ in range(n):
-                c.call()
-            c.samples.append((time.perf_counter() - start) / n)
+            seconds, of_processor = timed(c.call, repeats[c.name])
+            c.samples.append(seconds)
+            limits = [named[n] for n in (FRESH if "fresh" in c.name else LIMITS) if n in named]
+            if limits and c.name.startswith("ours") and not c.name.endswith("threads"):
+                limit = limits[0]
+                limit.call()
+                n = max(1, round(repeats[c.name] * took[c.name] / took[limit.name]))
+                c.paired.append((of_processor, timed(limit.call, n)[1]))
     return candidates
+
+
+def timed(call, times=1):
+    """Return the seconds that a call takes, and those of the processor, as means."""
+    start, of_processor = time.perf_counter(), time.process_time()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - start) / times, (time.process_time() - of_processor) / times
 
 
 def table(candidates, against, unit="ms"):
@@ -84,7 +106,7 @@ def record(candidates):
     """Return the same for JSON."""
     return [
         {"name": c.name, "median_s": c.median, "best_s": c.best, "samples_s": c.samples,
-         "max_error": c.error}
+         "paired": c.paired, "max_error": c.error}
         for c in candidates
     ]  # fmt: skip
 

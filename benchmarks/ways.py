@@ -29,6 +29,14 @@ def by(numba, call):
     return run
 
 
+def with_numba(explain):
+    """Return whether a loop of Numba serves a call, of which ``explain`` returns the path.
+
+    Numba leaves small arrays to NumPy, and a row with its name must not measure that.
+    """
+    return NUMBA and by(True, explain)().startswith("numba: ")
+
+
 def multiply(x, out, several=THREADS):
     """Multiply x by a number in one pass, with several threads."""
     k = np.float32(1.01)

@@ -127,6 +127,15 @@ class Bias(Encoding, abstract=True):
         kind = np.int64 if self.integers else np.float64
         return self._of_offset(np.arange(1 - k_len, q_len, dtype=kind)[None, :])[..., 0, :]
 
+    def _by_offset(self, q_len: int, k_len: int) -> Array | None:
+        """Return the bias of each offset key - query, or None if it has no such form.
+
+        Positions are rows of w tokens, and keys and queries are as in :meth:`toeplitz`.  The result
+        is t (H, rows of queries + rows of keys - 1, 2w - 1), by the offset of rows and the offset
+        in a row.  w is 1 if the bias depends on key - query alone.
+        """
+        return self.toeplitz(q_len, k_len)[..., None] if self.relative else None
+
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:

@@ -20,7 +20,7 @@ from ._namespace import (
     wide_integer,
 )
 from .score import Score
-from .t5 import geometric_starts
+from .t5 import geometric_starts, reached
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,9 +140,7 @@ class DeBERTa(Score):
         if self.buckets is None:
             return clip(r, -self.span, self.span)
         mid = self.buckets // 2
-        size = clip(xp.abs(r), 0, mid)
-        for start in self.thresholds:
-            size = size + astype(xp.abs(r) >= start, wide)
+        size = clip(xp.abs(r), 0, mid) + reached(xp.abs(r), self.thresholds)
         return size * xp.sign(r)
 
     def row(self, r: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from math import gcd
@@ -62,6 +63,16 @@ def geometric_starts(
                 n = near if left > right or (left == right and not beyond) else near + 1
             starts.append(n)
     return starts
+
+
+def reached(distance: Array, starts: Sequence[int]) -> Array:
+    """Return how many of the ascending ``starts`` each distance reaches, in its integer dtype."""
+    if isinstance(distance, np.ndarray):  # one search instead of a pass for each start
+        return np.searchsorted(starts, distance, side="right").astype(distance.dtype)
+    count = namespace(distance).zeros_like(distance)
+    for start in starts:
+        count = count + astype(distance >= start, distance.dtype)
+    return count
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,9 +177,7 @@ class T5Bias(Bias):
         wide = wide_integer(xp)
         r = astype(r, wide)
         distance = xp.abs(r) if self.bidirectional else -xp.minimum(r, xp.zeros_like(r))
-        bucket = xp.zeros_like(r)
-        for start in self.thresholds:
-            bucket = bucket + astype(distance >= start, wide)
+        bucket = reached(distance, self.thresholds)
         if self.bidirectional:
             bucket = bucket + self.num_buckets // 2 * astype(r > 0, wide)
         return bucket

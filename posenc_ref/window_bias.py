@@ -34,6 +34,15 @@ class WindowBias(Bias, abstract=True):
         _, w = self.window
         return self._of_axes(q // w - k // w, q % w - k % w)
 
+    def _by_offset(self, q_len: int, k_len: int) -> Array | None:
+        _, w = self.window
+        whole = q_len % w == 0 == k_len % w and q_len <= k_len <= self.tokens
+        if not whole or type(self)._of_pairs is not WindowBias._of_pairs:
+            return None
+        queries, keys = q_len // w, k_len // w
+        dy = np.arange(keys - 1, -queries, -1)
+        return self._of_axes(dy[:, None], np.arange(w - 1, -w, -1)[None, :])
+
     def _of_axes(self, dy: Array, dx: Array) -> Array:
         """Return the bias (H, Q, K) of offsets (dy, dx), query minus key."""
         raise NotImplementedError(f"{type(self).__name__} defines no bias")

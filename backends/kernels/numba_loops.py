@@ -59,10 +59,13 @@ def imported() -> bool:
     return config is not None and not config.DISABLE_JIT
 
 
-def write_toeplitz(row: np.ndarray, out: np.ndarray, shares: list[slice]) -> None:
-    """Write ``out[h, i, j] = row[h, j - i + Q - 1]`` for shares of the rows ``h Q + i``."""
+def write_toeplitz(rows: np.ndarray, out: np.ndarray, shares: list[slice]) -> None:
+    """Write ``out[h, i, j] = rows[h, i % w, j + n - K - w (i // w)]`` of ``rows`` (H, w, n).
+
+    Each of the ``shares`` is a slice of the rows ``h Q + i`` of ``out`` (H, Q, K).
+    """
     loop = _compiled(_toeplitz)
-    share(lambda at: loop(row, out, at.start, at.stop), shares)
+    share(lambda at: loop(rows, out, at.start, at.stop), shares)
 
 
 def write_phasors(
@@ -152,11 +155,12 @@ def _adjacent(
             row[2 * k + 1] = ar[k] * dr[k] + br[k] * cr[k]
 
 
-def _toeplitz(row: Any, out: Any, start: int, stop: int) -> None:
+def _toeplitz(rows: Any, out: Any, start: int, stop: int) -> None:
     queries, keys = out.shape[1:]
+    w, last = rows.shape[1], rows.shape[2] - keys
     for r in range(start, stop):
         h, i = r // queries, r % queries
-        numbers, goal = row[h, queries - 1 - i :], out[h, i]
+        numbers, goal = rows[h, i % w, last - i // w * w :], out[h, i]
         for j in range(keys):
             goal[j] = numbers[j]
 

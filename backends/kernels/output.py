@@ -15,18 +15,18 @@ from posenc_ref._text import shown
 _MOST_WORK = 10_000
 
 
-def checked_like(out: Any, x: Array) -> Any:
-    """Return ``out``; raise if the result for ``x`` cannot be written into it."""
+def checked_like(out: Any, x: Array, name: str = "x") -> Any:
+    """Return ``out``; raise if a result like ``x``, called ``name``, cannot be written into it."""
     if type(out) is type(x) is np.ndarray and out.shape == x.shape and out.dtype == x.dtype:
         flags = out.flags
         if flags.c_contiguous and flags.writeable:
             return out
     if not is_array(out) or library(out) != library(x):
-        raise TypeError(f"out must be an array like x, got {type(out).__name__}")
+        raise TypeError(f"out must be an array like {name}, got {type(out).__name__}")
     if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:
         order = dtype_name(out) == dtype_name(x)
         raise ValueError(
-            f"out must have x's shape {tuple(x.shape)} and dtype {dtype_name(x)}, got "
+            f"out must have {name}'s shape {tuple(x.shape)} and dtype {dtype_name(x)}, got "
             f"{tuple(out.shape)} and {out.dtype if order else dtype_name(out)}"
         )
     if isinstance(out, np.ndarray):

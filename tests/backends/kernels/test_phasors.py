@@ -9,7 +9,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
-from posenc_ref.backends import fused, toeplitz
+from posenc_ref.backends import fused
 from posenc_ref.backends.kernels import numba_loops, phasor_factors, phasors
 from posenc_ref.backends.kernels.numba_loops import Columns
 from posenc_ref.conformance import check
@@ -33,31 +33,6 @@ ROWS = {
     "fractions": np.arange(3000.0) * 0.375,
     "few": np.array([7.0, 3.0, 2.0**33 + 1]),
 }
-
-
-@pytest.fixture(
-    params=[
-        "numpy",
-        "numba",
-        pytest.param("numba's loop in Python", marks=pytest.mark.nightly),
-    ]
-)
-def by(request, monkeypatch):
-    """The library that writes large tables; here small ones count as large."""
-    monkeypatch.setattr(phasor_factors, "BLOCK", 16 * 8 * 64)  # several blocks
-    monkeypatch.setattr(phasors, "second_level", lambda: 8 * 16 * 8 * 20)  # in pieces of 20 rows
-    monkeypatch.setattr(numba_loops, "LEAST", 1)
-    monkeypatch.setattr(numba_loops, "_ROWS", 700)
-    if request.param == "numpy":
-        monkeypatch.delitem(sys.modules, "numba", raising=False)
-        return "numpy"
-    __import__("numba")
-    if request.param != "numba":
-        compiled = numba_loops._compiled  # a loop over pointers is no Python
-        monkeypatch.setattr(
-            numba_loops, "_compiled", lambda f: compiled(f) if f.__name__ == "apart" else f
-        )
-    return "numba"
 
 
 def assert_exact(cos, sin, positions, base, pairs):
@@ -230,34 +205,6 @@ def test_rotary_tables(name, dtype, by):
             judged(found, exact, factor, dtype)
             assert np.array_equal(found, into)
     assert all(map(np.array_equal, fast.inverse.cos_sin(positions), fast.cos_sin(positions)))
-
-
-BIASES = {
-    "ALiBi": pr.ALiBi(6),
-    "T5": pr.T5Bias(np.random.default_rng(6).standard_normal((32, 3))),
-}
-
-
-@pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", BIASES)
-def test_biases_written_in_full(name, dtype, large, by, monkeypatch):
-    if large:  # NumPy then writes small matrices as large ones
-        monkeypatch.setattr(toeplitz, "_LARGE", 1)
-        monkeypatch.setattr(toeplitz, "_LONG", 1)
-    fast, kind = fused(BIASES[name]), DTYPES[dtype]
-    for q, k in ((1, 1), (1, 9), (9, 1), (7, 7), (3, 300), (300, 3)):
-        view = fast(q, k, dtype=kind)
-        out = np.full(view.shape, 7, kind)
-        loop = by if dtype in ("float64", "float32") and out.size > 2 else "numpy"
-        path = fast(q, k, out=out, explain=True)[1]
-        assert path.split(",")[0] == f"{loop}: {view[:, 0, 0].size * (q + k - 1)} numbers"
-        assert np.array_equal(out, view)
-        assert k == 1 or view.strides[-1] == view.itemsize  # so that copies read memory in order
-        apart = np.full((*view.shape[:2], 2 * k), 7, kind)
-        assert fast(q, k, out=apart[..., :k], explain=True)[1].startswith("numpy" if q > 1 else "")
-        assert np.array_equal(apart[..., :k], view)
-        assert (apart[..., k:] == 7).all()
 
 
 def test_refused_outs():
