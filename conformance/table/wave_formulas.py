@@ -57,36 +57,42 @@ def _coordinates(e: BoxSine, v: np.ndarray, s: Steps) -> np.ndarray:
 
 def _of_boxes(e: BoxSine, v: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
     """Return other numbers that describe a box: its corners, or those of half the size."""
-    x, y, w, h = (v[e.axes.index(a)] for a in "xywh")
+    names = [a for a in "xyz" if a in e.axes], [a for a in "whd" if a in e.axes]
+    at, size = (np.stack([v[e.axes.index(a)] for a in of]) for of in names)
+    places, sizes = (", ".join(of) for of in names)
 
-    def box(*numbers: np.ndarray) -> np.ndarray:
-        return np.stack([numbers["xywh".index(a)] for a in e.axes])
+    def each(form: str, by: str = " and ") -> str:
+        return by.join(form.format(x=x, w=w) for x, w in zip(*names, strict=True))
 
     with np.errstate(all="ignore"):  # negative sizes have no logarithm
-        logs, more = (np.log(w), np.log(h)), (np.log1p(w), np.log1p(h))
-    code = "position-origin"
+        log, more = np.log(size), np.log1p(size)
+    code, scale = "position-origin", "position-scale"
+    corner = "taken for a corner, and become"
     rows = (
-        (code, "x, y are the first corner, x - w / 2 and y - h / 2", (x - w / 2, y - h / 2, w, h)),
-        (code, "x, y are x + w / 2 and y + h / 2", (x + w / 2, y + h / 2, w, h)),
-        (code, "w, h are the last corner, x + w and y + h", (x, y, x + w, y + h)),
-        (code, "w, h are the last corner, x + w / 2 and y + h / 2", (x, y, x + w / 2, y + h / 2)),
-        (code, "are corners: x - w / 2, y - h / 2, x + w / 2, y + h / 2",
-         (x - w / 2, y - h / 2, x + w / 2, y + h / 2)),
-        (code, "are taken for corners: x and y become (x + w) / 2 and (y + h) / 2, w and h become "
-         "w - x and h - y", ((x + w) / 2, (y + h) / 2, w - x, h - y)),
-        (code, "w, h are taken for a corner, and become w - x and h - y", (x, y, w - x, h - y)),
-        (code, "x, y are taken for a corner, and become (x + w) / 2 and (y + h) / 2",
-         ((x + w) / 2, (y + h) / 2, w, h)),
-        ("position-scale", "w, h are halved", (x, y, w / 2, h / 2)),
-        ("position-scale", "w, h are doubled", (x, y, 2 * w, 2 * h)),
-        ("position-scale", "w, h are replaced by their logarithms", (x, y, *logs)),
-        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h)", (x, y, *more)),
-        ("position-scale", "w, h are replaced by log(1 + w) and log(1 + h), and negative ones by 0",
-         (x, y, np.log1p(np.maximum(w, 0)), np.log1p(np.maximum(h, 0)))),
-        ("axis-order", "w, h are x, y once more", (x, y, x, y)),
-        ("axis-order", "x, y are w, h once more", (w, h, w, h)),
+        (code, f"{places} are the first corner, {each('{x} - {w} / 2')}", at - size / 2, size),
+        (code, f"{places} are {each('{x} + {w} / 2')}", at + size / 2, size),
+        (code, f"{sizes} are the last corner, {each('{x} + {w}')}", at, at + size),
+        (code, f"{sizes} are the last corner, {each('{x} + {w} / 2')}", at, at + size / 2),
+        (code, f"are corners: {each('{x} - {w} / 2', ', ')}, {each('{x} + {w} / 2', ', ')}",
+         at - size / 2, at + size / 2),
+        (code, f"are taken for corners: {each('{x}')} become {each('({x} + {w}) / 2')}, "
+         f"{each('{w}')} become {each('{w} - {x}')}", (at + size) / 2, size - at),
+        (code, f"{sizes} are {corner} {each('{w} - {x}')}", at, size - at),
+        (code, f"{places} are {corner} {each('({x} + {w}) / 2')}", (at + size) / 2, size),
+        (scale, f"{sizes} are halved", at, size / 2),
+        (scale, f"{sizes} are doubled", at, 2 * size),
+        (scale, f"{sizes} are replaced by their logarithms", at, log),
+        (scale, f"{sizes} are replaced by {each('log(1 + {w})')}", at, more),
+        (scale, f"{sizes} are replaced by {each('log(1 + {w})')}, and negative ones by 0",
+         at, np.log1p(np.maximum(size, 0))),
+        ("axis-order", f"{sizes} are {places} once more", at, at),
+        ("axis-order", f"{places} are {sizes} once more", size, size),
     )  # fmt: skip
-    return [(code, text, box(*numbers)) for code, text, numbers in rows]
+    found = []
+    for kind, text, a, b in rows:
+        numbers = dict(zip([*names[0], *names[1]], [*a, *b], strict=True))
+        found.append((kind, text, np.stack([numbers[axis] for axis in e.axes])))
+    return found
 
 
 def _grid(e: Any, h: int, w: int, s: Steps) -> Any:

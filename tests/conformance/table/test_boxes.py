@@ -37,6 +37,17 @@ def test_boxes_converted_to_other_numbers(convert, words):
     assert finding.remedy == "Use the coordinates x, y, w, h as they are passed."
 
 
+def test_boxes_in_space_with_their_last_corner():
+    boxes = BoxSine(24, axes="xyzwhd")
+
+    def table(v):
+        v = np.asarray(v, np.float64)
+        return boxes.table(np.concatenate([v[:3], v[:3] + v[3:]]), dtype="float64")
+
+    (finding,) = check(table, boxes, "table").findings
+    assert "w, h, d are the last corner, x + w and y + h and z + d" in finding.message
+
+
 def test_exchanged_coordinates_and_a_factor_that_is_applied_twice():
     fn = table_of_boxes(lambda x, y, w, h: (y, x, w, h), BOXES.scale)
     report = check(fn, BOXES, "table")
