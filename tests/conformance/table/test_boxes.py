@@ -38,7 +38,7 @@ def test_boxes_converted_to_other_numbers(convert, words):
 
 
 def test_boxes_in_space_with_their_last_corner():
-    boxes = BoxSine(24, axes="xyzwhd")
+    boxes = BoxSine(24, axes="xyzwhd", axis_order="xyzwhd")
 
     def table(v):
         v = np.asarray(v, np.float64)
