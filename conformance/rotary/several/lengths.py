@@ -48,6 +48,11 @@ from .rest import SOME, against, combine
 
 #: The most tokens of a call that is made.
 _MOST = 2**13
+#: More calls that could refute a rule: each row has far positions, and near ones.
+_FAR_ROWS: tuple[turned.Size, ...] = (
+    ((2, 2, 4), np.array([[900, 3, 1100, 60], [40, 2000, 700, 5]])),
+    ((3, 1, 2), np.array([[3000, 12], [520, 1500], [8, 640]])),
+)
 #: The largest misfit of a token that is rotated to some position, as a part of its pairs' size.
 _NEAR = 0.02
 #: Words of findings that say where frequencies are wrong, not why.
@@ -86,17 +91,17 @@ def diagnose(run: Run, access: Access, encoding: Rotary, measured: Measured) -> 
     if not (encoding.frequencies() != 0).all():
         return
     forms = list(_forms(run, access, encoding, measured))
-    vague = any(map(_vague, known))
-    if known and not vague:
+    bare = any(map(vague, known))
+    if known and not bare:
         some = list(turned.calls_of(run, encoding, (*_some(), *_around(encoding, 0))))
         found = next(filter(None, (_of_rules(run, encoding, form, some) for form in forms)), [])
         if found and len(found) <= len(known):
             return
     calls = list(turned.calls_of(run, encoding, (*turned.CALLS, *_around(encoding))))
-    more = list(turned.calls_of(run, encoding, turned.FURTHER))
+    more = list(turned.calls_of(run, encoding, (*turned.FURTHER, *_FAR_ROWS)))
     explained = (_explained(run, encoding, form, calls, more) for form in forms)
     found = next(filter(None, explained), [])
-    if found and (vague or len(found) > len(known)):
+    if found and (bare or len(found) > len(known)):
         run.report.findings[:] = [f for f in run.report.findings if f.severity != ERROR]
         combine(run, found[:1], found[1:])
 
@@ -106,7 +111,7 @@ def _some() -> tuple[turned.Size, ...]:
     return tuple(turned.CALLS[i] for i in SOME)
 
 
-def _vague(finding: Finding) -> bool:
+def vague(finding: Finding) -> bool:
     """Return whether a finding says where the function is wrong, and not why."""
     place = finding.code in _OF_PLACES and not finding.values
     words = any(text in finding.message for text in _VAGUE)

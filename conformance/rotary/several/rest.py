@@ -43,6 +43,8 @@ _OF_FOUND: dict[type, frozenset[str]] = {
     FoundMap: frozenset({"not-a-rotation"}),
     FoundRounded: frozenset({"angle-precision", "position-precision"}),
 }
+#: All codes of causes that a rotation has.
+ROTATIONS = SUBSTITUTED.union(*_OF_FOUND.values())
 #: Calls that show whether there is another mistake.
 SOME = (0, 2, 7, 9, 12, 21)
 #: A call of many tokens, and the largest share of values that other roundings make wrong.

@@ -92,6 +92,27 @@ def test_all_mistakes_are_named(name):
     assert "consistent with" not in said
 
 
+def test_a_rule_of_positions_is_not_said_of_rows_where_it_does_not_hold():
+    def used(p, x):
+        row_0 = p.ndim > 1 and np.arange(len(p))[:, None] == 0
+        return np.where(row_0, p, np.minimum(p, 511))
+
+    errors = [f for f in check(turned(LONG, used), LONG).findings if f.severity == "error"]
+    assert errors
+    assert not any(AT_MOST_511 in f.message for f in errors)
+
+
+def test_no_rule_of_lengths_is_reported_without_a_cause_where_positions_are_kept():
+    kept = {}
+
+    def fn(x, p):
+        at = kept.setdefault((x.shape[2], np.shape(p)), np.array(p))
+        return LONG.apply(x, np.minimum(at, 511), seq_len=largest(p, x)).astype(np.float32)
+
+    report = check(fn, LONG)
+    assert {f.code for f in report.findings if f.severity == "error"} == {"state"}
+
+
 def test_a_second_mistake_that_has_no_name_replaces_nothing():
     def fn(x, p):
         y = turned(LONG, length=tokens)(x, p)

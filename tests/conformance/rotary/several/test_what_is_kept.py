@@ -15,11 +15,13 @@ BY_TOKENS = "every call moves the positions of the calls after it by the number 
 class Moving:
     """Adds to the positions what earlier calls have counted."""
 
-    def __init__(self, encoding=HALF, count=lambda x: x.shape[2], factor=1.0, given=1):
+    def __init__(self, encoding=HALF, count=lambda x: x.shape[2], factor=1.0, given=1, least=None):
         self.encoding, self.count, self.factor, self.given = encoding, count, factor, given
-        self.seen = 0
+        self.seen, self.least = 0, least
 
     def __call__(self, x, p):
+        if self.least is not None and np.min(p) < self.least:
+            raise ValueError(f"positions have to be at least {self.least}")
         p = np.asarray(p) if self.given else np.arange(x.shape[2])
         y = self.encoding.apply(x, p + self.seen)
         self.seen += self.count(x)
@@ -45,16 +47,23 @@ class Scaling:
 
 
 class Kept:
-    """Keeps positions, and so tables, for each number of tokens and rows."""
+    """Keeps positions, and so tables, for each number of tokens and rows.
 
-    def __init__(self, encoding, bits=None):
+    Calls of ``many`` tokens and more have another encoding, or are refused.
+    """
+
+    def __init__(self, encoding, bits=None, many=300, other=None, refuses=False):
         self.encoding, self.bits, self.positions = encoding, bits, {}
+        self.many, self.other, self.refuses = many, other or encoding, refuses
 
     def __call__(self, x, p):
         p = np.asarray(p)
+        if self.refuses and x.shape[2] >= self.many:
+            raise ValueError(f"less than {self.many} tokens are allowed")
         p = self.positions.setdefault((x.shape[2], p.shape), p)
         if self.bits is None:
-            return self.encoding.apply(x, p).astype(np.float32)
+            encoding = self.encoding if x.shape[2] < self.many else self.other
+            return encoding.apply(x, p).astype(np.float32)
         angle = self.bits(np.multiply.outer(p, self.bits(HALF.frequencies())))
         angle = angle if angle.ndim < 3 else angle[:, None]
         c, s = np.cos(angle), np.sin(angle)
@@ -107,3 +116,18 @@ def test_frequencies_of_zero_are_not_multiplied():
     """Pairs of another layout show no angles, which any factor would give."""
     report = check(Scaling(0.25, interleaved=True), HALF)
     assert not any("use by" in f.message for f in report.findings)
+
+
+ONLY_KEPT = {
+    "positions below 0 are refused": (lambda: Moving(least=0), BY_TOKENS),
+    "many tokens are refused": (lambda: Kept(HALF, refuses=True), EARLIER),
+    "many tokens have another base": (lambda: Kept(HALF, other=BASE), EARLIER),
+    "many tokens have another layout": (lambda: Kept(HALF, many=257, other=LAYOUT), EARLIER),
+}
+
+
+@pytest.mark.parametrize("name", ONLY_KEPT)
+def test_calls_that_undo_what_is_kept_are_not_blamed_for_themselves(name):
+    made, words = ONLY_KEPT[name]
+    errors = [f for f in check(made(), HALF).findings if f.severity == "error"]
+    assert [words in f.message for f in errors] == [True]
