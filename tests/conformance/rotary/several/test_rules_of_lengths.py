@@ -121,3 +121,12 @@ def test_a_second_mistake_that_has_no_name_replaces_nothing():
     report = check(fn, LONG)
     assert report.verdict == "deviates"
     assert not any("together with" in f.values for f in report.findings)
+
+
+def test_positions_that_have_no_rule_leave_no_rule_of_lengths():
+    def used(p, x):
+        return np.where(p > 600, (7919 * p * p + 13) % 1009, p)
+
+    report = check(turned(LONG, used, tokens), LONG)
+    assert report.verdict == "deviates"
+    assert not any("together with" in f.values for f in report.findings)
