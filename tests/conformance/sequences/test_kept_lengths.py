@@ -90,6 +90,14 @@ def test_frequencies_that_are_kept_until_some_call(chooses, words):
     assert "further calls agree" in found.evidence
 
 
+def test_calls_in_turn_that_refute_a_rule_are_not_wrong_by_themselves():
+    """Only an earlier call makes a call wrong here, by a rule without a name."""
+    quarter = in_turn(lambda a, b, kept: b > kept or 4 * b < kept, DYNAMIC)
+    (found,) = check(quarter, DYNAMIC, "calls").findings
+    message = "a call that is right by itself is wrong after other calls"
+    assert (found.code, found.message) == ("state", message)
+
+
 @pytest.mark.parametrize(
     ("grown", "words"),
     [
