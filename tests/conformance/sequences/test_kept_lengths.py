@@ -5,6 +5,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
+from posenc_ref.conformance.oracle.calls import at_length
+from posenc_ref.conformance.sequences import chunked
 
 SHORT, LONG = (1.0, 1.1, 1.2, 1.3), (1.0, 3.0, 5.0, 9.0)
 GROWING = pr.RoPE(8, layout="half", scaling=pr.LongRoPE(SHORT, LONG, 24, factor=2.0))
@@ -50,6 +52,20 @@ def test_keys_that_are_rotated_anew_after_some_chunks_only(anew, words):
 
 def test_keys_that_are_rotated_anew_past_the_trained_length_are_right():
     assert check(cache(lambda a, b: a <= 24 < b), GROWING, "key_cache").verdict == "conforms"
+
+
+def test_chunks_are_predicted_once_for_all_mistakes(monkeypatch):
+    """Many mistakes give chunks the same frequencies; this one has no name."""
+    made = []
+
+    def counted(encoding, x, positions, length):
+        made.append(length)
+        return at_length(encoding, x, positions, length)
+
+    monkeypatch.setattr(chunked, "at_length", counted)
+    (found,) = check(cache(lambda a, b: a <= 48 < b), GROWING, "key_cache").findings
+    assert found.message.startswith("consistent with a part of the results")
+    assert len(made) < 6000
 
 
 def in_turn(chooses, encoding=GROWING):
