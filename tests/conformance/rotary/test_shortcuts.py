@@ -37,6 +37,10 @@ def shortcut(encoding, where, other):
          lambda p: np.arange(p.shape[-1]),
          "the index in the call is used on every axis, in calls with consecutive positions on "
          "axis 0"),
+        (TWO, lambda p: (np.diff(p) == 1).all() and p.shape[-1] > 1,
+         lambda p: np.arange(p.shape[-1]),
+         "the index in the call is used on every axis, in calls with consecutive positions on "
+         "all axes"),
     ],
 )  # fmt: skip
 def test_positions_decide_how_a_call_is_computed(encoding, where, other, message):

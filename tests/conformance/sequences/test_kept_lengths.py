@@ -106,6 +106,21 @@ def test_frequencies_that_are_kept_until_some_call(chooses, words):
     assert "further calls agree" in found.evidence
 
 
+@pytest.mark.parametrize("at_least", [2, 3])
+def test_batch_rows_that_decide_refute_a_rule_of_lengths(at_least):
+    def fn(calls):
+        kept, results = 0, []
+        for x, start in calls:
+            end = start + x.shape[2]
+            kept = end if not kept or len(x) >= at_least else kept
+            results.append(DYNAMIC.apply(x, np.arange(start, end), seq_len=kept))
+        return results
+
+    (found,) = check(fn, DYNAMIC, "calls").findings
+    message = "a call that is right by itself is wrong after other calls"
+    assert (found.code, found.message) == ("state", message)
+
+
 def test_calls_in_turn_that_refute_a_rule_are_not_wrong_by_themselves():
     """Only an earlier call makes a call wrong here, by a rule without a name."""
     quarter = in_turn(lambda a, b, kept: b > kept or 4 * b < kept, DYNAMIC)
