@@ -59,4 +59,6 @@ def test_every_deviation_of_position_ids_is_a_claim_about_the_model():
                     own = [p for p in entries[script].patterns if fnmatch(f"{model} {mode}", p)]
                     assert own, (model, mode, script)
                     met |= {(script, pattern) for pattern in own}
+    for name, meaning in re.findall(r"^- \*\*([^*]+):\*\* (.*)\.$", page, re.MULTILINE):
+        assert meaning == tool("mrope_models").meaning(name)  # with the numbers of the claims
     assert met == {(script, p) for script, entry in entries.items() for p in entry.patterns}

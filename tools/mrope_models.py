@@ -48,10 +48,9 @@ Made by `python tools/mrope_models.py` with transformers {version}.
 Every model of transformers whose code makes position ids of text, images, videos or audio, judged
 against its rule ([multimodal.md](../multimodal.md)). Each is built without weights and runs:
 `forward` with a prompt and then token by token with a cache, and `generate`. The ids are those that
-reach the
-rotary embedding. The calls are batches of text, one and several images, videos, audio, with padding
-on the left and on the right, each with two generated tokens, or with all tokens of the images that
-GLM-Image generates; `generate` takes no padding on the right.
+reach the rotary embedding. The calls are batches of text, one and several images, videos, audio,
+with padding on the left and on the right, each with two generated tokens, or with all tokens of the
+images that GLM-Image generates; `generate` takes no padding on the right.
 
 | model | rule | forward | generate |
 |---|---|---|---|

@@ -84,7 +84,7 @@ class Rotation:
     def _rotate(self, vectors: dict[str, Any], positions: Any) -> Any:
         """Rotate vectors; tokens without a batch axis one sequence at a time if need be."""
         if self.limit is not None and np.max(to_host(positions), initial=0) >= self.limit:
-            raise ValueError(f"positions must be below {self.limit}, the length of its tables")
+            raise NotTried(f"its tables are made with {self.limit} rows")
         if self.grid is not None:
             return whole(self.grid, self._in_grid, vectors, positions, self.layout)
         if self.axes > 1:

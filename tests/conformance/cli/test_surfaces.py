@@ -161,3 +161,15 @@ def test_every_surface_says_how_it_calls(posenc):
     assert "ALiBi slopes differ" in posenc("explain", "slopes")[1]  # a code of that name as well
     assert "posenc explain SURFACE" in posenc("check", "--help")[1]
     assert "did you mean" in posenc("explain", "key_cash")[1]
+
+
+def test_a_function_of_torch_tensors_is_found_by_its_module(tmp_path, posenc):
+    code = "import torch\n\ndef ids(mask):\n    return mask.long().cumsum(-1){}\n"
+    (tmp_path / "right.py").write_text(code.format(" - 1"), encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(code.format(""), encoding="utf-8")
+    exit_code, said = posenc("check", "right.py:ids", "--surface", "position_ids")
+    assert exit_code == 0
+    assert "(position_ids, torch, float32)" in said
+    exit_code, said = posenc("check", "wrong.py:ids", "--surface", "position_ids")
+    assert exit_code == 1
+    assert "real tokens are counted from 1" in said
