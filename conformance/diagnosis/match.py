@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from .relation import report_relation
 from .scored import failed, fits, scores
 
 __all__ = ["explains", "failed", "fits", "judge_call", "likely", "match", "report_in_part", "worst"]
+
+#: Whether mistakes predict calls, by the id of both; both have to be kept as long.
+Outcomes = dict[tuple[int, int], bool | None]
 
 
 def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
@@ -42,6 +46,7 @@ def match(
     parts: bool = True,
     whole: bool = False,
     further: Callable[[], Iterable[JudgedCall]] | None = None,
+    outcomes: Outcomes | None = None,
 ) -> bool:
     """Report the mistakes that explain the wrong calls; return whether every call is explained.
 
@@ -53,6 +58,8 @@ def match(
 
     ``further`` makes calls of other sizes, which could refute a mistake. It is called once, when a
     mistake explains all calls; a mistake that does not predict these too is not asserted.
+
+    ``outcomes`` keeps what the comparisons gave, for a later match of the same objects.
     """
     wrong = failed(run, calls)
     if not wrong:
@@ -63,7 +70,7 @@ def match(
     fitted, tried, asked, refuted = [], [], 0, False
     for mistake in mistakes:
         tried.append(mistake)
-        explained = explained_by(run, wrong, right, mistake)
+        explained = explained_by(run, wrong, right, mistake, outcomes)
         if len(explained) == len(wrong) and further is not None:
             more, further = list(further()), None
             asked = len(more)
@@ -177,28 +184,53 @@ def explains(run: Run, calls: Sequence[JudgedCall], mistake: Mistake) -> bool:
 
 
 def explained_by(
-    run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistake: Mistake
+    run: Run,
+    wrong: list[JudgedCall],
+    right: list[JudgedCall],
+    mistake: Mistake,
+    outcomes: Outcomes | None = None,
 ) -> list[JudgedCall]:
     """Return the wrong calls that the mistake predicts.
 
     The list is empty if the mistake predicts a wrong result for any other call.
     """
+
+    def outcome(one: JudgedCall, of: Callable[[Run, JudgedCall, Mistake], bool | None]) -> Any:
+        if outcomes is None:
+            return of(run, one, mistake)
+        key = id(mistake), id(one)
+        if key not in outcomes:
+            outcomes[key] = of(run, one, mistake)
+        return outcomes[key]
+
     explained = []
     for one in wrong:
-        predicted = mistake.predict(one.facts)
-        if predicted is one.truth:
-            continue
-        if fits(run, one, predicted):
+        predicted = outcome(one, _of_wrong)
+        if predicted is False:
+            return []
+        if predicted:
             explained.append(one)
-        elif predicted is not None and not _as_declared(run, one, predicted):
-            return []
-    for one in right if explained else ():
-        predicted = mistake.predict(one.facts)
-        if predicted is None or predicted is one.truth:
-            continue
-        if not fits(run, one, predicted):
-            return []
+    if explained and any(outcome(one, _of_right) is False for one in right):
+        return []
     return explained
+
+
+def _of_wrong(run: Run, one: JudgedCall, mistake: Mistake) -> bool | None:
+    """Return whether the mistake predicts a wrong call; None if it leaves the call unchanged."""
+    predicted = mistake.predict(one.facts)
+    if predicted is None or predicted is one.truth:
+        return None
+    if fits(run, one, predicted):
+        return True
+    return None if _as_declared(run, one, predicted) else False
+
+
+def _of_right(run: Run, one: JudgedCall, mistake: Mistake) -> bool | None:
+    """Return whether the mistake predicts a right call; None if it leaves the call unchanged."""
+    predicted = mistake.predict(one.facts)
+    if predicted is None or predicted is one.truth:
+        return None
+    return fits(run, one, predicted)
 
 
 def _as_declared(run: Run, one: JudgedCall, predicted: Truth) -> bool:

@@ -120,7 +120,7 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
         for i, (one, n) in enumerate(zip(seen, lengths, strict=True))
     ]
     rows = [SeenRows(c.case, c.actual, np.zeros(1), c.facts.positions) for c in calls]
-    if name_part(run, rows) or name_zeros(run, rows) or name_grown(run, calls):
+    if name_part(run, rows) or name_grown(run, calls) or name_zeros(run, rows):
         return
     fn, longest = run.driver.fn, max(lengths)
 

@@ -71,12 +71,22 @@ class Chunked:
 
     def _at(self, positions: np.ndarray, lengths: Sequence[int]) -> Truth:
         p = np.broadcast_to(positions, self.x.shape[:-1])
+        own = bool((p == np.arange(self.x.shape[2])).all())
         parts = []
         for a, b, n in zip(self.starts, self.ends, lengths, strict=True):
             kept = slice(max(a, self.tail.start), max(b, self.tail.start))
-            part = at_length(self.encoding, self.x[:, :, kept], p[..., kept], max(n, 1))
+            part = self._parts.get((kept.start, kept.stop, n)) if own else None
+            if part is None:
+                part = at_length(self.encoding, self.x[:, :, kept], p[..., kept], max(n, 1))
+            if own:
+                self._parts[kept.start, kept.stop, n] = part
             parts.append(part)
         return joined(parts)
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int, int], Truth]:
+        """Return known chunks at their own positions, by first token, end and length."""
+        return {}
 
     def partly(self, where: Callable[[int, int], bool], mistake: Mistake) -> Truth | None:
         """Return the result if a mistake of rotations is made in some chunks only.

@@ -214,17 +214,19 @@ def _name_state(
     wrong = failed(run, seen)
     if not wrong:
         return
-    single = partial(_singles, run, ask)
+    refuting = partial(_refuting, run, ask)
     encoding = seen[0].facts.encoding
     of_tables = chain(moved_tables(kept), last_rows(kept))
     known = chain(state_mistakes(encoding), likely(run, seen, of_tables))
-    if match(run, seen, known, parts=False, whole=True, further=single) and run.report.codes:
+    if match(run, seen, known, parts=False, whole=True, further=refuting) and run.report.codes:
         return
     if name_growth(run, seen):
         return
-    if match_together(run, seen, after_one(overwritten(), list(state_mistakes(encoding))), single):
+    if match_together(
+        run, seen, after_one(overwritten(), list(state_mistakes(encoding))), refuting
+    ):
         return
-    alone = single() + _wrong_again(wrong, ask)
+    alone = _at_ends(run, ask) + _wrong_again(wrong, ask)
     code = "decode-offset" if failed(run, alone) else "state"  # no earlier call is necessary
     if name_positions(run, [*seen, *alone], code, partial(_further, ask)):
         return
@@ -253,13 +255,19 @@ def _name_left(
     return name_positions(run, calls, "decode-offset", further)
 
 
-def _singles(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:
-    """Make calls around the ends of tables, and calls in turn, which could refute a kept state."""
+def _at_ends(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:
+    """Make single calls around the ends of tables."""
     found = []
     for n in ENDS:
         for start in (n - 2, n):
             if run.settings.allows(n + 5):
                 found += ask(Probe("alone", "alone", (((1, 2, 5), start),)))
+    return found
+
+
+def _refuting(run: Run, ask: Callable[[Probe], list[JudgedCall]]) -> list[JudgedCall]:
+    """Make single calls around the ends of tables, and calls in turn, to refute a kept state."""
+    found = _at_ends(run, ask)
     others = dict(islice(calls_in_turn(alike(run.encoding)).items(), 2, None))
     for name, calls in {**others, SINGLE: FURTHER[SINGLE]}.items():
         if run.settings.allows(max(start + size[2] for size, start in calls) - 1):

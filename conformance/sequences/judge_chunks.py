@@ -11,7 +11,7 @@ from typing import Any
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
-from posenc_ref.conformance.diagnosis.match import failed, likely, match
+from posenc_ref.conformance.diagnosis.match import Outcomes, failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.relation import name_place
 from posenc_ref.conformance.harness.crossing import Crossing, Row
@@ -96,11 +96,8 @@ def _judge(
     early = bool(failed(run, calls))
     if early:
         calls += drive(run, again, ask) or []
-    rules = list(length_mistakes(encoding, cache))
-
-    def mistakes() -> Iterator[Mistake]:
-        return chain(known(), rules, grown_in_chunks())
-
+    mistakes = [*known(), *length_mistakes(encoding, cache), *grown_in_chunks()]
+    outcomes: Outcomes = {}
     changing = list(refuting(encoding)) if cache else []
 
     def more() -> list[JudgedCall]:
@@ -115,7 +112,9 @@ def _judge(
         return made
 
     def matched() -> bool:
-        found = match(run, calls, mistakes(), parts=False, whole=True, further=more)
+        found = match(
+            run, calls, mistakes, parts=False, whole=True, further=more, outcomes=outcomes
+        )
         return found and bool(run.report.codes)
 
     if not matched():
@@ -130,7 +129,7 @@ def _judge(
             rest.diagnose(run, calls, partial(_name_left, known, cache, ask))
         if run.failures and not run.report.codes:
             others = likely(run, calls, rotations_in_part(encoding))
-            match(run, calls, chain(mistakes(), others), parts=False)
+            match(run, calls, chain(mistakes, others), parts=False, outcomes=outcomes)
     judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_place(run, calls, otherwise, "sequences fed in several chunks give wrong results")

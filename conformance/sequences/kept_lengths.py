@@ -201,4 +201,9 @@ def calls_in_turn(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
             ((1, 1, n + 2), 0), ((1, 2, 1), n + 2), far, ((1, 1, n + 5), 0), ((1, 2, 1), n + 5),
             past, ((1, 2, 3), 2 * n),
         )  # fmt: skip
+        # The number of batch rows or heads may decide, too.
+        found["several rows and heads"] = (
+            far, ((3, 2, 4), n - 4), past, ((2, 3, 1), n + 5), ((1, 2, 3), n - 3),
+            ((2, 1, 4), 2 * n - 4), ((1, 3, 1), n + 9), ((3, 1, n + 3), 0), ((1, 1, 2), n // 2),
+        )  # fmt: skip
     return found

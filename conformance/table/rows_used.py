@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import ALONE, Conditions, Variables
 from posenc_ref.conformance.diagnosis.rule import DECLARED, Rule, find_rule
-from posenc_ref.conformance.harness.plural import plural
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.run import Run
 
 from .reference import longest, rows_of
@@ -36,6 +36,8 @@ _OWN = "Count the tokens of each call from 0: keep no count of earlier calls."
 LEFT_OVER = "the number of rows of the table past those of the call"
 #: Sizes of tiles whose last one may be moved back so that it is full.
 _TILES = (4, 8, 16, 32, 64, 128)
+#: The most positions that a message lists.
+_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,10 @@ def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
 
 
 def name_zeros(run: Run, seen: Sequence[SeenRows]) -> bool:
-    """Report which rows are zeros, if all others are right; return whether there is a rule."""
+    """Report which rows are zeros, if all others are right; return whether there are any.
+
+    Without a short rule, the report lists the positions whose rows are zeros in every call.
+    """
     zeros, flat = [], []
     for one in seen:
         truth = _truth(run, one, np.broadcast_to(one.positions, one.rows.shape[:-1]))
@@ -129,11 +134,17 @@ def name_zeros(run: Run, seen: Sequence[SeenRows]) -> bool:
         zeros.append(zero.ravel())
         flat.append({n: v.ravel() for n, v in one.variables().items()})
     wrong = np.concatenate(zeros)
-    joined = {n: np.concatenate([v[n] for v in flat]) for n in flat[0]}
-    found = Conditions.of(joined, wrong).sparing(~wrong, 2) if wrong.any() else None
-    if found is None:
+    if not wrong.any():
         return False
-    where = found.text.replace(DECLARED, "the declared position")
+    joined = {n: np.concatenate([v[n] for v in flat]) for n in flat[0]}
+    found = Conditions.of(joined, wrong).sparing(~wrong, 2)
+    at = np.unique(joined[DECLARED][wrong])
+    if found is not None:
+        where = found.text.replace(DECLARED, "the declared position")
+    elif wrong.all() or np.isin(joined[DECLARED][~wrong], at).any():
+        return False
+    else:
+        where = f"the declared position is one of {_listed(at)}"
     run.add(
         "wrong-row",
         f"rows are zeros, where {where}; the other rows are right",
@@ -142,6 +153,15 @@ def name_zeros(run: Run, seen: Sequence[SeenRows]) -> bool:
         "rows of positions.",
     )
     return True
+
+
+def _listed(positions: np.ndarray) -> str:
+    """Return positions in words; of many, the first and the last ones."""
+    n = positions.size
+    if n <= _LISTED:
+        return ranges(positions.tolist())
+    first, last = positions[: _LISTED - 1].tolist(), positions[-1]
+    return f"{', '.join(map(str, first))}, ..., {last} ({n} of the positions that were judged)"
 
 
 def remedy_of(rule: Rule) -> str:

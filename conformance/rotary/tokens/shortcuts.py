@@ -160,13 +160,11 @@ def _positions(seed: int, count: int, size: tuple[int, int, int]) -> Iterator[np
                 p[a][part] = p[0][part]
             yield p
     for a in range(count):
-        for one in (0, 5, 3 + index, index):
-            p = drawn()
-            p[a] = one
-            yield p
-        p = drawn()
-        p[a, 0] = 0
-        yield p
+        for part in parts:
+            for one in (0, 5, 3 + index, index) if part in parts[:2] else (0,):
+                p = drawn()
+                p[a][part] = one
+                yield p
     yield drawn()[:1] * 0 + index + np.zeros((count, 1, 1), np.int64)
     yield drawn() * 0 + 4 + index
 

@@ -31,10 +31,16 @@ def shortcut(encoding, where, other):
          "on axis 0"),
         (TWO, lambda p: p[1, :, :1] == 0, lambda p: 0 * p,
          "nothing is rotated, in batch rows whose first token has position 0 on axis 1"),
+        (TWO, lambda p: p[0, :, -1:] == 0, lambda p: 0 * p,
+         "nothing is rotated, in batch rows whose last token has position 0 on axis 0"),
         (TWO, lambda p: (np.diff(p[0]) == 1).all() and p.shape[-1] > 1,
          lambda p: np.arange(p.shape[-1]),
          "the index in the call is used on every axis, in calls with consecutive positions on "
          "axis 0"),
+        (TWO, lambda p: (np.diff(p) == 1).all() and p.shape[-1] > 1,
+         lambda p: np.arange(p.shape[-1]),
+         "the index in the call is used on every axis, in calls with consecutive positions on "
+         "all axes"),
     ],
 )  # fmt: skip
 def test_positions_decide_how_a_call_is_computed(encoding, where, other, message):

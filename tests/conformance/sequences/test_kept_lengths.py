@@ -5,6 +5,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
+from posenc_ref.conformance.oracle.calls import at_length
+from posenc_ref.conformance.sequences import chunked
 
 SHORT, LONG = (1.0, 1.1, 1.2, 1.3), (1.0, 3.0, 5.0, 9.0)
 GROWING = pr.RoPE(8, layout="half", scaling=pr.LongRoPE(SHORT, LONG, 24, factor=2.0))
@@ -52,6 +54,20 @@ def test_keys_that_are_rotated_anew_past_the_trained_length_are_right():
     assert check(cache(lambda a, b: a <= 24 < b), GROWING, "key_cache").verdict == "conforms"
 
 
+def test_chunks_are_predicted_once_for_all_mistakes(monkeypatch):
+    """Many mistakes give chunks the same frequencies; this one has no name."""
+    made = []
+
+    def counted(encoding, x, positions, length):
+        made.append(length)
+        return at_length(encoding, x, positions, length)
+
+    monkeypatch.setattr(chunked, "at_length", counted)
+    (found,) = check(cache(lambda a, b: a <= 48 < b), GROWING, "key_cache").findings
+    assert found.message.startswith("consistent with a part of the results")
+    assert len(made) < 6000
+
+
 def in_turn(chooses, encoding=GROWING):
     """Return calls whose frequencies are chosen anew if ``chooses(start, end, kept)``."""
 
@@ -88,6 +104,29 @@ def test_frequencies_that_are_kept_until_some_call(chooses, words):
         f"the frequencies of the {words} and chooses them anew",
     )
     assert "further calls agree" in found.evidence
+
+
+@pytest.mark.parametrize("at_least", [2, 3])
+def test_batch_rows_that_decide_refute_a_rule_of_lengths(at_least):
+    def fn(calls):
+        kept, results = 0, []
+        for x, start in calls:
+            end = start + x.shape[2]
+            kept = end if not kept or len(x) >= at_least else kept
+            results.append(DYNAMIC.apply(x, np.arange(start, end), seq_len=kept))
+        return results
+
+    (found,) = check(fn, DYNAMIC, "calls").findings
+    message = "a call that is right by itself is wrong after other calls"
+    assert (found.code, found.message) == ("state", message)
+
+
+def test_calls_in_turn_that_refute_a_rule_are_not_wrong_by_themselves():
+    """Only an earlier call makes a call wrong here, by a rule without a name."""
+    quarter = in_turn(lambda a, b, kept: b > kept or 4 * b < kept, DYNAMIC)
+    (found,) = check(quarter, DYNAMIC, "calls").findings
+    message = "a call that is right by itself is wrong after other calls"
+    assert (found.code, found.message) == ("state", message)
 
 
 @pytest.mark.parametrize(

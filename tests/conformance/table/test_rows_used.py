@@ -254,6 +254,21 @@ def test_rows_of_zeros_in_the_last_tile(surface):
     )
 
 
+@pytest.mark.parametrize(
+    ("zero", "listed"),
+    [
+        (lambda p: (p == 11) | (p == 13), "11, 13;"),
+        (lambda p: p % 7 == 3, "3, 10, 17, 24, 31, 38, 45, 52, 59, 66, 73, ..., "),
+    ],
+)
+def test_rows_of_zeros_without_a_short_rule_are_listed(zero, listed):
+    found = first(lambda p: np.where(zero(p)[:, None], 0, sines(p)), SINES)
+    assert found.code == "wrong-row"
+    assert found.message.startswith(
+        f"rows are zeros, where the declared position is one of {listed}"
+    )
+
+
 def test_rows_of_a_grown_table_are_counted_from_0():
     class Table:
         kept = sines(np.arange(20))
