@@ -43,7 +43,7 @@ from .kinds_of_positions import name_kind
 from .mistakes import Rows
 from .row_order import CALLS, name_order
 from .rows_used import SeenRows, name_part, name_rows, name_zeros
-from .single_columns import dead_columns
+from .single_columns import changed_step, dead_columns
 
 _LENGTHS = (5, 1, 64)
 #: Numbers of rows that leave a remainder in every block.
@@ -234,7 +234,8 @@ def _rows_of_columns(run: Run, access: TableAccess, calls: list[JudgedCall]) -> 
     columns = np.flatnonzero(np.any([part.any(axis=0) for part in off], axis=0))
     if not 0 < columns.size <= _FEWER * run.encoding.dim:
         return False
-    if dead_columns(run, access, run.encoding):
+    odd = run.encoding.dim % 2 == 1  # its column of zeros may be elsewhere
+    if (odd and changed_step(run, access, run.encoding)) or dead_columns(run, access, run.encoding):
         return True
     some = [replace(one, rows=one.rows[:, columns], columns=columns) for one in seen]
     steps = set(np.diff(columns).tolist())
