@@ -73,7 +73,7 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
-    broken: list[tuple[str, str, str, str]] = []  # calls that fail, and their findings
+    broken: list[tuple[str, str, str, str]] = []  # what fails: the call, and its finding
     limits, made = len(run.report.limits), list[tuple[Any, ...]]()
     results: list[tuple[tuple[Any, ...], np.ndarray]] = []
     for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
@@ -86,19 +86,17 @@ def judge(run: Run, row: Plain | None = None) -> list[JudgedCall]:
         made.append(arguments)
         try:
             result = _result(run.driver, call, expected.shape)
-        except Refused as error:
-            if not probe.required:
+        except (Refused, Malformed) as error:
+            if isinstance(error, Malformed):
+                broken.append((probe.name, error.code, str(error), where))
+            elif probe.required:
+                broken.append((probe.name, "raises", where, str(error)))
+            else:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
-            broken.append((probe.name, "raises", where, str(error)))
             if not seen:
                 break
             continue  # the other calls may show the cause
-        except Malformed as error:
-            broken.append((probe.name, error.code, str(error), where))
-            if not seen:
-                break
-            continue
         wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if whole else []
         if wrong:
             remedy = "Return integers: convert the result to int64, once it is whole numbers."

@@ -61,7 +61,7 @@ def _from_row(folder, row):
     return {
         **row,
         "fn": getattr(module, row["function"]),
-        "encoding": row["encoding"] and load_declaration(row["encoding"], row["surface"]) or None,
+        "encoding": load_declaration(row["encoding"], row["surface"]) if row["encoding"] else None,
         "right": row["verdict"] == "right",
     }
 

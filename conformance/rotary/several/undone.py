@@ -121,7 +121,7 @@ def _as(kind: type[Driver], driver: Driver) -> Driver:
 
 
 def _left(run: Run, again: Callable[[Run], None], driver: Driver) -> list[Finding]:
-    """Return the errors of the function behind another driver, if each _describes the rotation."""
+    """Return the errors of the function behind another driver, if each describes the rotation."""
     report = replace(run.report, findings=[], limits=[], executed={}, controls={}, accuracy=None)
     settings = replace(run.settings, strict=True, few=True)
     second = replace(run, driver=driver, settings=settings, ledger=Ledger(report))
@@ -134,7 +134,7 @@ def _left(run: Run, again: Callable[[Run], None], driver: Driver) -> list[Findin
 
 
 def _describes(finding: Finding) -> bool:
-    """Return whether a finding _describes the rotation of all calls."""
+    """Return whether a finding describes the rotation of all calls."""
     measured = finding.values or finding.code == "angle-precision"  # recomputed from roundings
     return finding.code in ROTATIONS and bool(measured) and not vague(finding)
 
