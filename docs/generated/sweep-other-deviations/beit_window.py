@@ -1,4 +1,4 @@
-"""BEiT, Data2Vec: in a window that is not square, two pairs of one offset get two biases."""
+"""BEiT, Data2Vec: in a window that is not square, offsets get the biases of others."""
 
 import torch
 from transformers import BeitConfig
