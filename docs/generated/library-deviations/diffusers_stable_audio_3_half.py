@@ -23,6 +23,6 @@ with tempfile.TemporaryDirectory() as folder:
         for p in (300, 1001, 3001):
             print(f"  position {p}: expected {right[p, 1]:.4f} rad, got {angles[p, 1]:.4f}")
         first = int(np.argmax(abs(angles - right).max(1) > 0.1))
-        print(f"  more than 0.1 rad off from position {first} on")
+        print(f"  first more than 0.1 rad off at position {first}")
         worst.append(abs(angles - right).max())
 assert min(worst) > 0.5

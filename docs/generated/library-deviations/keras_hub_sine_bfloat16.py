@@ -16,6 +16,6 @@ off = abs(got - right).max(axis=1)
 for p in (10, 100, 257, 599):
     print(f"position {p}: expected {right[p, :4].round(3)}, got {got[p, :4].round(3)}")
 print("rows 256 and 257 are equal:", np.array_equal(got[256], got[257]))
-print("off by more than 2**-7 from position", int(np.argmax(off > 2**-7)), "on")
+print("first off by more than 2**-7 at position", int(np.argmax(off > 2**-7)))
 assert np.array_equal(got[256], got[257])
 assert off.max() > 1
